@@ -1,0 +1,153 @@
+"""Every way gpu-advisor can refuse, one exit code a class.
+
+    AdvisorError
+    ├── UsageError               2   the command line is wrong
+    ├── ConfigMissingError      10   the config file is not there
+    ├── ConfigUnreadableError   11   a directory, a socket, no permission, not UTF-8
+    ├── ConfigSyntaxError       12   the config does not parse
+    ├── ConfigReadOnlyError     13   the tuned config could not be written back
+    ├── EditRefusedError        14   an edit could not be made, or be proven, byte-exact
+    ├── SettingsError           15   gpu-advisor.toml is wrong
+    ├── CommandMissingError     16   no command, or one that never names the config
+    ├── OutputsNotApartError    17   the command writes over the user's own files
+    ├── RevertConflictError     18   the config was edited since and cannot be put back safely
+    ├── TargetError             19   the GPU asked for is unknown or cannot be stood in for
+    ├── StateBusyError          20   another gpu-advisor works on the same config
+    ├── ReportError             21   report.json is missing, malformed or of another version
+    ├── TrialFailedError     30-44   the command failed; one code a failure kind (FAILURE_EXIT_CODES)
+    └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
+
+The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
+mistaken for a broken one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+FAILURE_EXIT_CODES = {
+    "gpu-oom": 30,
+    "host-oom": 31,
+    "killed": 32,
+    "shm": 33,
+    "crash-import": 34,
+    "crash-start": 35,
+    "crash-step": 36,
+    "config-rejected": 37,
+    "no-steps": 38,
+    "hang": 39,
+    "timeout": 40,
+    "non-finite": 41,
+    "work-not-done": 42,
+    "probe-not-loaded": 43,
+    "outputs-not-apart": 44,
+    "interrupted": 130,
+}
+
+GATE_EXIT_CODES = {
+    "pass": 0,
+    "regression": 1,
+    "error": 2,
+    "inconclusive": 3,
+    "no-baseline": 3,
+    "invalid": 4,
+}
+
+
+class AdvisorError(Exception):
+    """What happened, the value seen, and the next step: `message` is one to three sentences."""
+
+    exit_code: ClassVar[int] = 70
+
+
+class UsageError(AdvisorError):
+    """The command line is wrong."""
+
+    exit_code = 2
+
+
+class ConfigMissingError(AdvisorError):
+    """The config file is not there."""
+
+    exit_code = 10
+
+
+class ConfigUnreadableError(AdvisorError):
+    """The path is no readable UTF-8 text file."""
+
+    exit_code = 11
+
+
+class ConfigSyntaxError(AdvisorError):
+    """The config does not parse; the message gives line and column."""
+
+    exit_code = 12
+
+
+class ConfigReadOnlyError(AdvisorError):
+    """The tuned config could not be written back."""
+
+    exit_code = 13
+
+
+class EditRefusedError(AdvisorError):
+    """An edit could not be made byte-exact, so nothing was written."""
+
+    exit_code = 14
+
+
+class SettingsError(AdvisorError):
+    """gpu-advisor.toml or [tool.gpu-advisor] is wrong."""
+
+    exit_code = 15
+
+
+class CommandMissingError(AdvisorError):
+    """There is no command to run, or it never names the config."""
+
+    exit_code = 16
+
+
+class OutputsNotApartError(AdvisorError):
+    """The command writes over files of the user's; it was stopped before that."""
+
+    exit_code = 17
+
+
+class RevertConflictError(AdvisorError):
+    """The config was edited since it was tuned and cannot be put back safely."""
+
+    exit_code = 18
+
+
+class TargetError(AdvisorError):
+    """The target GPU is unknown, or this machine cannot stand in for it."""
+
+    exit_code = 19
+
+
+class StateBusyError(AdvisorError):
+    """Another gpu-advisor holds the lock of this config or GPU."""
+
+    exit_code = 20
+
+
+class ReportError(AdvisorError):
+    """report.json is missing, malformed or of another schema version."""
+
+    exit_code = 21
+
+
+class TrialFailedError(AdvisorError):
+    """The user's command failed where it had to succeed; `kind` is a key of FAILURE_EXIT_CODES."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.exit_code = FAILURE_EXIT_CODES[kind]  # type: ignore[misc]
+
+
+class InterruptedByUserError(AdvisorError):
+    """Ctrl-C or SIGTERM arrived; what was measured until then is kept."""
+
+    exit_code = 130

@@ -1,0 +1,473 @@
+"""The domain's nouns: facts we made, frozen, with units in their names.
+
+`None` always means "not measured" or "not known"; it is never written as 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+JsonScalar = str | int | float | bool | None
+
+KnobClass = Literal["free", "training", "numeric", "quality"]
+"""free: results cannot change; training: optimisation changes; numeric: rounding changes;
+quality: the product itself changes."""
+
+Phase = Literal["train", "eval", "test", "any"]
+
+Purpose = Literal[
+    "baseline", "ceilings", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
+]
+
+EffectVerdict = Literal["took effect", "ignored", "unknown"]
+
+
+# --- documents and knobs ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Half-open byte range in the file as it lies on disk."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """One leaf of a document: what it means, how it is spelled, and where its bytes are."""
+
+    path: str
+    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
+    value: JsonScalar
+    text: str
+    """The value as spelled in the file."""
+    span: Span
+    editable: bool = True
+    why: str | None = None
+    """Why it is not editable: an alias, an interpolation, a block scalar."""
+    comment: str | None = None
+    """Comment on the same line, or directly above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One tunable setting of the user's program, where it is written down."""
+
+    document: str
+    """Path of the document as the user named it, or `command line`."""
+    path: str
+    kind: str
+    """A kind of the catalogue: batch_size, num_workers, prefetch_factor, timesteps, ..."""
+    phase: Phase
+    knob_class: KnobClass
+    value: JsonScalar | tuple[JsonScalar, ...]
+    unit: str | None = None
+    """What one count of the value is: sample, token, frame, second, ray."""
+    scope: str | None = None
+    """device, global or micro: who shares the value."""
+    editable: bool = True
+    why: str = ""
+    """Why it is taken for a knob, and if not editable, why not."""
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Knobs that move together or not at all."""
+
+    kind: str
+    """product, exclusive, needs-workers, schedule, lr-batch, equal, reference"""
+    paths: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trap:
+    """A look-alike that must not be tuned."""
+
+    document: str
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One value of one document, before and after."""
+
+    document: str
+    path: str
+    kind: str
+    knob_class: KnobClass
+    old: JsonScalar
+    new: JsonScalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A set of changes against the document as the user wrote it. No changes: the original."""
+
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Stable identity of the values, whatever the order in which they were chosen."""
+        values = sorted((c.document, c.path, c.new) for c in self.changes)
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """`batch_size=8 num_workers=2`, or `original`."""
+        shown = [f"{_leaf(c.path)}={json.dumps(c.new)}" for c in self.changes]
+        return " ".join(shown) or "original"
+
+    def with_changes(self, *changes: Change) -> Candidate:
+        """This candidate with `changes` on top; a change back to the old value drops out."""
+        merged = {(c.document, c.path): c for c in (*self.changes, *changes)}
+        return Candidate(changes=tuple(c for c in merged.values() if c.new != c.old))
+
+    def only(self, *classes: KnobClass) -> Candidate:
+        """The part of this candidate that belongs to `classes`."""
+        return Candidate(changes=tuple(c for c in self.changes if c.knob_class in classes))
+
+
+def _leaf(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
+
+
+# --- trials and what came of them ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePlan:
+    """What the probe is asked to do inside one process."""
+
+    mode: Literal["window", "whole", "observe"] = "window"
+    """window: stop once the window is full. whole: let the program end by itself, measuring.
+    observe: record effects only, never stop."""
+    measure_s: float = 3.0
+    min_steps: int = 20
+    whole_batches: int = 0
+    """In window mode, finish at least this many loader batches before stopping."""
+    forwards_per_unit: float | None = None
+    """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
+    ceilings_workers: tuple[int, ...] = ()
+    """After the window: replay a cached batch (compute alone), then iterate the program's own
+    DataLoader alone at each of these worker counts."""
+    ceilings_s: float = 1.5
+    whatif: str | None = None
+    """A what-if of the catalogue, tried in-process: `channels_last`, `loader.num_workers=4`, ..."""
+    memory_cap_gib: float | None = None
+    """Cap on the CUDA allocator, to stand in for a smaller card."""
+    unit_regex: str | None = None
+    """Count output lines that match; group 1, if any, is a number of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFile:
+    """A candidate file, written beside `original` and removed after the trial."""
+
+    original: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One fresh process to be run: self-contained, so that any engine can run it."""
+
+    id: str
+    purpose: Purpose
+    label: str
+    candidate: Candidate
+    command: tuple[str, ...]
+    """The user's argv; tokens that name a TrialFile's original are replaced by its copy."""
+    cwd: str
+    scratch: str
+    """Directory of this trial alone: TMPDIR, outputs, probe records, logs."""
+    files: tuple[TrialFile, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    plan: MeasurePlan = field(default_factory=MeasurePlan)
+    unit: str = "sample"
+    start_limit_s: float = 300.0
+    """Longest wait for the first step."""
+    hang_limit_s: float = 60.0
+    """Longest silence after a step."""
+    total_limit_s: float = 600.0
+    allow_writes: bool = False
+    """Let the program open the user's existing files for writing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What the program really did, as the probe saw it."""
+
+    batch: float | None = None
+    """Units in one loader batch or one root forward; not times accumulation."""
+    workers: int | None = None
+    """Loader worker processes alive during the window."""
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    pin_memory: bool | None = None
+    dtype: str | None = None
+    """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
+    autocast_dtype: str | None = None
+    tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    compiled: bool | None = None
+    channels_last: bool | None = None
+    accumulation: float | None = None
+    world_size: int | None = None
+    forwards_per_unit: float | None = None
+    input_shapes: tuple[str, ...] = ()
+    """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    device: str | None = None
+    loader_site: str | None = None
+    """`trainer.py:88` where the measured DataLoader was built."""
+    fingerprint: str | None = None
+    """Digest of the first root outputs and losses: equal when nothing the program computes changed."""
+    arguments: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the program's argparse parsers returned, by destination."""
+    defaulted_arguments: tuple[str, ...] = ()
+    """Destinations of `arguments` that were not on the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderCeiling:
+    workers: int
+    units_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Rates of the parts, each alone in the same process."""
+
+    compute_units_per_s: float | None = None
+    loader: tuple[LoaderCeiling, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Parts of the measured window's wall clock; those measured add up to 1."""
+
+    data_wait: float | None = None
+    host_to_device: float | None = None
+    compute: float | None = None
+    other: float | None = None
+    """Python between steps, logging, saving, gaps."""
+    validation: float | None = None
+    sampling: float | None = None
+    saving: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """Outside-process readings over the window; None where the machine does not say."""
+
+    gpu_util_pct: float | None = None
+    gpu_mem_used_gib: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    sm_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    event_reasons: tuple[tuple[str, float], ...] = ()
+    """Name of the clock event reason and the share of samples that carried it."""
+    foreign_pids: int | None = None
+    pcie_tx_mb_per_s: float | None = None
+    pcie_rx_mb_per_s: float | None = None
+    samples: int = 0
+    cpu_util_pct: float | None = None
+    """Of the CPUs this process may use; 100 means all of them busy."""
+    gaps: tuple[tuple[str, str], ...] = ()
+    """Reading and the reason it is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one process did. Immutable; kept in history before anyone decides on it."""
+
+    trial_id: str
+    purpose: str
+    label: str
+    candidate_key: str
+    unit: str
+    units: float
+    """Units of work finished inside the window."""
+    units_per_s: float
+    rate_source: str
+    """How the units were counted, in words: `optimizer steps x batch`, `forwards / forwards per unit`."""
+    window_start: float
+    window_end: float
+    """Epoch seconds of the measured window."""
+    windows: tuple[float, ...] = ()
+    """Units/s of consecutive sub-windows; steadiness only, never a sample of runs."""
+    step_ms: float | None = None
+    """Mean wall time of one step: optimizer step, or loader batch, or root forward."""
+    step_kind: str | None = None
+    wait_share: float | None = None
+    shares: Shares = field(default_factory=Shares)
+    whole_units: float = 0.0
+    """Units that were finished from load to result, not extrapolated from forwards."""
+    peak_mem_gib: float | None = None
+    """Device allocator peak; host peak RSS of the process tree where there is no device."""
+    peak_host_gib: float | None = None
+    peak_device_gib: float | None = None
+    alloc_retries: int | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    losses: tuple[float, ...] = ()
+    quality: tuple[tuple[str, float], ...] = ()
+    effects: Effects = field(default_factory=Effects)
+    ceilings: Ceilings | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    ranks: int = 1
+    rank_units_per_s: tuple[float, ...] = ()
+    files_created: tuple[str, ...] = ()
+    """Outside the scratch directory, relative to the working directory."""
+    output_digest: str | None = None
+    """Digest over names and contents of files written to scratch outputs; whole mode only."""
+    stdout_tail: str = ""
+    startup_s: float | None = None
+    """Process start to first step."""
+    exit_code: int | None = None
+    wall_s: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A process that did not do the work, whatever its exit code."""
+
+    trial_id: str
+    purpose: str
+    label: str
+    candidate_key: str
+    kind: str
+    """A key of errors.FAILURE_EXIT_CODES."""
+    evidence: str
+    next_step: str
+    log_tail: str = ""
+    exit_code: int | None = None
+    wall_s: float = 0.0
+    files_created: tuple[str, ...] = ()
+
+
+# --- machines -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProfile:
+    """Datasheet figures of one card: dense rates, 16-bit inputs with fp32 accumulation."""
+
+    name: str
+    """`rtx-3090`"""
+    title: str
+    """`NVIDIA GeForce RTX 3090`"""
+    match: tuple[str, ...]
+    """Device names (lower case) that mean this card."""
+    memory_gib: float
+    bandwidth_gb_per_s: float
+    fp32_tflops: float
+    tf32_tflops: float | None
+    bf16_tflops: float | None
+    fp16_tflops: float | None
+    fp8_tflops: float | None
+    tdp_w: float
+    compute_capability: str
+    l2_mb: float | None
+    pcie: str
+    context_mib: int
+    eta_compute: float
+    eta_bandwidth: float
+    source: str
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Compute dtypes that exist on this card, by torch name."""
+        have = [("float32", 1.0), ("float16", self.fp16_tflops), ("bfloat16", self.bf16_tflops)]
+        return tuple(name for name, rate in have if rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    index: int
+    name: str
+    uuid: str | None
+    memory_total_gib: float | None
+    memory_free_gib: float | None
+    driver: str | None
+    power_limit_w: float | None
+    compute_capability: str | None
+    profile: str | None
+    mig: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What this host is and may use."""
+
+    cpu_model: str
+    cpus: int
+    """CPUs this process may really use: affinity and cgroup quota, not the socket's count."""
+    ram_gib: float
+    ram_limit_gib: float
+    """The smaller of RAM and the cgroup's limit."""
+    shm_gib: float | None
+    os: str
+    python: str
+    gpus: tuple[Gpu, ...] = ()
+    gpu_note: str | None = None
+    """Why there is no GPU, in one sentence."""
+    wsl: bool = False
+
+    @property
+    def key(self) -> str:
+        """Stable facts only: runs of two machines with the same key may be compared."""
+        facts = [self.cpu_model, self.cpus, round(self.ram_gib), [g.name for g in self.gpus],
+                 [g.driver for g in self.gpus], [g.power_limit_w for g in self.gpus]]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+# --- statistics and decisions -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and the bounds it was proven to lie between."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    """Number of independent units (processes or pairs of processes)."""
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What became of one knob, and on which evidence."""
+
+    document: str
+    path: str
+    kind: str
+    knob_class: KnobClass
+    outcome: Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
+    old: JsonScalar | tuple[JsonScalar, ...]
+    new: JsonScalar | tuple[JsonScalar, ...]
+    why: str
+    evidence: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What a config cannot hold: code sites, system settings. Measured where `gain` is given."""
+
+    title: str
+    detail: str
+    gain: Interval | None = None
+    site: str | None = None
+    patch: str | None = None

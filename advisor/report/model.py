@@ -1,0 +1,226 @@
+"""report.json: one frozen document that holds all a reader may ask; rendering adds nothing.
+
+Versions of the format:
+1  first release
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Value = str | int | float | bool | list[str | int | float | bool | None] | None
+OptimizeVerdict = Literal["improved", "unchanged", "partial"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
+    )
+
+
+class Gain(_Part):
+    """Ratio of rates, after over before, from interleaved runs of fresh processes."""
+
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+
+
+class Side(_Part):
+    """One configuration, before or after. Null: not measured."""
+
+    units_per_s: float | None = None
+    units_per_s_low: float | None = None
+    units_per_s_high: float | None = None
+    peak_mem_gib: float | None = None
+    quality: dict[str, float] = Field(default_factory=dict)
+    gpu_util_pct: float | None = None
+    cpu_util_pct: float | None = None
+    wait_share: float | None = None
+    step_ms: float | None = None
+    step_kind: str | None = None
+    startup_s: float | None = None
+    energy_j_per_unit: float | None = None
+    power_w: float | None = None
+    batch: float | None = None
+    workers: int | None = None
+    forwards_per_unit: float | None = None
+    compute_units_per_s: float | None = None
+    """Rate with the loader bypassed (a cached batch replayed)."""
+    shares: dict[str, float] = Field(default_factory=dict)
+    """Where a unit's time goes; the parts add up to 1."""
+
+
+class ChangeEntry(_Part):
+    """One value that was changed in the tuned config."""
+
+    path: str
+    from_: Value = Field(alias="from")
+    to: Value
+    class_: str = Field(alias="class")
+    kind: str
+    document: str
+
+
+class DecisionEntry(_Part):
+    """What became of one knob, and why."""
+
+    path: str
+    kind: str
+    class_: str = Field(alias="class")
+    document: str
+    outcome: Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
+    from_: Value = Field(alias="from")
+    to: Value
+    why: str
+    evidence: list[str] = Field(default_factory=list)
+    trials: list[str] = Field(default_factory=list)
+
+
+class QualityPoint(_Part):
+    """One quality measure at one candidate."""
+
+    measure: str
+    candidate: str
+    value: float | None
+    reference: float
+    limit: float
+    within: bool
+
+
+class TrialEntry(_Part):
+    """One process that was run."""
+
+    id: str
+    purpose: str
+    label: str
+    outcome: str
+    """`ok`, or the failure's kind."""
+    units_per_s: float | None = None
+    batch: float | None = None
+    workers: int | None = None
+    wait_share: float | None = None
+    peak_mem_gib: float | None = None
+    wall_s: float | None = None
+    rate_source: str | None = None
+    detail: str = ""
+    reused: bool = False
+    """Taken from history: measured by an earlier call, not by this one."""
+
+
+class PairEntry(_Part):
+    """One round of the confirmation: every arm in a fresh process, order flipped each round."""
+
+    round: int
+    rates: dict[str, float]
+    """Units/s by arm: `before`, `free`, `after`."""
+
+
+class MachineEntry(_Part):
+    """Where it was measured."""
+
+    cpu: str
+    cpus: int
+    ram_gib: float
+    os: str
+    gpus: list[str] = Field(default_factory=list)
+    gpu_note: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    torch: str | None = None
+
+
+class TargetEntry(_Part):
+    """The card that was aimed at, and what it could do."""
+
+    name: str
+    title: str
+    present: bool
+    stood_in: bool = False
+    """Another, larger card ran with its memory capped to this one's."""
+    figures: str = ""
+    """One line: memory, bandwidth, dense tensor rates, with the source."""
+    note: str = ""
+
+
+class AdviceEntry(_Part):
+    title: str
+    detail: str
+    gain: Gain | None = None
+    site: str | None = None
+    patch: str | None = None
+
+
+class Bottleneck(_Part):
+    """Where the time goes: one word, one sentence, and sentences that each carry a number."""
+
+    name: str
+    sentence: str
+    evidence: list[str] = Field(default_factory=list)
+
+
+class Report(_Part):
+    """report.json. The first block is also what `--json` prints."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    verdict: OptimizeVerdict
+    gain: Gain | None = None
+    """Of all changes together; null if nothing was changed or not confirmed."""
+    gain_free: Gain | None = None
+    """Of the free knobs alone, quality and numeric knobs as they were."""
+    unit: str
+    before: Side
+    after: Side
+    changes: list[ChangeEntry] = Field(default_factory=list)
+    runs: int
+    """Processes used by this call."""
+    wall_s: float
+    config: str
+    report: str
+
+    reason: str
+    """Why the verdict is what it is, and why the search stopped: one or two sentences."""
+    tool_version: str
+    created: str
+    dry_run: bool = False
+    workload: str | None = None
+    phase: str | None = None
+    command: str
+    cwd: str
+    tuned_command: str | None = None
+    """Set when knobs of the command line were changed."""
+    written: str | None = None
+    """Where the tuned config was written; null if nothing was."""
+    machine: MachineEntry
+    target: TargetEntry | None = None
+    bottleneck_before: Bottleneck | None = None
+    bottleneck_after: Bottleneck | None = None
+    decisions: list[DecisionEntry] = Field(default_factory=list)
+    quality: list[QualityPoint] = Field(default_factory=list)
+    pairs: list[PairEntry] = Field(default_factory=list)
+    noise_band: float | None = None
+    """Relative spread between equal runs on this host, as used for ties."""
+    smallest_gain: float = 0.03
+    trials: list[TrialEntry] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list)
+    """What did not fit into the budget, or was not tried, and why."""
+    diff: str = ""
+    """Unified diff of the config."""
+    how_to_run: str = ""
+    how_to_revert: str = ""
+    advice: list[AdviceEntry] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    files_created: list[str] = Field(default_factory=list)
+    """What the command left outside the trials' scratch, relative to its working directory."""
+
+
+HEADLINE = (
+    "verdict", "gain", "gain_free", "unit", "before", "after", "changes", "runs", "wall_s",
+    "config", "report",
+)
+"""Keys of the one object that `optimize --json` prints."""

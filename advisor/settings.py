@@ -1,0 +1,180 @@
+"""gpu-advisor.toml, `[tool.gpu-advisor]` in pyproject.toml, and their JSON Schema."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from advisor.errors import SettingsError
+
+FILE_NAME = "gpu-advisor.toml"
+
+
+def parse_duration_s(text: str | float) -> float:
+    """`90`, `90s`, `10m`, `1.5h` to seconds. Raises ValueError with the forms allowed."""
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        seconds = float(text)
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", str(text))
+        if not match:
+            msg = f"{text!r} is no duration; write 90s, 10m or 1h"
+            raise ValueError(msg)
+        seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
+    if seconds <= 0:
+        msg = f"{text!r} is not above zero; write 90s, 10m or 1h"
+        raise ValueError(msg)
+    return seconds
+
+
+def parse_share(text: str | float) -> float:
+    """`5%` or `0.05` to 0.05. Raises ValueError with the forms allowed."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
+    if not match:
+        msg = f"{text!r} is no share; write 5% or 0.05"
+        raise ValueError(msg)
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration_s)]
+Share = Annotated[float, BeforeValidator(parse_share)]
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True,
+        alias_generator=_dashed, populate_by_name=True,
+    )
+
+
+class QualityMeasure(_Table):
+    """A number in the program's own output that says how good its product is."""
+
+    pattern: str
+    """Regular expression over the output; group 1 is the number; the last match counts."""
+    better: Literal["lower", "higher"] = "lower"
+    tolerance: str = "0%"
+    """How much worse than the original it may become: `2%` relative, `0.01` absolute."""
+
+    def limit(self, reference: float) -> float:
+        """The worst value still accepted, given the original's `reference`."""
+        text = self.tolerance.strip()
+        slack = abs(reference) * parse_share(text) if text.endswith("%") else float(text)
+        return reference + slack if self.better == "lower" else reference - slack
+
+    def within(self, value: float, reference: float) -> bool:
+        """Whether `value` is no worse than the tolerance allows."""
+        limit = self.limit(reference)
+        return value <= limit if self.better == "lower" else value >= limit
+
+
+class Workload(_Table):
+    """One command of the user's and how to judge it."""
+
+    config: str | None = None
+    """Path of the config, relative to this file."""
+    command: str
+    """The user's own command; `{config}` stands for the config's path."""
+    phase: Literal["train", "eval", "test", "any"] = "any"
+    """Which part of the config the command uses: knobs of other phases are left alone."""
+    unit: str = "sample"
+    """What one unit of work is called in reports."""
+    unit_regex: str | None = None
+    """Counts units in the output of a program the probe cannot recognise."""
+    metric_regex: str | None = None
+    """Reads a rate (units/s) from the output, for the gate."""
+    quality: dict[str, QualityMeasure] = Field(default_factory=dict)
+    """Measures by name. Declaring one is the consent to trade within its tolerance."""
+    quality_command: str | None = None
+    """A shorter command for the quality measures: a fixed subset of items, fixed seeds."""
+    numeric_tolerance: Share | None = None
+    """Largest relative drift of the training loss a precision change may cause."""
+    output_flags: list[str] = Field(default_factory=list)
+    """Extra flags that name output directories; they are pointed into scratch."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment of the command, on top of the caller's."""
+
+
+class Defaults(_Table):
+    """What the flags would say."""
+
+    budget: Duration = 600.0
+    target: str = "auto"
+    smallest_gain: Share = 0.03
+    """The smallest gain worth a change of the config."""
+
+
+class Settings(_Table):
+    """gpu-advisor.toml."""
+
+    defaults: Defaults = Defaults()
+    workload: dict[str, Workload] = Field(default_factory=dict)
+    root: Path = Field(default=Path(), exclude=True)
+    """Directory of the file; set by `load`, never read from it."""
+
+    def workload_for(self, config: Path) -> tuple[str, Workload] | None:
+        """The entry whose `config` is this file, by real path; the first one wins."""
+        for name, entry in self.workload.items():
+            if entry.config and (self.root / entry.config).resolve() == config.resolve():
+                return name, entry
+        return None
+
+
+def find(start: Path) -> Path | None:
+    """gpu-advisor.toml, or a pyproject.toml with [tool.gpu-advisor], in `start` or above."""
+    for folder in (start.resolve(), *start.resolve().parents):
+        own = folder / FILE_NAME
+        if own.is_file():
+            return own
+        project = folder / "pyproject.toml"
+        if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
+            return project
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def load(path: Path | None) -> Settings:
+    """Settings of `path`; all defaults for None. Raises SettingsError naming key and fix."""
+    if path is None:
+        return Settings()
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        msg = f"{path} is no valid TOML: {problem}. Fix that line and call again."
+        raise SettingsError(msg) from problem
+    if path.name != FILE_NAME:
+        table = table.get("tool", {}).get("gpu-advisor", {})
+    table.pop("root", None)
+    try:
+        settings = Settings.model_validate(table)
+    except ValidationError as problem:
+        raise SettingsError(_explain(path, problem)) from problem
+    return settings.model_copy(update={"root": path.parent.resolve()})
+
+
+def json_schema() -> str:
+    """The JSON Schema of gpu-advisor.toml, as committed in gpu-advisor.schema.json."""
+    schema = Settings.model_json_schema(by_alias=True)
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _explain(path: Path, problem: ValidationError) -> str:
+    first: Any = problem.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = {_dashed(name) for table in (Settings, Defaults, Workload, QualityMeasure)
+                 for name in table.model_fields} - {"root"}
+        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{path}: unknown key {where!r}.{hint}"
+    return f"{path}: {where} = {first['input']!r}: {first['msg']}."

@@ -1,0 +1,25 @@
+"""Shared by all tests: where the repository and the corpus are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder of real configs, or a skip that says why."""
+    folder = Path(os.environ.get("ADVISOR_CORPUS", ROOT.parent / "shared" / "corpus"))
+    if not (folder / "index.jsonl").is_file():
+        pytest.skip(f"no corpus at {folder}; set ADVISOR_CORPUS to a folder with index.jsonl")
+    return folder

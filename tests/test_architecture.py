@@ -1,0 +1,111 @@
+"""The house stands: imports point down, there is no cycle, the probe stands alone."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "advisor"
+
+LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
+    {"__main__"},
+    {"optimize", "profile", "doctor", "inspect", "gate", "revert"},
+    {"report", "tuning", "engines", "history"},
+    {"trials", "quality", "prediction", "knobs"},
+    {"documents", "machine", "stats", "settings", "probe"},
+    {"model"},
+    {"errors"},
+    {"__init__"},
+]
+LEVEL = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name of every module of the package, to its file."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path
+    return found
+
+
+def imports(path: Path, names: dict[str, Path]) -> set[str]:
+    """Modules of the package that `path` imports anywhere, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if whole in names:
+                    found.add(whole)
+                elif node.module in names:
+                    found.add(node.module)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            pytest.fail(f"{path}: relative import; write it in full")
+    return found
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def test_every_module_has_a_room_in_the_design() -> None:
+    assert {room(name) for name in modules()} <= set(LEVEL)
+
+
+def test_imports_point_down() -> None:
+    names = modules()
+    wrong = [
+        f"{name} -> {target}"
+        for name, path in names.items()
+        for target in imports(path, names)
+        if room(name) != room(target) and LEVEL[room(target)] < LEVEL[room(name)]
+    ]
+    assert not wrong
+
+
+def test_there_is_no_import_cycle() -> None:
+    names = modules()
+    graph = {name: imports(path, names) - {name} for name, path in names.items()}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_the_probe_imports_nothing_else_of_advisor() -> None:
+    """It runs under the user's interpreter, where advisor may not be installed."""
+    names = modules()
+    strangers = [
+        f"{name} -> {target}"
+        for name, path in names.items()
+        if room(name) == "probe"
+        for target in imports(path, names)
+        if room(target) != "probe"
+    ]
+    assert not strangers
+
+
+def test_the_parent_never_imports_torch() -> None:
+    """Only the probe may name torch, and only inside functions, after the program imported it."""
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            named = []
+            if isinstance(node, ast.Import):
+                named = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                named = [node.module or ""]
+            if any(part == "torch" or part.startswith("torch.") for part in named):
+                assert room(name) == "probe", f"{name} imports torch"
+
+
+def test_the_command_line_starts_without_torch() -> None:
+    code = "import sys, advisor.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
