@@ -22,9 +22,9 @@ from advisor import documents, invocation, knobs, revert
 from advisor.engines.local import LocalEngine
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 from advisor.history import History, program_key, state_folder
+from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
-from advisor.machine.lock import machine_lock
-from advisor.machine.target import Target, resolve_target
+from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Change, Machine
 from advisor.report import compose, writing
 from advisor.report.model import Report
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """The journey from a config to a tuned config and a report. Raises AdvisorError."""
     started = time.monotonic()
     job = prepare(args, command)
-    with job.progress, machine_lock(job.machine), scratch_folder() as scratch, cancellable() as off:
+    with job.progress, gpu_lock(job.gpu_uuid), scratch_folder() as scratch, cancellable() as off:
         search = start_search(job, args, scratch, off, started)
         proof: Confirmation | None = None
         problem: AdvisorError | None = None
@@ -98,12 +98,27 @@ class Job:
     invocation: invocation.Invocation
     findings: knobs.Findings
     machine: Machine
-    target: Target
+    target: target.Target
     versions: Versions
     state: Path
     budget_s: float
     progress: Progress
     output: Path
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """The card to be locked; None locks the host."""
+        return self.target.gpu.uuid if self.target.gpu else None
+
+    def memory_limit(self) -> tuple[float, str]:
+        """GiB a candidate may use, and whose memory that is."""
+        host = 0.9 * self.machine.ram_limit_gib
+        if self.target.profile is not None:
+            usable = profiles.usable_gib(self.target.profile)
+            return (usable if self.target.gpu else min(usable, host)), self.target.title
+        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
+            return 0.92 * self.target.gpu.memory_free_gib, self.target.title
+        return host, "this host"
 
 
 def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
@@ -127,7 +142,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
         invocation=asked,
         findings=knobs.find(asked.config, command_line(asked.argv)),
         machine=machine,
-        target=resolve_target(args.target or asked.settings.defaults.target, machine),
+        target=target.resolve(args.target or asked.settings.defaults.target, machine),
         versions=Versions(state, args.config),
         state=state,
         budget_s=budget_s,
@@ -145,7 +160,8 @@ def start_search(
     job: Job, args: argparse.Namespace, scratch: Path, off: threading.Event, started: float
 ) -> Search:
     """The search's state, before anything was measured."""
-    asked, target = job.invocation, job.target
+    asked = job.invocation
+    limit_gib, owner = job.memory_limit()
     env = dict(asked.workload.env)
     if args.seed is not None:
         env |= {"GPU_ADVISOR_SEED": str(args.seed), "PYTHONHASHSEED": str(args.seed)}
@@ -164,7 +180,7 @@ def start_search(
         output_paths=job.findings.outputs,
         output_flags=tuple(asked.workload.output_flags),
         env=env,
-        memory_cap_gib=target.memory_cap_gib,
+        memory_cap_gib=job.target.memory_cap_gib,
         allow_writes=args.allow_writes,
         reuse=not args.fresh,
         started=started,
@@ -174,9 +190,9 @@ def start_search(
         findings=job.findings,
         workload=asked.workload,
         machine=job.machine,
-        memory_limit_gib=target.usable_gib,
-        memory_owner=target.memory_owner,
-        precisions=target.precisions,
+        memory_limit_gib=limit_gib,
+        memory_owner=owner,
+        precisions=job.target.precisions,
         has_gpu=bool(job.machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,
         measure_s=parse_duration_s(args.window),
@@ -234,11 +250,11 @@ def conclude(
         text = diff(job.invocation.config.raw, new, str(args.config))
         if not args.dry_run and new != job.invocation.config.raw:
             write_config(job, args, winner, new)
-    return compose.optimize_report(
-        search, proof, winner,
-        invocation=job.invocation, target=job.target, interrupted=interrupted, wall_s=wall_s,
-        diff=text, report_path=args.report, output=job.output, dry_run=args.dry_run,
-    )
+    return compose.optimize_report(search, proof, winner, compose.Asked(
+        config=args.config, report=args.report, output=job.output, dry_run=args.dry_run,
+        workload=job.invocation.name, command=job.invocation.command, cwd=job.invocation.cwd,
+        target=job.target, diff=text, interrupted=interrupted, wall_s=wall_s,
+    ))
 
 
 def proven_candidate(search: Search, proof: Confirmation | None) -> Candidate:
