@@ -10,7 +10,7 @@ import functools
 import os
 import platform
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.machine import profiles
@@ -19,7 +19,6 @@ from advisor.model import Gpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MIB = 2**20
 GIB = 2**30
 
 EVENT_REASONS = {
@@ -101,7 +100,8 @@ class GpuReader:
 
     @property
     def name(self) -> str | None:
-        return _optional(self._nvml.nvmlDeviceGetName, self._device.handle)
+        name: str | None = _optional(self._nvml.nvmlDeviceGetName, self._device.handle)
+        return name
 
     @property
     def uuid(self) -> str | None:
@@ -232,9 +232,7 @@ def _slices(nvml: Any, card: _Device) -> list[_Device]:
         if handle is not None:
             uuid = _optional(nvml.nvmlDeviceGetUUID, handle)
             slices.append(
-                _Device(
-                    index=card.index, handle=handle, uuid=uuid, mig=True, parent_uuid=card.uuid
-                )
+                _Device(index=card.index, handle=handle, uuid=uuid, mig=True, parent_uuid=card.uuid)
             )
     return slices
 
@@ -354,17 +352,12 @@ class _Reading:
     slow: bool = False
 
 
-_READINGS = (
+_READINGS = (  # fast ones first, so that a sample's time is theirs
     _Reading(
         fields=("util_pct",), read=lambda n, h: (float(n.nvmlDeviceGetUtilizationRates(h).gpu),)
     ),
     _Reading(fields=("mem_used_gib", "mem_reserved_gib"), read=_memory_fields),
     _Reading(fields=("power_w",), read=lambda n, h: (n.nvmlDeviceGetPowerUsage(h) / 1000,)),
-    _Reading(
-        fields=("power_limit_w",),
-        read=lambda n, h: (n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,),
-        slow=True,
-    ),
     _Reading(
         fields=("energy_j",), read=lambda n, h: (n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,)
     ),
@@ -382,32 +375,31 @@ _READINGS = (
     ),
     _Reading(fields=("event_reasons",), read=_event_reasons),
     _Reading(
+        fields=("power_limit_w",),
+        read=lambda n, h: (n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,),
+        slow=True,
+    ),
+    _Reading(
         fields=("pcie_tx_mb_per_s",),
-        read=lambda n, h: (
-            n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1000,
-        ),
+        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1000,),
         slow=True,
     ),
     _Reading(
         fields=("pcie_rx_mb_per_s",),
-        read=lambda n, h: (
-            n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1000,
-        ),
+        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1000,),
         slow=True,
     ),
     _Reading(fields=("processes",), read=_processes, slow=True),
 )
 
-SAMPLE_FIELDS = tuple(field.name for field in fields(GpuSample))
-
 
 def _optional(call: Callable[..., Any], *args: Any) -> Any:
-    """What `call` returns, or None where NVML or this version of pynvml cannot say."""
+    """What `call` returns, or None where NVML cannot say."""
     import pynvml
 
     try:
         return call(*args)
-    except (AttributeError, pynvml.NVMLError):
+    except pynvml.NVMLError:
         return None
 
 

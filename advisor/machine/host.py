@@ -59,6 +59,15 @@ def affinity() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
+def cpu_busy_s(cpus: set[int]) -> float:
+    """Counter: seconds that these CPUs have worked since boot, for anyone."""
+    return sum(
+        sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0)
+        for number, times in enumerate(psutil.cpu_times(percpu=True))
+        if number in cpus
+    )
+
+
 # --- cgroups ------------------------------------------------------------------------------
 
 
@@ -74,12 +83,22 @@ def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
     """The tightest CPU quota of our cgroup and those above it; None where none is set."""
     quotas = []
     for folder in _cgroup_folders(root, "cpu"):
-        quota, period = (_read(folder / "cpu.max").split() + ["", ""])[:2]
+        quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]
         quota = quota or _read(folder / "cpu.cfs_quota_us")
         period = period or _read(folder / "cpu.cfs_period_us")
         if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(CpuQuota(cpus=int(quota) / int(period), folder=folder))
     return min(quotas, key=lambda quota: quota.cpus, default=None)
+
+
+def cgroup_cpu_busy_s(folder: Path) -> float | None:
+    """Counter: CPU seconds the cgroup has used; None where the kernel does not tell."""
+    for line in _read(folder / "cpu.stat").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "usage_usec":
+            return int(value) / 1e6
+    used_ns = _read(folder / "cpuacct.usage")
+    return int(used_ns) / 1e9 if used_ns.isdecimal() else None
 
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
