@@ -205,7 +205,7 @@ int nvmlDeviceGetPcieThroughput(device *d, int direction, unsigned *out) {
 /* "processes 4711:1073741824,4712:-" : pid and bytes; "-" where the driver does not know. */
 typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process;
 
-static int processes(device *d, unsigned *count, process *out) {
+__attribute__((unused)) static int processes(device *d, unsigned *count, process *out) {
   char value[400], *rest = value, *entry;
   unsigned room = *count, seen = 0;
   int code = error(d, "processes");
