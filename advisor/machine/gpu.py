@@ -130,9 +130,7 @@ def _slices(nvml: Any, card: Device) -> list[Device]:
         handle = optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card.handle, position)
         if handle is not None:
             uuid = optional(nvml, nvml.nvmlDeviceGetUUID, handle)
-            slices.append(
-                Device(index=card.index, handle=handle, uuid=uuid, mig=True)
-            )
+            slices.append(Device(index=card.index, handle=handle, uuid=uuid, mig=True))
     return slices
 
 

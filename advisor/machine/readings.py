@@ -248,6 +248,6 @@ def _reason(nvml: Any, problem: Any, device: Device) -> str:
     return reasons.get(problem.value) or f"NVML error: {problem}"
 
 
-def on_wsl() -> bool:
-    """Whether this Linux runs inside Windows."""
-    return "microsoft" in platform.uname().release.lower()
+def on_wsl(release: str | None = None) -> bool:
+    """Whether a Linux of this kernel release (default: ours) runs inside Windows."""
+    return "microsoft" in (platform.release() if release is None else release).lower()
