@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from advisor.knobs import finder
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.findings import Findings
-from advisor.knobs.links import Refusal, find_links, move
+from advisor.knobs.links import find_links
+from advisor.knobs.moves import Refusal, move
 from advisor.knobs.values import choices, precision_choices
 
 if TYPE_CHECKING:

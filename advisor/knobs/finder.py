@@ -219,17 +219,13 @@ def outputs(found: Iterable[Leaf], known: Catalogue) -> tuple[str, ...]:
 
 def files(found: Iterable[Leaf], known: Catalogue) -> tuple[tuple[str, str], ...]:
     """Path and file name wherever the document names another config it builds on."""
-    named = []
-    for leaf in found:
-        values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
-        for value in values:
-            if (
-                known.reference_names.fullmatch(leaf.name)
-                and isinstance(value, str)
-                and value.endswith(known.reference_suffixes)
-            ):
-                named.append((leaf.path, value))
-    return tuple(named)
+    return tuple(
+        (leaf.path, value)
+        for leaf in found
+        if known.reference_names.fullmatch(leaf.name)
+        for value in (leaf.value if isinstance(leaf.value, tuple) else (leaf.value,))
+        if isinstance(value, str) and value.endswith(known.reference_suffixes)
+    )
 
 
 def file_links(named: Iterable[tuple[str, str]]) -> tuple[Link, ...]:

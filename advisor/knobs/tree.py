@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -132,3 +133,14 @@ def path_of(parts: Iterable[Part]) -> str:
             escaped = part.replace("\\", "\\\\").replace('"', '\\"')
             path += f'["{escaped}"]'
     return path
+
+
+def number_of(value: object) -> float | None:
+    """A finite number, also one kept as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
