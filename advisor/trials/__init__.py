@@ -1,0 +1,1 @@
+"""One trial in a fresh process: prepare, launch, watch, read, classify."""
