@@ -30,17 +30,11 @@ from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
 from advisor.trials.rates import counted_rate, whole_run_rate
+from advisor.trials.reading import read_records
 from advisor.trials.watch import Watch
 
 if TYPE_CHECKING:
     import threading
-
-try:
-    from advisor.trials.reading import read_records
-except ModuleNotFoundError:  # until the probe's half of this room is here
-
-    def read_records(records_dir: Path, trial: Trial) -> Any:  # noqa: ARG001
-        return None
 
 
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
