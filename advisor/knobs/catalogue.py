@@ -126,11 +126,15 @@ class Rule:
     not_sibling: re.Pattern[str] | None
     document: re.Pattern[str] | None
     not_document: re.Pattern[str] | None
+    format: str | None
 
-    def fits(self, leaf: Leaf, parent: str, names_in_document: frozenset[str]) -> bool:
+    def fits(
+        self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str
+    ) -> bool:
         """Whether `leaf`, whose name already matches, meets every other condition."""
         return (
-            (not self.under or bool(self.under & leaf.words))
+            self.format in (None, format_)
+            and (not self.under or bool(self.under & leaf.words))
             and not self.not_under & leaf.words
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
@@ -156,6 +160,7 @@ class Catalogue:
     wrappers: frozenset[str]
     phase_words: Mapping[str, Phase]
     sample_words: frozenset[str]
+    phase_switches: re.Pattern[str]
     own_phase_words: frozenset[str]
     document_phases: Mapping[Phase, re.Pattern[str]]
     comments: Mapping[str, re.Pattern[str]]
@@ -209,6 +214,7 @@ def catalogue() -> Catalogue:
         wrappers=frozenset(table["wrappers"]),
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
         sample_words=frozenset(table["phase-words"]["sample"]),
+        phase_switches=_union(table["phase-switch"]["names"]),
         own_phase_words=frozenset(table["own-phase-words"]["words"]),
         document_phases={
             p: _union(table["phase-of-document"][p])
@@ -275,6 +281,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         not_sibling=_union(row.pop("not-sibling", ())),
         document=_union(row.pop("document", ())),
         not_document=_union(row.pop("not-document", ())),
+        format=row.pop("format", None),
     )
     assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
     assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"
