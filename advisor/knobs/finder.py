@@ -68,6 +68,9 @@ class _Finder:
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
         self.links: list[Link] = []
+        self._shares_batch = any(map(self.catalogue.global_batch.fullmatch, self.names)) and not any(
+            map(self.catalogue.not_global_batch.fullmatch, self.names)
+        )
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
@@ -89,7 +92,7 @@ class _Finder:
                 self.links.append(link)
                 continue
             parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-            where = (parent, self.names, self.document.format)
+            where = (parent, self.names, self.document.format, self.phase)
             rule = next((r for r in rules if r.fits(leaf, *where)), None)
             if rule is None:
                 continue
@@ -218,6 +221,11 @@ class _Finder:
         comment = scalar.comment or ""
         if self.catalogue.comments["constraint"].search(comment):
             return f'the comment beside it says "{" ".join(comment.split())}"'
+        for switch in self.catalogue.switches:
+            if switch.key in leaf.siblings and switch.names.fullmatch(leaf.name):
+                beside = self._sibling(leaf, switch.key)
+                if beside and str(beside.value).lower() in switch.values:
+                    return f"{beside.path} = {beside.scalar.text} makes it dead"
         if leaf.is_list:
             return "it is a list of values"
         if not scalar.editable:
@@ -248,7 +256,7 @@ class _Finder:
         for scope in ("device", "global"):
             if self.catalogue.comments[scope].search(comment):
                 return scope
-        return None
+        return "global" if self._shares_batch else None
 
     def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
         return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
