@@ -28,6 +28,7 @@ class Inspected:
     """One document: what was found in it, or why it could not be read."""
 
     name: str
+    document: Document | None = None
     findings: Findings | None = None
     error: AdvisorError | None = None
     named_by: str | None = None
@@ -67,17 +68,20 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        commanded = knobs.find(documents.of_command(command))
-        inspected.append(Inspected(name=COMMAND_LINE, findings=commanded))
+        document = documents.of_command(command)
+        inspected.append(
+            Inspected(name=COMMAND_LINE, document=document, findings=knobs.find(document))
+        )
     return Inspection(documents=tuple(inspected))
 
 
 def _inspect(path: Path, named_by: str | None) -> Inspected:
     try:
-        findings = knobs.find(documents.read(path))
+        document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    return Inspected(name=str(path), findings=findings, named_by=named_by)
+    findings = knobs.find(document)
+    return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 
 def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
@@ -148,19 +152,14 @@ def _knob(knob: Knob) -> dict[str, Any]:
 
 
 def _document(one: Inspected) -> dict[str, Any]:
-    document = _only(one.findings)
     return {
         "document": one.name,
-        "format": document.format if document else None,
+        "format": one.document.format if one.document else None,
         "named_by": one.named_by,
-        "outputs": [*one.findings.outputs, *one.findings.output_flags] if one.findings else [],
-        "notes": list(document.notes) if document else [],
+        "outputs": list(one.findings.outputs) if one.findings else [],
+        "notes": list(one.findings.notes) if one.findings else [],
         "error": str(one.error) if one.error else None,
     }
-
-
-def _only(findings: Findings | None) -> Document | None:
-    return findings.documents[0] if findings else None
 
 
 # --- for people ---------------------------------------------------------------------------------

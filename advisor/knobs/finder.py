@@ -39,21 +39,15 @@ def classify(document: Document) -> Classified:
     """All leaves of `document`: its knobs, traps, references and output directories."""
     finder = _Finder(document)
     finder.run()
-    references = finder.references()
     return Classified(
         document=document,
         leaves=tuple(finder.leaves),
         knobs=tuple(finder.knobs),
         traps=tuple(finder.traps),
-        links=(*finder.links, *(_link_of(reference) for reference in references)),
-        references=references,
+        links=tuple(finder.links),
+        references=tuple(finder.references),
         outputs=finder.outputs(),
     )
-
-
-def _link_of(reference: Reference) -> Link:
-    why = f"values live in {reference.file}"
-    return Link(kind="reference", document=reference.document, paths=(reference.path,), why=why)
 
 
 class _Finder:
@@ -68,9 +62,10 @@ class _Finder:
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
         self.links: list[Link] = []
-        self._shares_batch = any(map(self.catalogue.global_batch.fullmatch, self.names)) and not any(
-            map(self.catalogue.not_global_batch.fullmatch, self.names)
-        )
+        self.references: list[Reference] = []
+        self._shares_batch = any(
+            map(self.catalogue.global_batch.fullmatch, self.names)
+        ) and not any(map(self.catalogue.not_global_batch.fullmatch, self.names))
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
@@ -84,6 +79,9 @@ class _Finder:
         for leaf in self.leaves:
             by_name.setdefault(leaf.name, []).append(leaf)
         for leaf in self.leaves:
+            for file in self._files(leaf):
+                self.references.append(Reference(path=leaf.path, file=file))
+                self.links.append(self._link(f"values live in {file}", leaf.path))
             rules = self.catalogue.rules_for(leaf.name)
             if not rules:
                 continue
@@ -117,14 +115,6 @@ class _Finder:
             and leaf.value
             and leaf.scalar.editable
             and "://" not in leaf.value
-        )
-
-    def references(self) -> tuple[Reference, ...]:
-        """Keys that name another config this one builds on."""
-        return tuple(
-            Reference(document=self.document.name, path=leaf.path, file=file)
-            for leaf in self.leaves
-            for file in self._files(leaf)
         )
 
     def _files(self, leaf: Leaf) -> Iterable[str]:

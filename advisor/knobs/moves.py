@@ -13,6 +13,7 @@ from advisor.model import Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from advisor.documents import Document
     from advisor.knobs.findings import Findings
     from advisor.model import JsonScalar, Knob, Link
 
@@ -24,72 +25,66 @@ class Refusal:
     reason: str
 
 
-def set_value(knob: Knob, value: JsonScalar) -> Change:
-    """`knob` at `value`, whatever is linked to it. Lists cannot be set."""
-    assert not isinstance(knob.value, tuple), f"{knob.path} is a list"
-    return Change(
-        document=knob.document,
-        path=knob.path,
-        kind=knob.kind,
-        knob_class=knob.knob_class,
-        old=knob.value,
-        new=value,
-    )
-
-
-def move(findings: Findings, knob: Knob, value: JsonScalar) -> tuple[Change, ...] | Refusal:
-    """`knob` at `value` and everything linked to it moved along, or why that cannot be.
+def move(
+    document: Document, findings: Findings, path: str, value: JsonScalar
+) -> tuple[Change, ...] | Refusal:
+    """The knob at `path` set to `value` and everything linked to it moved along, or why not.
 
     Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
     accumulation the effective batch is kept, and with it the learning rate stays right.
     """
+    knob = findings.knob(path)
+    if knob is None:
+        return Refusal(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
-        return Refusal(reason=f"{knob.path}: {knob.why}")
-    plan = _Plan(findings, knob, value)
+        return Refusal(reason=f"{path}: {knob.why}")
+    plan = _Plan(document, findings, knob, value)
     for link in findings.links:
-        linked = link.document == knob.document and knob.path in link.paths
-        refusal = _MOVES[link.kind](plan, link) if linked and link.kind in _MOVES else None
+        linked = path in link.paths and link.kind in _MOVES
+        refusal = _MOVES[link.kind](plan, link) if linked else None
         if refusal:
-            return Refusal(reason=f"{knob.path} = {value}: {refusal}")
+            return Refusal(reason=f"{path} = {value}: {refusal}")
     return tuple(change for change in plan.changes.values() if change.new != change.old)
 
 
 class _Plan:
     """The changes a move needs, gathered link by link."""
 
-    def __init__(self, findings: Findings, knob: Knob, value: JsonScalar) -> None:
+    def __init__(
+        self, document: Document, findings: Findings, knob: Knob, value: JsonScalar
+    ) -> None:
         self.findings = findings
         self.knob = knob
         self.value = value
-        self.scalars = findings.document(knob.document).scalars
-        self.changes = {knob.path: set_value(knob, value)}
+        self.scalars = document.scalars
+        self.changes: dict[str, Change] = {}
+        self._plan(knob.path, value, knob.kind)
 
     def old(self, path: str) -> JsonScalar:
         """The value the document has at `path`; None for a list."""
         scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
-    def known(self, path: str) -> Knob | None:
-        """The knob at `path` of the same document, if there is one."""
-        return self.findings.knob(self.knob.document, path)
-
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`; the reason where it cannot be written."""
-        scalar, knob = self.scalars.get(path), self.known(path)
+        scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
         if why:
             return f"{path} would have to become {value}, but {why}"
-        like = knob or self.knob
+        self._plan(path, value, kind or (knob or self.knob).kind)
+        return None
+
+    def _plan(self, path: str, value: JsonScalar, kind: str) -> None:
+        like = self.findings.knob(path) or self.knob
         self.changes[path] = Change(
-            document=self.knob.document,
+            document=self.findings.document,
             path=path,
-            kind=kind or like.kind,
+            kind=kind,
             knob_class=like.knob_class,
             old=self.old(path),
             new=value,
         )
-        return None
 
 
 def _move_product(plan: _Plan, link: Link) -> str | None:
@@ -97,7 +92,7 @@ def _move_product(plan: _Plan, link: Link) -> str | None:
     new = number_of(plan.value)
     if not new or new < 1:
         return "a batch and an accumulation are at least 1"
-    kinds = {path: knob.kind for path in link.paths if (knob := plan.known(path))}
+    kinds = {path: knob.kind for path in link.paths if (knob := plan.findings.knob(path))}
     accumulation = next((p for p in link.paths if kinds.get(p) == "grad_accum"), None)
     batch, totals = link.paths[0], link.paths[2 if accumulation else 1 :]
     if plan.knob.path in totals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
@@ -14,28 +13,20 @@ if TYPE_CHECKING:
 _WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrecisionChoice:
-    """A value that makes the program compute in `dtype`, by torch name."""
-
-    dtype: str
-    value: JsonScalar
-
-
-def precision_choices(knob: Knob) -> list[PrecisionChoice]:
-    """Other values of a precision knob that ask for no more bits than the current one.
+def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
+    """Torch dtype to the value that asks for it, for no more bits than the current value.
 
     Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
     `fp16` and `bf16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
-        return [] if knob.value else [PrecisionChoice(dtype=_dtype_of_flag(knob), value=True)]
+        return {} if knob.value else {_dtype_of_flag(knob): True}
     row, current = _row(knob.value)
-    return [
-        PrecisionChoice(dtype=dtype, value=_cased(value, knob.value))
-        for dtype, value in row.items()
+    return {
+        dtype: _cased(word, knob.value)
+        for dtype, word in row.items()
         if dtype != current and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
-    ]
+    }
 
 
 def _dtype_of_flag(knob: Knob) -> str:
