@@ -23,7 +23,7 @@ def distance_to_known(void: Mask) -> Array:
 
 
 def bilinear(height: Array, void: Mask) -> Array:
-    """Linear interpolation along rows and along columns; the line with the nearer rim weighs more."""
+    """Linear interpolation along rows and columns; the line whose rim is nearer weighs more."""
     total, weights = np.zeros(height.shape), np.zeros(height.shape)
     for axis in (0, 1):
         lines, gaps = (np.moveaxis(array, axis, 1) for array in (height, void))
