@@ -268,14 +268,25 @@ class Telemetry:
 
     gpu_util_pct: float | None = None
     gpu_mem_used_gib: float | None = None
+    """Highest."""
     power_w: float | None = None
     energy_j: float | None = None
+    """Growth of the card's energy counter."""
     sm_clock_mhz: float | None = None
+    """Median over the busy samples."""
+    sm_clock_spread_pct: float | None = None
+    """Middle 90 % of the busy samples' SM clock, as percent of its median."""
     mem_clock_mhz: float | None = None
+    """Median over the busy samples."""
     temperature_c: float | None = None
+    """Highest."""
     event_reasons: tuple[tuple[str, float], ...] = ()
-    """Name of the clock event reason and the share of samples that carried it."""
+    """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
+    all samples)."""
+    busy_samples: int | None = None
+    """Samples with work on the GPU; None where that cannot be told."""
     foreign_pids: int | None = None
+    """Processes on the GPU that are not the program's own."""
     pcie_tx_mb_per_s: float | None = None
     pcie_rx_mb_per_s: float | None = None
     samples: int = 0

@@ -15,8 +15,8 @@ PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__"},
-    {"optimize", "profile", "doctor", "inspect", "gate", "revert"},
-    {"report", "tuning", "engines", "history"},
+    {"optimize", "profile", "inspect", "gate", "revert", "invocation"},
+    {"report", "tuning", "engines", "history", "versions"},
     {"trials", "quality", "prediction", "knobs"},
     {"documents", "machine", "stats", "settings", "probe"},
     {"model"},

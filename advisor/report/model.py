@@ -6,11 +6,12 @@ Versions of the format:
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
@@ -20,6 +21,26 @@ class _Part(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_what_json_can_hold(cls, fields: Any) -> Any:
+        """A number that is not finite was not measured; a byte that is no text reads `?`."""
+        return _plain(fields)
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, str):
+        return content.encode("utf-8", "replace").decode()
+    if isinstance(content, (list, tuple)):
+        return [_plain(entry) for entry in content if not _not_finite(entry)]
+    if isinstance(content, dict):
+        return {key: _plain(entry) for key, entry in content.items() if not _not_finite(entry)}
+    return content
+
+
+def _not_finite(content: Any) -> bool:
+    return isinstance(content, float) and not math.isfinite(content)
 
 
 class Gain(_Part):
@@ -143,6 +164,8 @@ class TargetEntry(_Part):
     present: bool
     stood_in: bool = False
     """Another, larger card ran with its memory capped to this one's."""
+    memory_limit_gib: float | None = None
+    """Largest peak that the search accepted on this card."""
     figures: str = ""
     """One line: memory, bandwidth, dense tensor rates, with the source."""
     note: str = ""
@@ -192,6 +215,8 @@ class Report(_Part):
     phase: str | None = None
     command: str
     cwd: str
+    gain_quality: Gain | None = None
+    """Of the numeric, training and quality changes on top of the free ones; null without them."""
     tuned_command: str | None = None
     """Set when knobs of the command line were changed."""
     written: str | None = None
@@ -212,7 +237,9 @@ class Report(_Part):
     diff: str = ""
     """Unified diff of the config."""
     how_to_run: str = ""
+    """Shell commands, one a line."""
     how_to_revert: str = ""
+    """Shell commands, one a line."""
     advice: list[AdviceEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     files_created: list[str] = Field(default_factory=list)
@@ -220,7 +247,16 @@ class Report(_Part):
 
 
 HEADLINE = (
-    "verdict", "gain", "gain_free", "unit", "before", "after", "changes", "runs", "wall_s",
-    "config", "report",
+    "verdict",
+    "gain",
+    "gain_free",
+    "unit",
+    "before",
+    "after",
+    "changes",
+    "runs",
+    "wall_s",
+    "config",
+    "report",
 )
 """Keys of the one object that `optimize --json` prints."""

@@ -1,0 +1,95 @@
+"""The command line: argv to one use case to an exit code. The only caller of sys.exit."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+import traceback
+
+from advisor import __version__
+from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
+
+COMMANDS = {
+    "optimize": ("advisor.optimize", "tune a config by short measured runs of your own command"),
+    "inspect": ("advisor.inspect", "show the knobs of a config; runs nothing"),
+    "profile": ("advisor.profile", "one measured run: where the time goes; changes nothing"),
+    "gate": ("advisor.gate.command", "fail CI on throughput regressions that are proven"),
+    "revert": ("advisor.revert", "give the original config back"),
+    "report": ("advisor.report.command", "render report.md again from report.json"),
+}
+"""Subcommand to its module, imported only when asked for: `--help` must not wait for any."""
+
+
+def build_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one subcommand."""
+    module, summary = COMMANDS[name]
+    parser = argparse.ArgumentParser(
+        prog=f"gpu-advisor {name}", description=summary[0].upper() + summary[1:] + ".",
+        allow_abbrev=False,
+    )
+    importlib.import_module(module).add_arguments(parser)
+    parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
+    return parser
+
+
+def overview() -> str:
+    """What `gpu-advisor --help` prints."""
+    lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
+    return (
+        "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
+        "Measures what your PyTorch program could do on this machine, and tunes its config.\n\n"
+        "commands:\n" + "\n".join(lines) + "\n\n"
+        "`gpu-advisor COMMAND --help` lists a command's options.\n"
+        "  gpu-advisor optimize config/train.yaml -- python train.py --config config/train.yaml\n"
+    )
+
+
+def dispatch(argv: list[str]) -> int:
+    """Run the subcommand of `argv`; returns its exit code. Raises AdvisorError."""
+    if not argv or argv[0] in {"-h", "--help", "help"}:
+        sys.stdout.write(overview())
+        return 0
+    if argv[0] in {"-V", "--version"}:
+        sys.stdout.write(f"gpu-advisor {__version__}\n")
+        return 0
+    name, *rest = argv
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else " `gpu-advisor --help` lists them."
+        msg = f"{name!r} is no command of gpu-advisor.{hint}"
+        raise UsageError(msg)
+    command = None
+    if "--" in rest:
+        cut = rest.index("--")
+        rest, command = rest[:cut], rest[cut + 1 :]
+    args = build_parser(name).parse_args(rest)
+    code: int = importlib.import_module(COMMANDS[name][0]).run(args, command)
+    return code
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point of `gpu-advisor`."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        code = dispatch(argv)
+        sys.stdout.flush()
+    except AdvisorError as problem:
+        if "--debug" in argv:
+            traceback.print_exc()
+        sys.stderr.write(f"gpu-advisor: {problem}\n")
+        code = problem.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("gpu-advisor: interrupted\n")
+        code = InterruptedByUserError.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); nothing is wrong with us.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

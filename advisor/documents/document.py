@@ -1,0 +1,261 @@
+"""A config the user already has, with the bytes of every value, edited by verified splices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from advisor.documents import argv, files, jsonc, paths, spelling
+from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
+from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.documents.leaves import Leaf, Parsed
+    from advisor.model import JsonScalar, Scalar, Span
+
+_BOM = b"\xef\xbb\xbf"
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One replaced stretch of bytes: `span` lies in the document as it was read."""
+
+    path: str
+    span: Span
+    old: bytes
+    new: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One config: its bytes, what they mean, and where each value lies."""
+
+    path: Path | None
+    name: str
+    """What messages call it."""
+    format: Format
+    raw: bytes
+    parsed: Parsed
+
+    @property
+    def data(self) -> Any:
+        """The plain tree the usual loader gives. Shared where aliases are; not to be changed."""
+        return self.parsed.data
+
+    @property
+    def scalars(self) -> Mapping[str, Scalar]:
+        """Every leaf that counts, by path, in document order."""
+        return MappingProxyType(self.parsed.scalars)
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Path that repeats another value (YAML's `*name`), to the path of the literal."""
+        return MappingProxyType(self.parsed.aliases)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Oddities worth telling: duplicate keys, several documents in one file."""
+        return self.parsed.notes
+
+    def edits(self, values: Mapping[str, JsonScalar]) -> tuple[Edit, ...]:
+        """What `with_values` replaces, in file order; values that stay are left out.
+
+        Raises EditRefusedError.
+        """
+        found = []
+        for path, value in values.items():
+            scalar = self._editable(path)
+            wanted = spelling.in_family(value, scalar)
+            if not spelling.is_same(wanted, scalar.value):
+                found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
+        return tuple(sorted(found, key=lambda edit: edit.span.start))
+
+    def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
+        """The file with other values at these paths and every other byte as it was.
+
+        A value keeps the spelling family of the one it replaces. The result is read again: only
+        these paths, and what refers to them, may have changed. Raises EditRefusedError.
+        """
+        edits = self.edits(values)
+        wanted = {
+            path: spelling.in_family(value, self.scalars[path]) for path, value in values.items()
+        }
+        content, after = self._spliced(edits)
+        for path, value in wanted.items():
+            got = after.leaves[path].value if path in after.leaves else None
+            if not spelling.is_same(got, value):
+                msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
+                raise EditRefusedError(msg)
+        return content
+
+    def with_texts(self, texts: Mapping[str, str]) -> bytes:
+        """The file with these values spelled exactly so: puts old text back.
+
+        Raises EditRefusedError when a text would mean more than its own value.
+        """
+        edits = [self._edit(self._editable(path), text) for path, text in texts.items()]
+        return self._spliced(tuple(sorted(edits, key=lambda edit: edit.span.start)))[0]
+
+    def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
+        """The file with `key: value` added behind `beside`, laid out as `beside` is.
+
+        `beside` is the path of a scalar in the mapping that gets the key. Verified as
+        `with_values` is. Raises EditRefusedError, also when the key is already there.
+        """
+        leaf = self.parsed.leaves.get(beside)
+        if leaf is None or (leaf.key is None and self.format != "argv"):
+            msg = f"{self.name} has no single value with a key of its own at {beside!r}."
+            raise EditRefusedError(msg)
+        if self.format != "argv" and not _KEY.fullmatch(key):
+            msg = f"{self.name}: {key!r} is no key that can be added; use letters, digits, - and _."
+            raise EditRefusedError(msg)
+        added = key if self.format == "argv" else paths.member(leaf.parent, key)
+        if any(
+            path == added or path.startswith((f"{added}.", f"{added}[")) for path in self.scalars
+        ):
+            msg = f"{self.name} has {added} already; set its value instead."
+            raise EditRefusedError(msg)
+        syntax, text = SYNTAXES[self.format], self.parsed.text
+        sibling = text[slice(*leaf.key)] if leaf.key else ""
+        spelled = syntax.spell_key(key, sibling), self._spell(value, None)
+        for offset, inserted in reversed(syntax.insert(text, leaf, *spelled, syntax.marker)):
+            text = text[:offset] + inserted + text[offset:]
+        content = (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
+        self._verify_inserted(content, leaf, added, value)
+        return content
+
+    def _editable(self, path: str) -> Scalar:
+        scalar = self.parsed.scalars.get(path)
+        if scalar is None:
+            msg = f"{self.name} has no single value at {path!r}, so nothing was edited."
+            raise EditRefusedError(msg)
+        if not scalar.editable:
+            msg = f"{self.name}: {path} cannot be edited: {scalar.why}."
+            raise EditRefusedError(msg)
+        return scalar
+
+    def _edit(self, scalar: Scalar, text: str) -> Edit:
+        old = self.raw[scalar.span.start : scalar.span.end]
+        return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
+
+    def _spell(self, value: JsonScalar, old: str | None) -> str:
+        """`value` as it is written here; `old` is the text it replaces, None for a new key."""
+        syntax = SYNTAXES[self.format]
+        if isinstance(value, bool):
+            booleans = [s.text for s in self.scalars.values() if isinstance(s.value, bool)]
+            like = old if old in booleans else next(iter(booleans), "true")
+            text = spelling.spell_boolean(value, like)
+        elif isinstance(value, (int, float)):
+            text = spelling.spell_number(value)
+        elif isinstance(value, str):
+            text = syntax.spell_text(value, old or "")
+        elif syntax.null is None:
+            msg = f"{self.name}: this format has no way to write an empty value."
+            raise EditRefusedError(msg)
+        else:
+            text = syntax.null
+        return f" {text}" if old == "" else text
+
+    def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
+        """The new file and what it means. Only the edited atoms of the trace may differ."""
+        if not edits:
+            return self.raw, self.parsed
+        pieces, done = [], 0
+        for edit in edits:
+            pieces += [self.raw[done : edit.span.start], edit.new]
+            done = edit.span.end
+        content = b"".join([*pieces, self.raw[done:]])
+        before, after = self.parsed, self._reparse(content)
+        edited = sorted(before.leaves[edit.path].atom for edit in edits)
+        untouched = [0, *(atom + 1 for atom in edited)], [*edited, len(before.trace)]
+        same = len(before.trace) == len(after.trace) and all(
+            before.trace[start:end] == after.trace[start:end]
+            for start, end in zip(*untouched, strict=True)
+        )
+        atoms = [(leaf.path, leaf.atom) for leaf in before.leaves.values()]
+        if not same or atoms != [(leaf.path, leaf.atom) for leaf in after.leaves.values()]:
+            changed = ", ".join(edit.path for edit in edits)
+            msg = f"{self.name}: editing {changed} would change more than that."
+            raise EditRefusedError(msg)
+        return content, after
+
+    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> None:
+        """The trace may only have gained the new key and value, right behind the sibling."""
+        before, after = self.parsed, self._reparse(content)
+        behind, more = leaf.atom + 1, len(after.trace) - len(before.trace)
+        new = after.leaves.get(added)
+        same = (
+            before.trace[:behind] == after.trace[:behind]
+            and before.trace[behind:] == after.trace[behind + more :]
+            and before.leaves.keys() == after.leaves.keys() - {added}
+        )
+        if not same or new is None or new.atom != leaf.atom + more:
+            msg = f"{self.name}: adding {added} would change more than that."
+            raise EditRefusedError(msg)
+        if not spelling.is_same(new.value, value):
+            msg = f"{self.name}: {added} would read as {new.value!r}, not as {value!r}."
+            raise EditRefusedError(msg)
+
+    def _reparse(self, content: bytes) -> Parsed:
+        try:
+            after = parse(content, self.format, self.name).parsed
+        except (ConfigSyntaxError, ConfigUnreadableError) as problem:
+            msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
+            raise EditRefusedError(msg) from problem
+        if SYNTAXES[self.format].marker == "//":
+            before = self.parsed
+            was_read = jsonc.naive_meaning(before.text) == repr(before.data)
+            if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
+                msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
+                raise EditRefusedError(msg)
+        return after
+
+
+def read(path: Path | str) -> Document:
+    """The config at `path`.
+
+    Raises ConfigMissingError, ConfigUnreadableError (a directory, a pipe, no permission, not
+    UTF-8, too large) or ConfigSyntaxError (with line and column).
+    """
+    path = Path(path)
+    raw = files.read_bytes(path)
+    opening = raw.removeprefix(_BOM).lstrip()[:1]
+    guess: Format = "json" if opening in (b"{", b"[") else "yaml"
+    return _parsed(raw, SUFFIXES.get(path.suffix.lower(), guess), str(path), path)
+
+
+def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
+    """A document from bytes; `name` stands in messages. Raises as `read` does."""
+    return _parsed(raw, format, name, None)
+
+
+def of_command(command: Sequence[str]) -> Document:
+    """The user's command as a document; `split_command` turns edited bytes back into an argv."""
+    return _parsed(argv.join(command), "argv", "command line", None)
+
+
+def split_command(content: bytes) -> tuple[str, ...]:
+    """The argv in the bytes of a document of `of_command`."""
+    return argv.split(content)
+
+
+def _parsed(raw: bytes, form: Format, name: str, path: Path | None) -> Document:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        bad = len(_BOM) * raw.startswith(_BOM) + problem.start
+        msg = (
+            f"{name} is not UTF-8: byte {raw[bad]:#04x} at offset {bad}. "
+            "Convert the file to UTF-8 and call again."
+        )
+        raise ConfigUnreadableError(msg) from problem
+    parsed = SYNTAXES[form].parse(text, name, len(raw) - len(text.encode()))
+    if form == "json" and not jsonc.is_strict(text):
+        form = "jsonc"
+    return Document(path=path, name=name, format=form, raw=raw, parsed=parsed)

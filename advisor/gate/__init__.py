@@ -1,0 +1,1 @@
+"""Base against head: interleaved pairs of fresh processes, validity, verdict, outputs for CI."""

@@ -1,0 +1,187 @@
+"""The one door to NVML (module `pynvml`, distribution `nvidia-ml-py`), and the GPUs behind it.
+
+Nothing here raises for want of a driver, a card or a permission: the answer is then nothing, with
+the reason in one plain sentence.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from advisor.machine import profiles
+from advisor.machine.readings import Device, GpuReader, optional, read_memory
+from advisor.model import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def read_gpus(
+    environ: Mapping[str, str] | None = None,
+) -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs that CUDA shows a program under `environ` (default: ours), in CUDA's order.
+
+    Returns them with `Gpu.index` as NVML counts, and None; or nothing and the reason.
+    """
+    nvml, note = _load()
+    if nvml is None:
+        return (), note
+    devices, note = _devices(nvml)
+    if not devices:
+        return (), note
+    shown, note = _visible(devices, os.environ if environ is None else environ)
+    return tuple(_describe(nvml, device) for device in shown), note
+
+
+def open_reader(
+    index: int | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[GpuReader | None, str | None]:
+    """A reader of the GPU with this NVML index, or of the first one a program is shown.
+
+    Returns None and the reason where there is no such GPU.
+    """
+    nvml, note = _load()
+    if nvml is None:
+        return None, note
+    devices, note = _devices(nvml)
+    if not devices:
+        return None, note
+    shown, note = _visible(devices, os.environ if environ is None else environ)
+    if index is not None:
+        shown = [device for device in (*shown, *devices) if device.index == index]
+        note = f"NVML lists no GPU with index {index}."
+    return (GpuReader(shown[0], nvml), None) if shown else (None, note)
+
+
+# --- the library --------------------------------------------------------------------------
+
+
+@functools.cache
+def _load() -> tuple[Any, str | None]:
+    """The initialised pynvml module, or None and the reason. Asked once a process."""
+    try:
+        import pynvml
+    except ImportError:
+        return None, "The Python package nvidia-ml-py is not installed: pip install nvidia-ml-py."
+    if not hasattr(pynvml, "_nvmlGetFunctionPointer"):
+        return None, (
+            f"The module pynvml at {pynvml.__file__} is not NVIDIA's own: "
+            "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py."
+        )
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as problem:
+        return None, _no_nvml(pynvml, problem)
+    return pynvml, None
+
+
+def _no_nvml(nvml: Any, problem: Any) -> str:
+    notes = {
+        nvml.NVML_ERROR_LIBRARY_NOT_FOUND: "No NVIDIA driver is installed on this host "
+        "(libnvidia-ml.so.1 was not found).",
+        nvml.NVML_ERROR_DRIVER_NOT_LOADED: "The NVIDIA driver is installed but not loaded; "
+        "nvidia-smi says why.",
+        nvml.NVML_ERROR_NO_PERMISSION: "The NVIDIA driver denies this user access to the GPU.",
+        nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "The NVIDIA driver was updated while its old "
+        "kernel module is still loaded; reboot to use the GPU.",
+    }
+    return notes.get(problem.value) or f"NVML could not be started: {problem}."
+
+
+# --- devices ------------------------------------------------------------------------------
+
+
+def _devices(nvml: Any) -> tuple[list[Device], str | None]:
+    """Every GPU in NVML's order; a card cut into MIG slices appears as its slices."""
+    found: list[Device] = []
+    note = "The NVIDIA driver is loaded but lists no GPU."
+    try:
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as problem:
+        return [], f"NVML could not list the GPUs: {problem}."
+    for index in range(count):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        except nvml.NVMLError as problem:
+            note = f"GPU {index} could not be opened: {problem}."
+            continue
+        mig = _mig_mode(nvml, handle)
+        card = Device(
+            index=index, handle=handle, uuid=optional(nvml, nvml.nvmlDeviceGetUUID, handle), mig=mig
+        )
+        found += (_slices(nvml, card) if mig else []) or [card]
+    return found, None if found else note
+
+
+def _mig_mode(nvml: Any, handle: Any) -> bool | None:
+    try:
+        current, _pending = nvml.nvmlDeviceGetMigMode(handle)
+    except nvml.NVMLError as problem:
+        return False if problem.value == nvml.NVML_ERROR_NOT_SUPPORTED else None
+    return bool(current)
+
+
+def _slices(nvml: Any, card: Device) -> list[Device]:
+    slices = []
+    for position in range(optional(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, card.handle) or 0):
+        handle = optional(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, card.handle, position)
+        if handle is not None:
+            uuid = optional(nvml, nvml.nvmlDeviceGetUUID, handle)
+            slices.append(Device(index=card.index, handle=handle, uuid=uuid, mig=True))
+    return slices
+
+
+def _visible(devices: list[Device], environ: Mapping[str, str]) -> tuple[list[Device], str | None]:
+    """The devices CUDA_VISIBLE_DEVICES leaves, by CUDA's own rules.
+
+    Entries are NVML indices or (prefixes of) UUIDs; the first invalid entry ends the list and a
+    repeated one empties it. CUDA may number unlike cards by speed unless CUDA_DEVICE_ORDER is
+    PCI_BUS_ID, NVML always numbers them by bus.
+    """
+    text = environ.get("CUDA_VISIBLE_DEVICES")
+    if text is None:
+        return devices, None
+    chosen: list[Device] = []
+    for entry in text.split(","):
+        hits = _named(devices, entry.strip())
+        if not hits:
+            break
+        if hits[0] in chosen:
+            chosen = []
+            break
+        chosen.append(hits[0])
+    count = len(devices)
+    note = f"CUDA_VISIBLE_DEVICES={text!r} hides the {count} GPU{'s' * (count > 1)} of this host."
+    return chosen, None if chosen else note
+
+
+def _named(devices: list[Device], entry: str) -> list[Device]:
+    if entry.startswith(("GPU-", "MIG-")):
+        hits = [device for device in devices if (device.uuid or "").startswith(entry)]
+        return hits if len(hits) == 1 else []
+    number = re.match(r"\d+", entry)
+    return [device for device in devices if number and device.index == int(number[0])]
+
+
+def _describe(nvml: Any, device: Device) -> Gpu:
+    name = optional(nvml, nvml.nvmlDeviceGetName, device.handle) or "unknown NVIDIA GPU"
+    memory = optional(nvml, read_memory, nvml, device.handle)
+    total_gib = memory.total_gib if memory else None
+    limit_mw = optional(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, device.handle)
+    capability = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, device.handle)
+    profile = None if device.mig else profiles.match(name, total_gib)
+    return Gpu(
+        index=device.index,
+        name=name,
+        uuid=device.uuid,
+        memory_total_gib=total_gib,
+        memory_free_gib=memory.free_gib if memory else None,
+        driver=optional(nvml, nvml.nvmlSystemGetDriverVersion),
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        profile=profile.name if profile else None,
+        mig=device.mig,
+    )

@@ -1,0 +1,172 @@
+"""What this host lets us use: CPUs, memory, shared memory. The socket's count is not the answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from advisor.machine.gpu import read_gpus
+from advisor.machine.readings import GIB, on_wsl
+from advisor.model import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path("/")
+
+
+def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
+    """The facts of this host as a program started under `environ` (default: ours) meets them."""
+    environ = os.environ if environ is None else environ
+    gpus, gpu_note = read_gpus(environ)
+    ram = psutil.virtual_memory().total
+    limit = memory_limit_bytes()
+    return Machine(
+        cpu_model=cpu_model(),
+        cpus=usable_cpus(environ),
+        ram_gib=ram / GIB,
+        ram_limit_gib=(ram if limit is None else min(ram, limit)) / GIB,
+        shm_gib=shm_gib(),
+        os=os_name(),
+        python=platform.python_version(),
+        gpus=gpus,
+        gpu_note=gpu_note,
+        wsl=on_wsl(),
+    )
+
+
+def usable_cpus(environ: Mapping[str, str], root: Path = ROOT) -> int:
+    """The smallest of affinity, cgroup quota (a started CPU counts) and the Slurm allotment."""
+    limits = [len(affinity())]
+    quota = cpu_quota(root)
+    if quota is not None:
+        limits.append(math.ceil(quota.cpus))
+    slurm = environ.get("SLURM_CPUS_PER_TASK", "")
+    if slurm.isdecimal() and int(slurm):
+        limits.append(int(slurm))
+    return max(1, min(limits))
+
+
+def affinity() -> set[int]:
+    """CPUs the kernel may run us on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def cpu_busy_s(cpus: set[int]) -> float:
+    """Counter: seconds that these CPUs have worked since boot, for anyone."""
+    return sum(
+        sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0)
+        for number, times in enumerate(psutil.cpu_times(percpu=True))
+        if number in cpus
+    )
+
+
+# --- cgroups ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuQuota:
+    """CPU time per wall time that a cgroup grants, and where that was read."""
+
+    cpus: float
+    folder: Path
+
+
+def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
+    """The tightest CPU quota of our cgroup and those above it; None where none is set."""
+    quotas = []
+    for folder in _cgroup_folders(root, "cpu"):
+        quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]
+        quota = quota or _read(folder / "cpu.cfs_quota_us")
+        period = period or _read(folder / "cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            quotas.append(CpuQuota(cpus=int(quota) / int(period), folder=folder))
+    return min(quotas, key=lambda quota: quota.cpus, default=None)
+
+
+def cgroup_cpu_busy_s(folder: Path) -> float | None:
+    """Counter: CPU seconds the cgroup has used; None where the kernel does not tell."""
+    for line in _read(folder / "cpu.stat").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "usage_usec":
+            return int(value) / 1e6
+    used_ns = _read(folder / "cpuacct.usage")
+    return int(used_ns) / 1e9 if used_ns.isdecimal() else None
+
+
+def memory_limit_bytes(root: Path = ROOT) -> int | None:
+    """The tightest memory limit of our cgroup and those above it; None where none is set."""
+    texts = [
+        _read(folder / name)
+        for folder in _cgroup_folders(root, "memory")
+        for name in ("memory.max", "memory.limit_in_bytes")
+    ]
+    limits = [int(text) for text in texts if text.isdecimal()]
+    unlimited = 2**62  # version 1 writes the largest page-aligned integer instead of "max"
+    return min((limit for limit in limits if limit < unlimited), default=None)
+
+
+def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+    """Folders that may limit us, ours first, then those above it up to the mount.
+
+    Inside a container the path of /proc/self/cgroup may be the host's: what does not exist is
+    passed over, and the mount itself is then the container's own group.
+    """
+    mount = root / "sys/fs/cgroup"
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _number, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        base = mount / controllers if controllers else mount
+        if controllers and not base.is_dir():
+            base = mount / controller
+        folder = base / path.lstrip("/")
+        while folder.is_relative_to(base):
+            if folder.is_dir():
+                yield folder
+            folder = folder.parent
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+# --- names and sizes ----------------------------------------------------------------------
+
+
+def shm_gib(root: Path = ROOT) -> float | None:
+    """Size of /dev/shm, through which loader workers hand over batches; 64 MiB under Docker."""
+    try:
+        shm = os.statvfs(root / "dev/shm")
+    except OSError:
+        return None
+    return shm.f_frsize * shm.f_blocks / GIB
+
+
+def cpu_model(root: Path = ROOT) -> str:
+    """Marketing name of the CPU, or the architecture where the kernel does not tell."""
+    for line in _read(root / "proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def os_name() -> str:
+    """`Debian GNU/Linux 12 (bookworm), Linux 6.1.0`."""
+    kernel = f"{platform.system()} {platform.release()}"
+    try:
+        return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
+    except (OSError, KeyError):
+        return kernel

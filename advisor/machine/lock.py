@@ -1,0 +1,104 @@
+"""One measurement at a time on a GPU: two at once would spoil each other's figures."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shlex
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import StateBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POLL_S = 0.2
+
+
+def runtime_dir() -> Path:
+    """Folder of this user's locks.
+
+    The same for every process of the user, so it comes from no environment variable: TMPDIR and
+    XDG_RUNTIME_DIR differ between jobs of one runner.
+    """
+    return Path(f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (checked in _own_folder)
+
+
+@contextlib.contextmanager
+def gpu_lock(
+    uuid: str | None, *, wait_s: float = 0.0, folder: Path | None = None
+) -> Iterator[None]:
+    """Hold the lock of the GPU with this UUID; None: of this host, for CPU measurements.
+
+    Waits at most `wait_s` seconds. Raises StateBusyError naming the holder. The kernel frees the
+    lock when its holder dies, however it dies.
+    """
+    folder = runtime_dir() if folder is None else folder
+    _own_folder(folder)
+    name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
+    what = f"GPU {uuid}" if uuid else "this host"
+    # Never unlinked: a waiter may already hold the file open.
+    handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        _take(handle, what, wait_s)
+        _write(handle, json.dumps({"pid": os.getpid(), "command": _command()}))
+        yield
+        _write(handle, "")
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, what: str, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                msg = (
+                    f"Another gpu-advisor measures on {what}: {_holder(handle)}. "
+                    "Two at once would spoil each other's figures; "
+                    "wait until it ends, or stop it, and call again."
+                )
+                raise StateBusyError(msg) from None
+            time.sleep(min(POLL_S, left_s))
+        else:
+            return
+
+
+def _holder(handle: int) -> str:
+    try:
+        entry = json.loads(os.pread(handle, 4096, 0))
+        return f"process {entry['pid']}, `{entry['command']}`"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has not said which"
+
+
+def _write(handle: int, text: str) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text.encode(), 0)
+
+
+def _command() -> str:
+    return shlex.join(sys.orig_argv)[:1000]
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder; refuse one that another user could have put there."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        msg = (
+            f"{folder} belongs to user {found.st_uid} or is no folder, so locks kept there cannot "
+            "be trusted. Remove it and call again."
+        )
+        raise StateBusyError(msg)

@@ -1,0 +1,111 @@
+"""GPU profiles: the datasheet as data, one TOML file a card, beside this module.
+
+All tensor rates are dense, with 16-bit inputs and fp32 accumulation, which is what torch uses.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import tomllib
+from importlib import resources
+from typing import Any
+
+from advisor.errors import TargetError
+from advisor.model import GpuProfile
+
+MARGIN = 0.09
+"""Share of the card left free: fragmentation, what ECC and the driver take, a longer input."""
+
+MEMORY_TOLERANCE = 0.15
+"""How far a card's own memory figure may lie from the datasheet's: ECC alone takes 6 %."""
+
+
+@functools.cache
+def load_all() -> dict[str, GpuProfile]:
+    """Every profile, by name."""
+    return {name: _profile(name, table) for name, table in sorted(load_tables().items())}
+
+
+def load_tables() -> dict[str, dict[str, Any]]:
+    """The TOML tables as written, the `check` inputs of the rates with them, by name."""
+    files = resources.files(__name__).iterdir()
+    return {
+        file.name.removesuffix(".toml"): tomllib.loads(file.read_text(encoding="utf-8"))
+        for file in files
+        if file.name.endswith(".toml")
+    }
+
+
+def by_name(name: str) -> GpuProfile:
+    """The profile a person means by `rtx-3090`, `RTX 3090` or `NVIDIA GeForce RTX 3090`.
+
+    Raises TargetError with the nearest names.
+    """
+    known = load_all()
+    wanted = _plain(name)
+    for profile in known.values():
+        if wanted in {_plain(text) for text in (profile.name, profile.title, *profile.match)}:
+            return profile
+    plain = {_plain(profile_name): profile_name for profile_name in known}
+    near = [plain[hit] for hit in difflib.get_close_matches(wanted, plain, n=3, cutoff=0.5)]
+    hint = f"Near names: {', '.join(near)}." if near else f"Known: {', '.join(known)}."
+    msg = f"No GPU profile is named {name!r}. {hint}"
+    raise TargetError(msg)
+
+
+def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:
+    """The profile of a card by its NVML name, or None.
+
+    Names are compared whole: `RTX 4060 Ti` is no `RTX 4060`. Where cards share a name their
+    memory decides; a card whose memory is far from the profile's (a vGPU, a slice, a rebuilt
+    card) is another card.
+    """
+    wanted = _plain(device_name)
+    hits = [
+        profile
+        for profile in load_all().values()
+        if wanted in {_plain(name) for name in profile.match}
+    ]
+    if memory_gib is not None:
+        hits = [
+            profile
+            for profile in hits
+            if abs(memory_gib / profile.memory_gib - 1) <= MEMORY_TOLERANCE
+        ]
+    return min(hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None)
+
+
+def usable_gib(profile: GpuProfile) -> float:
+    """Memory a program's tensors may take on this card: all, less context and margin."""
+    return profile.memory_gib * (1 - MARGIN) - profile.context_mib / 1024
+
+
+def describe(profile: GpuProfile) -> str:
+    """One line: what this GPU could do."""
+    rates = [
+        ("fp32", profile.fp32_tflops),
+        ("tf32", profile.tf32_tflops),
+        ("fp16", profile.fp16_tflops),
+        ("bf16", profile.bf16_tflops),
+        ("fp8", profile.fp8_tflops),
+    ]
+    shown = ", ".join(f"{name} {rate:.4g}" for name, rate in rates if rate)
+    return (
+        f"{profile.title}: {profile.memory_gib:g} GiB ({usable_gib(profile):.1f} usable), "
+        f"{profile.bandwidth_gb_per_s:,.0f} GB/s, dense TFLOPS {shown}, {profile.tdp_w:g} W"
+    )
+
+
+def _profile(name: str, table: dict[str, Any]) -> GpuProfile:
+    rates = {f"{kind}_tflops": None for kind in ("tf32", "bf16", "fp16", "fp8")}
+    figures = {key: value for key, value in table.items() if key != "check"}
+    figures["match"] = tuple(figures["match"])
+    return GpuProfile(**{"name": name, "l2_mb": None, **rates, **figures})
+
+
+def _plain(text: str) -> str:
+    """Lower case, without the maker's words and without spaces and dashes."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return "".join(word for word in words if word not in {"nvidia", "geforce", "tesla", "gpu"})

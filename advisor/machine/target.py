@@ -1,0 +1,161 @@
+"""Which card a result is meant for, and what this machine can say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.machine import profiles
+
+if TYPE_CHECKING:
+    from advisor.model import Gpu, GpuProfile, Machine
+
+CPU_PRECISIONS = ("float32", "bfloat16")
+
+CONTEXT_GIB = 0.5
+"""What CUDA itself takes on the card that stands in, on top of the cap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The card aimed at. `gpu` is the one that trials run on, None on a CPU."""
+
+    name: str
+    """A profile's name, a device name without a profile, or `cpu`."""
+    title: str
+    profile: GpuProfile | None
+    gpu: Gpu | None
+    present: bool
+    """The trials run on this very card."""
+    stood_in: bool
+    """The trials run on a larger card with its memory capped; only memory is the target's."""
+    memory_cap_gib: float | None
+    """Cap on the allocator of the card that stands in."""
+    precisions: tuple[str, ...]
+    """Compute dtypes worth a trial, by torch name."""
+    figures: str
+    """One line: what the card could do. Empty where no profile is known."""
+    note: str
+    """What a reader must know about the figures. Empty where the card is here."""
+
+    environment: tuple[tuple[str, str], ...] = ()
+    """What a program must find in its environment to run on `gpu`, where that is not the first."""
+
+
+def resolve(name: str, machine: Machine) -> Target:
+    """`auto` (the first GPU of `machine`, or its CPU) or a profile's name, against `machine`.
+
+    Raises TargetError for a name no profile has.
+    """
+    here = machine.gpus[0] if machine.gpus else None
+    if name == "auto":
+        return _cpu(machine) if here is None else _present(here)
+    profile = profiles.by_name(name)
+    same = next((gpu for gpu in machine.gpus if gpu.profile == profile.name), None)
+    larger = next((gpu for gpu in machine.gpus if _holds(gpu, profile)), None)
+    if same is not None:
+        found = _present(same)
+    elif larger is not None:
+        found = _stand_in(profile, larger)
+    else:
+        found = _absent(profile, here, machine)
+    return found if found.gpu is here else replace(found, environment=_only(found.gpu))
+
+
+def _cpu(machine: Machine) -> Target:
+    return Target(
+        name="cpu",
+        title=machine.cpu_model,
+        profile=None,
+        gpu=None,
+        present=True,
+        stood_in=False,
+        memory_cap_gib=None,
+        precisions=CPU_PRECISIONS,
+        figures=f"{machine.cpu_model}: {machine.cpus} CPUs, {machine.ram_limit_gib:.1f} GiB",
+        note=f"{machine.gpu_note or 'This machine has no GPU.'} Everything was tuned for this CPU.",
+    )
+
+
+def _present(gpu: Gpu) -> Target:
+    profile = profiles.load_all()[gpu.profile] if gpu.profile else None
+    unknown = f"No profile of {gpu.name} is known: its limits come from what was measured."
+    return Target(
+        name=profile.name if profile else gpu.name,
+        title=profile.title if profile else gpu.name,
+        profile=profile,
+        gpu=gpu,
+        present=True,
+        stood_in=False,
+        memory_cap_gib=None,
+        precisions=profile.precisions if profile else _precisions(gpu),
+        figures=profiles.describe(profile) if profile else "",
+        note="" if profile else unknown,
+    )
+
+
+def _stand_in(profile: GpuProfile, gpu: Gpu) -> Target:
+    cap_gib = profiles.usable_gib(profile)
+    both = [dtype for dtype in profile.precisions if dtype in _precisions(gpu)]
+    return Target(
+        name=profile.name,
+        title=profile.title,
+        profile=profile,
+        gpu=gpu,
+        present=False,
+        stood_in=True,
+        memory_cap_gib=cap_gib,
+        precisions=tuple(both),
+        figures=profiles.describe(profile),
+        note=(
+            f"{gpu.name} stands in for {profile.title}, its memory capped to {cap_gib:.1f} GiB: "
+            "what fits is the target's, the speed is not. The target's speed was not measured."
+        ),
+    )
+
+
+def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
+    device = here.name if here else f"this CPU ({machine.cpu_model})"
+    why = (
+        f"{here.name} lacks the free memory or the precisions to stand in for it"
+        if here
+        else "a CPU cannot stand in for it"
+    )
+    precisions = _precisions(here) if here else CPU_PRECISIONS
+    return Target(
+        name=profile.name,
+        title=profile.title,
+        profile=profile,
+        gpu=here,
+        present=False,
+        stood_in=False,
+        memory_cap_gib=None,
+        precisions=tuple(dtype for dtype in profile.precisions if dtype in precisions),
+        figures=profiles.describe(profile),
+        note=(
+            f"{profile.title} is not here and {why}: its speed was not measured. "
+            f"All figures are those of {device}."
+        ),
+    )
+
+
+def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
+    """Whether `gpu` can give a program all that the target could, in memory and precisions."""
+    free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
+    if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
+        return False
+    return set(profile.precisions) <= set(_precisions(gpu))
+
+
+def _only(gpu: Gpu | None) -> tuple[tuple[str, str], ...]:
+    """Hides every other card, by UUID: CUDA and NVML may number cards differently."""
+    return (("CUDA_VISIBLE_DEVICES", gpu.uuid),) if gpu and gpu.uuid else ()
+
+
+def _precisions(gpu: Gpu) -> tuple[str, ...]:
+    """Compute dtypes of a card; by compute capability where it has no profile."""
+    if gpu.profile:
+        return profiles.load_all()[gpu.profile].precisions
+    major = int((gpu.compute_capability or "0").partition(".")[0])
+    known = (("float32", 0), ("float16", 7), ("bfloat16", 8))
+    return tuple(dtype for dtype, since in known if major >= since)

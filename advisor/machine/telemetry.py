@@ -1,0 +1,149 @@
+"""A thread in the parent that looks at host and GPU while a trial runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+import psutil
+
+from advisor.machine import gpu, host
+from advisor.machine.recording import Recording, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from advisor.model import Telemetry
+
+SLOW_INTERVAL_S = 1.0
+"""Between readings that take long: PCIe counters and the process list."""
+
+
+class Sampler:
+    """Samples one GPU and the host's CPUs from `start` to `stop`; costs the trial nothing.
+
+        with Sampler(pids=[child.pid]) as sampler:
+            ...
+        telemetry = sampler.summary(run.window_start, run.window_end)
+
+    `gpu_index` is NVML's; None takes the first GPU that `environ` shows a program. `pids` are the
+    roots of the watched program: their process groups and descendants are its own, every other
+    process on the GPU is foreign. Nothing raises for want of a GPU.
+    """
+
+    def __init__(
+        self,
+        gpu_index: int | None = None,
+        pids: Sequence[int] | None = None,
+        interval_s: float = 0.1,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        environ = os.environ if environ is None else environ
+        self._reader, self._no_gpu = gpu.open_reader(gpu_index, environ)
+        self._owner = _Owner([os.getpid()] if pids is None else pids)
+        self._cpus = host.usable_cpus(environ)
+        self._cpu_busy_s = _cpu_counter(self._cpus)
+        self._interval_s = interval_s
+        self._samples: list[Sample] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """End sampling, with one last sample. Calling it again does nothing."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def watch(self, pid: int) -> None:
+        """Count the tree of `pid` as the program's own too."""
+        self._owner.roots.add(pid)
+
+    def recording(self) -> Recording:
+        """Everything seen until now."""
+        reader = self._reader
+        return Recording(
+            samples=tuple(self._samples),
+            cpus=self._cpus,
+            gpu_name=reader.name if reader else None,
+            gpu_uuid=reader.uuid if reader else None,
+            no_gpu=self._no_gpu,
+            gaps=tuple(sorted(reader.gaps.items())) if reader else (),
+        )
+
+    def summary(self, window_start: float, window_end: float) -> Telemetry:
+        """Means over a window of epoch seconds; see `Recording.summary`."""
+        return self.recording().summary(window_start, window_end)
+
+    def _run(self) -> None:
+        slow_due = tick = time.monotonic()
+        stopping = False
+        while not stopping:
+            slow = time.monotonic() >= slow_due
+            if slow:
+                slow_due = time.monotonic() + SLOW_INTERVAL_S
+            self._samples.append(self._look(slow=slow))
+            tick = max(tick + self._interval_s, time.monotonic())
+            stopping = self._stopping.wait(tick - time.monotonic())
+        self._samples.append(self._look(slow=True))
+
+    def _look(self, *, slow: bool) -> Sample:
+        now, busy_s = time.time(), self._cpu_busy_s()
+        seen = self._reader.sample(slow=slow) if self._reader else None
+        pids = [process.pid for process in (seen.processes or ())] if seen else []
+        own, hidden = self._owner.split(pids)
+        return Sample(time=now, cpu_busy_s=busy_s, gpu=seen, own_pids=own, hidden_pids=hidden)
+
+
+class _Owner:
+    """Tells the watched program's processes from others'."""
+
+    def __init__(self, roots: Sequence[int]) -> None:
+        self.roots = set(roots)
+        self._own: set[int] = set()
+
+    def split(self, pids: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of `pids` that are ours, and those that do not exist as we count processes."""
+        self._own |= {pid for pid in pids if pid not in self._own and self._is_ours(pid)}
+        hidden = (pid for pid in pids if pid not in self._own and not psutil.pid_exists(pid))
+        return tuple(pid for pid in pids if pid in self._own), tuple(hidden)
+
+    def _is_ours(self, pid: int) -> bool:
+        if pid in self.roots:
+            return True
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) in self.roots:
+                return True
+        with contextlib.suppress(psutil.Error):
+            return any(parent.pid in self.roots for parent in psutil.Process(pid).parents())
+        return False
+
+
+def _cpu_counter(cpus: int) -> Callable[[], float | None]:
+    """A counter of busy seconds on the CPUs we may use.
+
+    Where a cgroup quota binds, the host's other CPUs say nothing: the group's own counter does.
+    """
+    quota = host.cpu_quota()
+    ours = host.affinity()
+    if quota is not None and cpus < len(ours):
+        return lambda: host.cgroup_cpu_busy_s(quota.folder)
+    return lambda: host.cpu_busy_s(ours)

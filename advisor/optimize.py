@@ -1,0 +1,347 @@
+"""`gpu-advisor optimize CONFIG`: measure, choose, prove, write, report.
+
+Read top to bottom: `run` is the whole journey.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from advisor import documents, invocation, knobs, revert
+from advisor.documents.argv import join
+from advisor.engines.local import LocalEngine
+from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
+from advisor.history import History, program_key, state_folder
+from advisor.machine import profiles, target
+from advisor.machine.host import read_machine
+from advisor.machine.lock import gpu_lock
+from advisor.model import Candidate, Change, Machine
+from advisor.report import compose, writing
+from advisor.report.model import Report
+from advisor.report.progress import Progress
+from advisor.settings import parse_duration_s
+from advisor.tuning import stages, steps
+from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven
+from advisor.tuning.runner import COMMAND_LINE, Runner, Taken
+from advisor.tuning.search import Search, Source
+from advisor.versions import Versions, diff
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor optimize`."""
+    parser.add_argument("config", type=Path, help="JSON, YAML or TOML config of your program")
+    parser.add_argument("--budget", metavar="TIME", help="wall clock to spend: 90s, 10m (default)")
+    parser.add_argument(
+        "--target", metavar="NAME",
+        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    parser.add_argument(
+        "--report", type=Path, default=Path("report.md"), metavar="PATH",
+        help="where the report goes (default report.md; report.json beside it)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
+    )
+    parser.add_argument("--seed", type=int, help="exported to your command as GPU_ADVISOR_SEED "
+                        "and PYTHONHASHSEED, the same in every trial")
+    parser.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
+    )
+    parser.add_argument(
+        "--allow-writes", action="store_true",
+        help="go on although the command writes over existing files of yours",
+    )
+
+
+def run(args: argparse.Namespace, command: list[str] | None) -> int:
+    """The journey from a config to a tuned config and a report. Raises AdvisorError."""
+    started = time.monotonic()
+    job = prepare(args, command)
+    with job.progress, gpu_lock(job.gpu_uuid), scratch_folder() as scratch, cancellable() as off:
+        search = start_search(job, args, scratch, off, started)
+        proof: Confirmation | None = None
+        problem: AdvisorError | None = None
+        try:
+            proof = tune(search, job)
+        except InterruptedByUserError as stop:
+            problem = stop
+        report = conclude(job, args, search, proof, interrupted=problem is not None,
+                          wall_s=time.monotonic() - started)
+    writing.write(report, args.report)
+    if problem is not None:
+        raise problem
+    show(report, args)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Passes what the runner says on to the progress display."""
+
+    progress: Progress
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None:
+        """A process is about to start."""
+        self.progress.trial_started(number, label, purpose)
+
+    def trial_done(self, trial: Taken) -> None:
+        """A result is there."""
+        self.progress.trial_done(compose.trial_entry(trial))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one call was asked to do, all of it checked before the first process starts."""
+
+    invocation: invocation.Invocation
+    sources: tuple[Source, ...]
+    machine: Machine
+    target: target.Target
+    versions: Versions
+    state: Path
+    budget_s: float
+    progress: Progress
+    output: Path
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """The card to be locked; None locks the host."""
+        return self.target.gpu.uuid if self.target.gpu else None
+
+    def memory_limit(self) -> tuple[float, str]:
+        """GiB a candidate may use, and whose memory that is."""
+        host = 0.9 * self.machine.ram_limit_gib
+        if self.target.profile is not None:
+            usable = profiles.usable_gib(self.target.profile)
+            return (usable if self.target.gpu else min(usable, host)), self.target.title
+        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
+            return 0.92 * self.target.gpu.memory_free_gib, self.target.title
+        return host, "this host"
+
+
+def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
+    """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
+    asked = invocation.resolve(args.config, command)
+    if not args.dry_run and args.output is None:
+        invocation.require_writable(args.config)
+    if args.report.resolve() == args.config.resolve():
+        msg = f"--report {args.report} is the config itself. Name another file."
+        raise UsageError(msg)
+    try:
+        budget = args.budget or asked.settings.defaults.budget
+        budget_s = parse_duration_s(budget)
+        parse_duration_s(args.window)
+    except ValueError as problem:
+        raise UsageError(str(problem)) from problem
+    machine = read_machine()
+    root = revert.project_root(args.config)
+    state = state_folder(root)
+    return Job(
+        invocation=asked,
+        sources=tuple(
+            Source(document=document, findings=knobs.find(document))
+            for document in (asked.config, command_line(asked.argv))
+        ),
+        machine=machine,
+        target=target.resolve(args.target or asked.settings.defaults.target, machine),
+        versions=Versions(state, args.config),
+        state=state,
+        budget_s=budget_s,
+        progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
+        output=args.output or args.config,
+    )
+
+
+def command_line(argv: tuple[str, ...]) -> documents.Document:
+    """The command as a document of its own."""
+    return documents.parse(join(argv), "argv", COMMAND_LINE)
+
+
+def start_search(
+    job: Job, args: argparse.Namespace, scratch: Path, off: threading.Event, started: float
+) -> Search:
+    """The search's state, before anything was measured."""
+    asked = job.invocation
+    limit_gib, owner = job.memory_limit()
+    env = dict(asked.workload.env)
+    if args.seed is not None:
+        env |= {"GPU_ADVISOR_SEED": str(args.seed), "PYTHONHASHSEED": str(args.seed)}
+    runner = Runner(
+        engine=LocalEngine(cancel=off),
+        history=History(job.state / "history.sqlite"),
+        machine_key=job.machine.key,
+        program_key=program_key(asked.cwd),
+        config=asked.config,
+        command_line=command_line(asked.argv),
+        cwd=asked.cwd,
+        scratch=scratch,
+        unit=asked.workload.unit,
+        budget_s=job.budget_s,
+        listener=Telling(job.progress),
+        output_paths=job.sources[0].findings.outputs,
+        output_flags=(
+            *asked.workload.output_flags,
+            *job.sources[1].findings.outputs,
+        ),
+        env=env,
+        memory_cap_gib=job.target.memory_cap_gib,
+        allow_writes=args.allow_writes,
+        reuse=not args.fresh,
+        started=started,
+    )
+    return Search(
+        runner=runner,
+        sources=job.sources,
+        workload=asked.workload,
+        machine=job.machine,
+        memory_limit_gib=limit_gib,
+        memory_owner=owner,
+        precisions=job.target.precisions,
+        has_gpu=bool(job.machine.gpus),
+        smallest_gain=asked.settings.defaults.smallest_gain,
+        measure_s=parse_duration_s(args.window),
+    )
+
+
+def tune(search: Search, job: Job) -> Confirmation | None:
+    """All stages; returns the proof of the winner, or None when nothing was worth proving."""
+    progress, quality_command = job.progress, command_line(job.invocation.quality_argv())
+    progress.stage("baseline")
+    stages.measure_baseline(search)
+    each = search.expected_s()
+    confirm_s = cost_s(search, arms=3 if search.workload.quality else 2, expected_ratio=2.0)
+    search.runner.reserve_s = min(confirm_s, 0.6 * search.runner.budget_s)
+    progress.note(
+        f"one process takes about {each:.0f} s; expect up to "
+        f"{search.runner.spent_s + 12 * each + confirm_s:.0f} s of the "
+        f"{search.runner.budget_s:.0f} s budget; what does not fit is skipped and said"
+    )
+    progress.stage("search")
+    stages.measure_ceilings(search)
+    stages.tune_free_and_training(search)
+    stages.tune_precision(search)
+    steps.tune_steps(search, quality_command, job.versions)
+    if stages.waits(search):
+        stages.tune_loader(search)
+    steps.settle_quality(search, quality_command)
+    if not search.best_candidate.changes:
+        search.stop_reason = search.stop_reason or "no candidate was faster by more than a tie"
+        return None
+    progress.stage("confirm")
+    assert search.best is not None
+    expected = search.best.units_per_s / search.original.units_per_s
+    arms = len(arms_of(search.best_candidate))
+    if cost_s(search, arms, expected) > search.runner.budget_s - search.runner.spent_s:
+        search.skipped.append(
+            f"The confirmation of {search.best_candidate.label}: it needs "
+            f"{cost_s(search, arms, expected):.0f} s and the budget is spent. Call again with a "
+            "larger --budget; what was measured is kept and not run again."
+        )
+        search.stop_reason = "the budget was spent before the confirmation"
+        return None
+    return confirm(search, search.best_candidate, expected)
+
+
+def conclude(
+    job: Job, args: argparse.Namespace, search: Search, proof: Confirmation | None, *,
+    interrupted: bool, wall_s: float,
+) -> Report:
+    """Decide what is written, write it, and put everything into the report."""
+    winner = proven_candidate(search, proof)
+    text = ""
+    if winner.changes and not interrupted:
+        new = search.runner.content(winner)
+        text = diff(job.invocation.config.raw, new, str(args.config))
+        if not args.dry_run and new != job.invocation.config.raw:
+            write_config(job, args, winner, new)
+    return compose.optimize_report(search, proof, winner, compose.Asked(
+        config=args.config, report=args.report, output=job.output, dry_run=args.dry_run,
+        workload=job.invocation.name, command=job.invocation.command, cwd=job.invocation.cwd,
+        target=job.target, diff=text, interrupted=interrupted, wall_s=wall_s,
+    ))
+
+
+def proven_candidate(search: Search, proof: Confirmation | None) -> Candidate:
+    """The most that was proven: the winner, else its free part, else the original."""
+    if proof is None:
+        return Candidate()
+    if proven(proof.ratio("before", "after"), search.smallest_gain):
+        return proof.arms["after"]
+    if "free" in proof.arms and proven(proof.ratio("before", "free"), search.smallest_gain):
+        return proof.arms["free"]
+    return Candidate()
+
+
+def write_config(job: Job, args: argparse.Namespace, winner: Candidate, new: bytes) -> None:
+    """Put the tuned config in place; the original's bytes are kept first."""
+    original = job.invocation.config
+    if args.output is not None and args.output.resolve() != args.config.resolve():
+        args.output.touch()
+        documents.write_atomic(args.output, new, args.output.read_bytes())
+        return
+    ours: list[Change] = [c for c in winner.changes if c.document != COMMAND_LINE]
+    job.versions.keep(original, new, ours)
+    try:
+        documents.write_atomic(args.config, new, original.raw)
+    except AdvisorError:
+        job.versions.forget(job.versions.all()[-1])
+        raise
+
+
+def show(report: Report, args: argparse.Namespace) -> None:
+    """The result on stdout: one JSON object, or the verdict and where to read on."""
+    if args.json:
+        sys.stdout.write(json.dumps(writing.headline(report), indent=2) + "\n")
+        return
+    lines = [f"{report.config}: {report.verdict}. {report.reason}"]
+    lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
+    if report.tuned_command:
+        lines.append(f"tuned command: {report.tuned_command}")
+    if report.how_to_revert:
+        lines.append(f"undo: {report.how_to_revert}")
+    lines.append(f"report: {report.report}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for all trials of this call, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def cancellable() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, so that a trial ends cleanly; a second one is final."""
+    off = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if off.is_set():
+            raise KeyboardInterrupt
+        off.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield off
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,407 @@
+"""From a finished search to report.json: every sentence of the report is decided here."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor import __version__
+from advisor.machine.target import Target
+from advisor.model import Candidate, Decision, Failure, Interval, Machine, Run, Shares
+from advisor.report.model import (
+    Bottleneck,
+    ChangeEntry,
+    DecisionEntry,
+    Gain,
+    MachineEntry,
+    OptimizeVerdict,
+    PairEntry,
+    QualityPoint,
+    Report,
+    Side,
+    TargetEntry,
+    TrialEntry,
+)
+from advisor.stats import walsh_interval
+from advisor.tuning.bottleneck import Diagnosis, diagnose
+from advisor.tuning.confirm import Confirmation, proven
+from advisor.tuning.runner import COMMAND_LINE, Taken
+from advisor.tuning.search import Search
+from advisor.tuning.stages import ceilings_of
+
+ARMS = ("before", "free", "after")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the call was, for the parts of the report that repeat it."""
+
+    config: Path
+    report: Path
+    output: Path
+    dry_run: bool
+    workload: str | None
+    command: str
+    cwd: Path
+    target: Target
+    diff: str
+    interrupted: bool
+    wall_s: float
+
+
+def optimize_report(
+    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
+) -> Report:
+    """The whole report of one `optimize`; `winner` is what was proven, no changes if nothing."""
+    verdict = verdict_of(search, proof, winner, asked)
+    before, after = sides(search, proof, winner)
+    return Report(
+        verdict=verdict,
+        reason=reason(search, proof, winner, asked),
+        gain=gain(proof, "after" if proof and winner == proof.arms["after"] else "free")
+        if winner.changes else None,
+        gain_free=gain(proof, "free" if proof and "free" in proof.arms else "after")
+        if winner.only("free", "training").changes else None,
+        unit=search.runner.unit,
+        before=before,
+        after=after,
+        changes=[
+            ChangeEntry.model_validate({
+                "path": c.path, "from": c.old, "to": c.new, "class": c.knob_class,
+                "kind": c.kind, "document": c.document,
+            })
+            for c in winner.changes
+        ],
+        runs=search.runner.processes,
+        wall_s=round(asked.wall_s, 1),
+        config=str(asked.config),
+        report=str(asked.report),
+        tool_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        dry_run=asked.dry_run,
+        workload=asked.workload,
+        phase=search.workload.phase,
+        command=asked.command,
+        cwd=str(asked.cwd),
+        tuned_command=tuned_command(search, winner),
+        written=None if asked.dry_run or not winner.changes else str(asked.output),
+        machine=machine_entry(search.machine),
+        target=target_entry(asked.target),
+        bottleneck_before=bottleneck(search, search.baseline[0] if search.baseline else None, asked),
+        bottleneck_after=bottleneck(search, _run_of(proof, winner, search), asked)
+        if winner.changes else None,
+        decisions=[decision_entry(d) for d in settled(search, proof, winner)],
+        quality=[
+            QualityPoint(
+                measure=j.measure, candidate=label, value=j.value, reference=j.reference,
+                limit=j.limit, within=j.within,
+            )
+            for label, j in search.judgements
+        ],
+        pairs=pairs(proof),
+        noise_band=search.noise or None,
+        smallest_gain=search.smallest_gain,
+        trials=[trial_entry(taken) for taken in search.runner.taken],
+        skipped=search.skipped,
+        diff=asked.diff,
+        how_to_run=how_to_run(search, winner, asked),
+        how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
+        if winner.changes and not asked.dry_run and asked.output == asked.config else "",
+        notes=[*search.notes, *asked_notes(search, asked)],
+        files_created=sorted({
+            path for taken in search.runner.taken for path in taken.result.files_created
+        }),
+    )
+
+
+# --- verdict ------------------------------------------------------------------------------
+
+
+def verdict_of(
+    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
+) -> OptimizeVerdict:
+    """`partial` when something was left to be done that could change the answer."""
+    if asked.interrupted:
+        return "partial"
+    if winner.changes:
+        return "improved"
+    if proof is None and search.best_candidate.changes:
+        return "partial"
+    return "unchanged"
+
+
+def reason(
+    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
+) -> str:
+    """Why the verdict is what it is, and why the search stopped."""
+    if asked.interrupted:
+        return (
+            f"Interrupted after {search.runner.processes} processes; the config is untouched, and "
+            "the next call goes on from what was measured."
+        )
+    stopped = f" The search stopped because {search.stop_reason}." if search.stop_reason else ""
+    if winner.changes and proof is not None:
+        arm = "after" if winner == proof.arms["after"] else "free"
+        ratio = proof.ratio("before", arm)
+        assert ratio is not None
+        text = (
+            f"The tuned config did {ratio.estimate:.2f}x the {search.runner.unit}s a second in "
+            f"{ratio.n} interleaved rounds of fresh processes; 95 % bounds {ratio.low:.2f} to "
+            f"{ratio.high:.2f}."
+        )
+        if arm == "free" and winner != proof.arms["after"]:
+            text += " The other changes were not proven on top of it and were left out."
+        return text + stopped
+    if proof is not None and proof.failure is not None:
+        return (
+            f"The best candidate failed while it was being confirmed ({proof.failure.kind}: "
+            f"{proof.failure.evidence}), so nothing was written.{stopped}"
+        )
+    if proof is not None:
+        ratio = proof.ratio("before", "after")
+        bounds = f" (95 % bounds {ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
+        return (
+            f"The best candidate, {search.best_candidate.label}, was not proven to gain more than "
+            f"{search.smallest_gain:.0%}{bounds}, so the config stays as it is.{stopped}"
+        )
+    if search.best_candidate.changes:
+        return (
+            f"{search.best_candidate.label} looked faster but was not confirmed, so nothing was "
+            f"written.{stopped}"
+        )
+    return f"Nothing that was tried is faster by more than {search.band:.0%}.{stopped}"
+
+
+def gain(proof: Confirmation | None, arm: str) -> Gain | None:
+    """The interval of `arm` over the original, as the report prints it."""
+    ratio = proof.ratio("before", arm) if proof else None
+    if ratio is None:
+        return None
+    return Gain(ratio=ratio.estimate, low=ratio.low, high=ratio.high, pairs=ratio.n)
+
+
+# --- before and after ---------------------------------------------------------------------
+
+
+def sides(
+    search: Search, proof: Confirmation | None, winner: Candidate
+) -> tuple[Side, Side]:
+    """The two columns of the table; `after` equals `before` when nothing was changed."""
+    alone = ceilings_of(search)
+    compute = alone.ceilings.compute_units_per_s if alone and alone.ceilings else None
+    before = side(
+        (proof.runs.get("before") if proof else None) or search.baseline,
+        search.quality_before, compute,
+    )
+    if not winner.changes or proof is None:
+        return before, before
+    arm = "after" if winner == proof.arms["after"] else "free"
+    quality = search.quality_after if arm == "after" else {}
+    return before, side(proof.runs[arm], quality or search.quality_before, None)
+
+
+def side(runs: list[Run], quality: dict[str, float], compute: float | None) -> Side:
+    """One column from the runs of one configuration."""
+    if not runs:
+        return Side(quality=quality)
+    rates = rate_interval([run.units_per_s for run in runs])
+    last = runs[-1]
+    energy = [
+        run.telemetry.energy_j / run.units for run in runs if run.telemetry.energy_j and run.units
+    ]
+    return Side(
+        units_per_s=rates.estimate,
+        units_per_s_low=rates.low if rates.n > 1 else None,
+        units_per_s_high=rates.high if rates.n > 1 else None,
+        peak_mem_gib=_most([run.peak_mem_gib for run in runs]),
+        quality=quality,
+        gpu_util_pct=_middle([run.telemetry.gpu_util_pct for run in runs]),
+        cpu_util_pct=_middle([run.telemetry.cpu_util_pct for run in runs]),
+        wait_share=_middle([run.wait_share for run in runs]),
+        step_ms=_middle([run.step_ms for run in runs]),
+        step_kind=last.step_kind,
+        startup_s=_middle([run.startup_s for run in runs]),
+        energy_j_per_unit=statistics.median(energy) if energy else None,
+        power_w=_middle([run.telemetry.power_w for run in runs]),
+        batch=last.effects.batch,
+        workers=last.effects.workers,
+        forwards_per_unit=last.effects.forwards_per_unit,
+        compute_units_per_s=compute,
+        shares=_shares(last.shares),
+    )
+
+
+def rate_interval(rates: list[float]) -> Interval:
+    """Median rate of equal processes; the exact bounds where there are enough, else the range."""
+    middle = statistics.median(rates)
+    exact = walsh_interval(rates, 0.025)
+    low = exact.low if exact.low > 0 else min(rates)
+    high = exact.high if exact.high < float("inf") else max(rates)
+    return Interval(estimate=middle, low=low, high=high, n=len(rates))
+
+
+def _middle(values: list[float | None]) -> float | None:
+    seen = [value for value in values if value is not None]
+    return statistics.median(seen) if seen else None
+
+
+def _most(values: list[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _shares(shares: Shares) -> dict[str, float]:
+    parts = {
+        "waiting for data": shares.data_wait,
+        "host to device": shares.host_to_device,
+        "compute": shares.compute,
+        "validation": shares.validation,
+        "sampling": shares.sampling,
+        "saving": shares.saving,
+        "other": shares.other,
+    }
+    return {name: share for name, share in parts.items() if share is not None}
+
+
+def _run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
+    if proof is None or not winner.changes:
+        return search.best
+    return proof.runs["after" if winner == proof.arms["after"] else "free"][-1]
+
+
+# --- parts --------------------------------------------------------------------------------
+
+
+def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | None:
+    """Where the time of `run` goes."""
+    if run is None:
+        return None
+    alone = ceilings_of(search)
+    original = bool(search.baseline) and run.candidate_key == search.baseline[0].candidate_key
+    rivals = [
+        taken.result for taken in search.runner.taken
+        if isinstance(taken.result, Run) and taken.purpose == "search"
+        and taken.candidate.changes
+        and all(c.kind in {"batch_size", "grad_accum"} for c in taken.candidate.changes)
+        and (taken.result.effects.batch or 0) > (run.effects.batch or 0)
+        and search.faster(taken.result, run)
+    ]
+    found: Diagnosis = diagnose(
+        run,
+        faster_batch=max(rivals, key=lambda r: r.units_per_s) if rivals and original else None,
+        ceilings=alone.ceilings if alone and original else None,
+        profile=asked.target.profile if asked.target.present else None,
+    )
+    return Bottleneck(name=found.name, sentence=found.sentence, evidence=list(found.evidence))
+
+
+def settled(
+    search: Search, proof: Confirmation | None, winner: Candidate
+) -> list[Decision]:
+    """Decisions as they stand after the proof: what was not proven was not changed."""
+    written = {(c.document, c.path) for c in winner.changes}
+    found = []
+    for key, decision in search.decisions.items():
+        if decision.outcome == "changed" and key not in written:
+            found.append(replace(
+                decision, outcome="kept", new=decision.old,
+                why="Not written, because the gain was not proven. " + decision.why,
+            ))
+        else:
+            found.append(decision)
+    return found
+
+
+def decision_entry(decision: Decision) -> DecisionEntry:
+    """One decision for the report."""
+    def plain(value: object) -> object:
+        return list(value) if isinstance(value, tuple) else value
+
+    return DecisionEntry.model_validate({
+        "path": decision.path, "kind": decision.kind, "class": decision.knob_class,
+        "document": decision.document, "outcome": decision.outcome,
+        "from": plain(decision.old), "to": plain(decision.new), "why": decision.why,
+        "evidence": list(decision.evidence), "trials": list(decision.trials),
+    })
+
+
+def trial_entry(taken: Taken) -> TrialEntry:
+    """One process for the report and the progress display."""
+    result = taken.result
+    if isinstance(result, Failure):
+        return TrialEntry(
+            id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome=result.kind,
+            wall_s=result.wall_s, detail=result.evidence, reused=taken.reused,
+        )
+    return TrialEntry(
+        id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome="ok",
+        units_per_s=result.units_per_s, batch=result.effects.batch,
+        workers=result.effects.workers, wait_share=result.wait_share,
+        peak_mem_gib=result.peak_mem_gib, wall_s=result.wall_s,
+        rate_source=result.rate_source, detail="; ".join(result.notes), reused=taken.reused,
+    )
+
+
+def pairs(proof: Confirmation | None) -> list[PairEntry]:
+    """The rounds of the confirmation, raw."""
+    if proof is None:
+        return []
+    rounds = min((len(rates) for rates in proof.rates.values()), default=0)
+    return [
+        PairEntry(
+            round=i + 1, rates={arm: proof.rates[arm][i] for arm in ARMS if arm in proof.rates}
+        )
+        for i in range(rounds)
+    ]
+
+
+def machine_entry(machine: Machine) -> MachineEntry:
+    """Where it was measured."""
+    return MachineEntry(
+        cpu=machine.cpu_model, cpus=machine.cpus, ram_gib=machine.ram_limit_gib, os=machine.os,
+        gpus=[gpu.name for gpu in machine.gpus], gpu_note=machine.gpu_note,
+        driver=machine.gpus[0].driver if machine.gpus else None, python=machine.python,
+    )
+
+
+def target_entry(target: Target) -> TargetEntry:
+    """The card aimed at."""
+    return TargetEntry(
+        name=target.name, title=target.title, present=target.present, stood_in=target.stood_in,
+        figures=target.figures, note=target.note,
+    )
+
+
+def tuned_command(search: Search, winner: Candidate) -> str | None:
+    """The command with its own knobs changed, if any of them was."""
+    if not any(c.document == COMMAND_LINE for c in winner.changes):
+        return None
+    return shlex.join(search.runner.argv(winner))
+
+
+def how_to_run(search: Search, winner: Candidate, asked: Asked) -> str:
+    """The command that uses the result."""
+    command = tuned_command(search, winner) or asked.command
+    if winner.changes and asked.output != asked.config and not asked.dry_run:
+        return command.replace(str(asked.config), str(asked.output))
+    return command
+
+
+def asked_notes(search: Search, asked: Asked) -> list[str]:
+    """What a reader must know before trusting the figures."""
+    notes = []
+    if not search.has_gpu:
+        notes.append(
+            "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
+            f"about a GPU. {search.machine.gpu_note or ''}".rstrip()
+        )
+    if asked.target.note and asked.target.note not in notes:
+        notes.append(asked.target.note)
+    sources = {
+        taken.result.rate_source for taken in search.runner.taken
+        if isinstance(taken.result, Run) and taken.purpose == "confirm"
+    }
+    notes += [f"How the rate was counted: {source}." for source in sorted(sources)]
+    return notes

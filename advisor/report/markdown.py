@@ -1,0 +1,100 @@
+"""Text of unknown origin into Markdown that shows it and does nothing else.
+
+Config values, paths and the last lines of a program's log all end up in a report that is read
+on GitHub. Each function returns `Markup`, which means here: Markdown that is safe as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from markupsafe import Markup
+
+_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+_ESCAPE_ANYWHERE = re.compile(r"([\\*`\[\]~$])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ESCAPE_LEADING = re.compile(r"^(\d{0,9})([.)+#=-])(?=[.#=-]*(?:\s|$))")
+_PIPE = re.compile(r"(\\*)\|")
+# Terminal control, and the marks that make text read in another order than it is written.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+def as_markdown(raw: str) -> Markup:
+    """Mark `raw` as Markdown that is safe as it stands."""
+    return Markup(raw)  # noqa: S704  the mark means escaped for Markdown here, not for HTML
+
+
+def text(value: object) -> Markup:
+    """One line of prose: `code spans` stay, all other Markdown and HTML is shown as written."""
+    if isinstance(value, Markup):
+        return value
+    line = _one_line(str(value))
+    pieces, at = [], 0
+    for span in _CODE_SPAN.finditer(line):
+        pieces += [_escape(line[at : span.start()], leading=at == 0), span[0]]
+        at = span.end()
+    pieces.append(_escape(line[at:], leading=at == 0))
+    return as_markdown("".join(pieces))
+
+
+def code(value: object) -> Markup:
+    """An inline code span around any text."""
+    line = _one_line(str(value))
+    fence = "`" * (_longest_run(line) + 1)
+    pad = " " if not line or line[0] == "`" or line[-1] == "`" else ""
+    return as_markdown(f"{fence}{pad}{line}{pad}{fence}")
+
+
+def value(found: Any, limit: int = 60) -> Markup:
+    """A config value, spelled as JSON; `not set` for a key that was not there."""
+    if found is None:
+        return as_markdown("not set")
+    spelled = json.dumps(found, ensure_ascii=False)
+    return code(spelled if len(spelled) <= limit else f"{spelled[: limit - 3]}...")
+
+
+def cell(content: object) -> Markup:
+    """Content of a table cell: a pipe does not end it."""
+    shown = text(content).replace("\n", " ")
+    # A pipe needs an odd number of backslashes before it, or the row is split there.
+    return as_markdown(_PIPE.sub(_escape_pipe, shown))
+
+
+def fenced(content: str, language: str = "") -> Markup:
+    """A code block whose fence is longer than any run of backticks inside."""
+    body = _visible(content.replace("\r\n", "\n").replace("\r", "\n")).strip("\n")
+    fence = "`" * max(3, _longest_run(body) + 1)
+    return as_markdown(f"{fence}{language}\n{body}\n{fence}")
+
+
+def clip(content: str, limit: int = 120) -> str:
+    """The first line, cut to `limit` characters."""
+    lines = content.strip().splitlines()
+    first = lines[0] if lines else ""
+    cut = len(first) > limit or len(lines) > 1
+    return f"{first[: limit - 3].rstrip()}..." if cut else first
+
+
+def _escape(part: str, *, leading: bool) -> str:
+    part = part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    part = _ESCAPE_ANYWHERE.sub(r"\\\g<0>", part)
+    return _ESCAPE_LEADING.sub(r"\1\\\2", part) if leading else part
+
+
+def _escape_pipe(found: re.Match[str]) -> str:
+    backslashes = found[1] + ("\\\\" if len(found[1]) % 2 else "\\")
+    return f"{backslashes}|"
+
+
+def _one_line(raw: str) -> str:
+    return _visible(" ".join(_ANSI.sub("", raw).split()))
+
+
+def _visible(raw: str) -> str:
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", _ANSI.sub("", raw))
+
+
+def _longest_run(raw: str) -> int:
+    return max((len(run) for run in re.findall("`+", raw)), default=0)

@@ -1,0 +1,116 @@
+"""Numbers as a reader sees them: three significant digits, intervals, durations, units.
+
+`None` and values that are not finite read `not measured`, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.report.model import Gain
+
+NOT_MEASURED = "not measured"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """`1.48`, `0.0123`, `1,612`: `digits` significant digits, whole numbers in full."""
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    exponent = int(f"{value:.{digits - 1}e}".split("e")[1])  # after rounding: 9.999 is 10.0
+    decimals = max(0, digits - 1 - exponent)
+    if decimals > digits + 3:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{decimals}f}"
+
+
+def ratio(value: float | None) -> str:
+    """`2.91x`."""
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    return f"{_ratio_figure(value)}x"
+
+
+def gain(found: Gain | None) -> str:
+    """`2.91x (2.71 to 3.12)`."""
+    if found is None:
+        return NOT_MEASURED
+    return f"{ratio(found.ratio)} ({_ratio_figure(found.low)} to {_ratio_figure(found.high)})"
+
+
+def _ratio_figure(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else number(value)
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """`1.48 (1.45 to 1.51)`, or the estimate alone where there are no bounds."""
+    if value is None or low is None or high is None:
+        return number(value)
+    return f"{number(value)} ({number(low)} to {number(high)})"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """`331 W`."""
+    return number(value) if value is None else f"{number(value)} {unit}"
+
+
+def measure(value: float | None) -> str:
+    """A quality measure: four significant digits, no zeros at the end."""
+    shown = number(value, 4)
+    return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
+
+
+def count(value: float | None) -> str:
+    """A number of things: `8`, and `7.5` where it is a mean."""
+    return NOT_MEASURED if value is None or not math.isfinite(value) else f"{value:,.6g}"
+
+
+def duration(seconds: float | None, digits: int = 2) -> str:
+    """`724 us`, `850 ms`, `6.2 s`, `42 s`, `12 min 5 s`, `3 h 40 min`, `2 d 3 h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOT_MEASURED
+    for small, factor in (("us", 1e6), ("ms", 1e3)):
+        if 0 < seconds * factor < 999.5:
+            return f"{number(seconds * factor)} {small}"
+    if seconds < 59.5:
+        return f"{number(float(seconds), digits)} s"
+    for large, small, large_s, small_s, upto in (
+        ("min", "s", 60, 1, 3600),
+        ("h", "min", 3600, 60, 48 * 3600),
+        ("d", "h", 86400, 3600, math.inf),
+    ):
+        whole = round(seconds / small_s) * small_s
+        if whole < upto:
+            rest = round(whole % large_s / small_s)
+            head = f"{whole // large_s:,} {large}"
+            return f"{head} {rest} {small}" if rest else head
+    raise AssertionError(seconds)
+
+
+def gib(value: float | None) -> str:
+    """`0.41 GiB`, `12.3 GiB`."""
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    if value < 0.01:
+        return f"{number(value, 1)} GiB"
+    return f"{value:.2f} GiB" if value < 1 else f"{value:,.1f} GiB"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1 as `0 %`, `3.2 %`, `87 %`."""
+    if share is None or not math.isfinite(share):
+        return NOT_MEASURED
+    value = share * 100
+    return f"{value:.1f} %" if 0 < abs(value) < 9.95 else f"{value:.0f} %"
+
+
+def plural(unit: str) -> str:
+    """`tile` to `tiles`, `batch` to `batches`, `query` to `queries`."""
+    if unit.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{unit}es"
+    if unit.endswith("y") and unit[-2:-1] not in "aeiou":
+        return f"{unit[:-1]}ies"
+    return f"{unit}s"

@@ -1,0 +1,264 @@
+"""What is going on, on stderr: a live table on a terminal, one line a trial everywhere else.
+
+Telling must never stop the work: a stream that has gone away is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+from advisor.report import numbers
+from advisor.report.curves import SEARCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+    from advisor.report.model import TrialEntry
+
+SHOWN_TRIALS = 8
+
+
+class Progress:
+    """Tells of stages and trials as they happen; `finish` it, or use it as a context."""
+
+    def __init__(
+        self,
+        *,
+        unit: str,
+        budget_s: float | None = None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state = _State(unit=unit, budget_s=budget_s, clock=clock)
+        stream = stream or sys.stderr
+        self._screen: _Screen = (
+            _Live(self._state, stream) if _is_terminal(stream) else _Lines(self._state, stream)
+        )
+
+    def note(self, text: str) -> None:
+        """One line that stays."""
+        self._screen.line(text)
+
+    def stage(self, name: str) -> None:
+        """What the trials to come are for."""
+        self._state.stage = name
+        self._screen.stage()
+
+    def trial_started(self, n: int, label: str, purpose: str) -> None:
+        """Process number `n` of this call is on its way."""
+        self._state.running.append((n, label, purpose))
+        self._screen.started()
+
+    def trial_done(self, entry: TrialEntry) -> None:
+        """What came of it."""
+        self._state.add(entry)
+        self._screen.done()
+
+    def finish(self) -> None:
+        """Leave the terminal as it was found."""
+        self._screen.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+
+class _State:
+    """All that is known so far."""
+
+    def __init__(self, *, unit: str, budget_s: float | None, clock: Callable[[], float]) -> None:
+        self.units = numbers.plural(unit)
+        self.budget_s = budget_s
+        self.stage = ""
+        self.running: list[tuple[int, str, str]] = []
+        self.done: list[tuple[int, TrialEntry]] = []
+        self._clock = clock
+        self._began = clock()
+
+    def add(self, entry: TrialEntry) -> None:
+        """Take `entry` from the running trials to the done ones."""
+        started = [r for r in self.running if r[1:] == (entry.label, entry.purpose)]
+        if started:
+            self.running.remove(started[0])
+        last = max((n for n, _ in self.done), default=0)
+        self.done.append((started[0][0] if started else last + 1, entry))
+
+    @property
+    def elapsed(self) -> str:
+        """`1 min 12 s of 10 min`."""
+        spent = numbers.duration(float(round(self._clock() - self._began)))
+        return spent if self.budget_s is None else f"{spent} of {numbers.duration(self.budget_s)}"
+
+    @property
+    def best(self) -> str:
+        """`best so far 1.61 tiles/s (batch_size=8), 1.4x the original`."""
+        rated = [
+            (entry.units_per_s, entry.label)
+            for _, entry in self.done
+            if entry.units_per_s and entry.purpose in SEARCHED
+        ]
+        if not rated:
+            return ""
+        rate, label = max(rated)
+        base = [
+            entry.units_per_s
+            for _, entry in self.done
+            if entry.purpose == "baseline" and entry.units_per_s
+        ]
+        against = f", {numbers.ratio(rate / (sum(base) / len(base)))} the original" if base else ""
+        return f"best so far {numbers.number(rate)} {self.units}/s ({label}){against}"
+
+    def cells(self, entry: TrialEntry) -> list[str]:
+        """Rate, wait, memory and time, or how it failed."""
+        if entry.outcome != "ok":
+            return [entry.outcome, "", "", _took(entry)]
+        return [
+            f"{numbers.number(entry.units_per_s)} {self.units}/s",
+            "" if entry.wait_share is None else f"wait {numbers.percent(entry.wait_share)}",
+            "" if entry.peak_mem_gib is None else f"peak {numbers.gib(entry.peak_mem_gib)}",
+            _took(entry),
+        ]
+
+
+class _Screen(Protocol):
+    def line(self, text: str) -> None: ...
+    def stage(self) -> None: ...
+    def started(self) -> None: ...
+    def done(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Lines:
+    """One plain line for each event: log files, CI, pipes, dumb terminals."""
+
+    def __init__(self, state: _State, stream: TextIO) -> None:
+        self._state = state
+        self._stream = stream
+
+    def line(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe, a closed file
+            print(text, file=self._stream, flush=True)
+
+    def stage(self) -> None:
+        self.line(f"{self._state.stage} ({self._state.elapsed})")
+
+    def started(self) -> None:
+        """The line comes when there is a figure to tell."""
+
+    def done(self) -> None:
+        n, entry = self._state.done[-1]
+        label = " ".join(entry.label.split())
+        cells = [f"trial {n}", label, entry.purpose, *self._state.cells(entry)]
+        if entry.reused:
+            cells.append("from history")
+        self.line("  ".join(cell for cell in cells if cell))
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+
+class _Live:
+    """A table that is redrawn in place; notes scroll by above it."""
+
+    def __init__(self, state: _State, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._state = state
+        self._live = Live(
+            self,
+            console=Console(file=stream),
+            refresh_per_second=4,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def line(self, text: str) -> None:
+        from rich.text import Text
+
+        with contextlib.suppress(OSError, ValueError):
+            self._live.console.print(Text(text))
+
+    def stage(self) -> None:
+        self._refresh()
+
+    def started(self) -> None:
+        self._refresh()
+
+    def done(self) -> None:
+        self._refresh()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._live.stop()
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._live.refresh()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
+        state, narrow = self._state, options.max_width < 80
+        head = "  ".join(part for part in (state.stage, state.elapsed) if part)
+        yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
+        table = Table(box=None, show_header=False, pad_edge=False, expand=False)
+        for column, right in (
+            ("n", True),
+            ("candidate", False),
+            ("purpose", False),
+            ("rate", True),
+            ("wait", True),
+            ("peak", True),
+            ("took", True),
+        ):
+            if narrow and column in ("purpose", "wait", "peak"):
+                continue
+            table.add_column(
+                no_wrap=True,
+                overflow="ellipsis",
+                justify="right" if right else "left",
+                ratio=1 if column == "candidate" else None,
+            )
+        for n, entry in state.done[-SHOWN_TRIALS:]:
+            rate, wait, peak, took = state.cells(entry)
+            style = "" if entry.outcome == "ok" else "red"
+            cells = [str(n), entry.label, entry.purpose, rate, wait, peak, took]
+            _add(table, cells, narrow=narrow, style=style)
+        for n, label, purpose in list(state.running):
+            cells = [str(n), label, purpose, "running", "", "", ""]
+            _add(table, cells, narrow=narrow, style="dim")
+        yield table
+        if state.best:
+            yield Text(state.best, no_wrap=True, overflow="ellipsis")
+
+
+def _add(table: Table, cells: list[str], *, narrow: bool, style: str) -> None:
+    from rich.text import Text
+
+    kept = [*cells[:2], cells[3], cells[6]] if narrow else cells
+    # Text, not str: a label must not be read as rich's own markup.
+    table.add_row(*(Text(cell) for cell in kept), style=style)
+
+
+def _took(entry: TrialEntry) -> str:
+    return "" if entry.wall_s is None else numbers.duration(entry.wall_s)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that can move its cursor."""
+    try:
+        return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    except ValueError:  # closed
+        return False

@@ -1,0 +1,243 @@
+"""What a report shows, as rows and sentences: every figure comes out of the report itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.report import numbers
+
+if TYPE_CHECKING:
+    from advisor.report.model import DecisionEntry, Report, Side, TrialEntry
+
+CLASSES = {
+    "free": "free: results cannot change",
+    "training": "training: optimisation changes",
+    "numeric": "numeric: rounding changes",
+    "quality": "quality: the product changes",
+}
+
+LEFT_ALONE = {
+    "ignored": "ignored by the program",
+    "kept": "no proven gain",
+    "refused": "refused",
+    "listed": "listed, not tried",
+    "skipped": "skipped",
+}
+"""Outcomes that left a knob as it was, in the order in which they are shown."""
+
+SHARES = {
+    "data_wait": "waiting for data",
+    "host_to_device": "copy to device",
+    "compute": "compute",
+    "sampling": "sampling",
+    "validation": "validation",
+    "saving": "saving",
+    "other": "other",
+}
+"""Parts of a unit's time, in the order in which they are drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measure, before and after, ready to be read."""
+
+    label: str
+    before: str
+    after: str
+
+
+def title(report: Report) -> str:
+    """`2.91x as many tiles a second`, or what else became of the config."""
+    if report.verdict == "improved" and report.gain:
+        written = ", not written (dry run)" if report.dry_run else ""
+        units = numbers.plural(report.unit)
+        return f"{numbers.ratio(report.gain.ratio)} as many {units} a second{written}"
+    return "not finished" if report.verdict == "partial" else "left as it was"
+
+
+def shows_after(report: Report) -> bool:
+    """Whether there is an `after` to set beside the `before`."""
+    return bool(report.changes)
+
+
+def trades(report: Report) -> bool:
+    """Whether a change touches more than speed."""
+    return any(change.class_ != "free" for change in report.changes)
+
+
+def measures(report: Report) -> list[Row]:
+    """Before and after, the measures a reader asks for first."""
+    unit, units = report.unit, numbers.plural(report.unit)
+    sides = (report.before, report.after)
+    with_start = start_up_counted(report)
+    extent = ", start-up included (estimate)" if with_start else " (estimate)"
+    device = "GPU" if report.machine.gpus else "CPU"
+    busy = [side.gpu_util_pct if report.machine.gpus else side.cpu_util_pct for side in sides]
+
+    table = [
+        (f"{units}/s", [_rate(side) for side in sides]),
+        (f"time a {unit}", [numbers.duration(_seconds(side, 1), 3) for side in sides]),
+        *(
+            (
+                f"{count:,} {units}{extent}",
+                [numbers.duration(_seconds(side, count, with_start)) for side in sides],
+            )
+            for count in (1_000, 10_000)
+        ),
+        (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
+        ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
+    ]
+    if any(side.wait_share is not None for side in sides):
+        table.append(("waiting for data", [numbers.percent(side.wait_share) for side in sides]))
+    if any(side.power_w is not None for side in sides):
+        table.append(("power", [numbers.quantity(side.power_w, "W") for side in sides]))
+    if any(side.energy_j_per_unit is not None for side in sides):
+        joules = [numbers.quantity(side.energy_j_per_unit, "J") for side in sides]
+        table.append((f"energy a {unit}", joules))
+    table += [
+        (
+            _quality_label(report, name),
+            [numbers.measure(side.quality.get(name)) for side in sides],
+        )
+        for name in _measure_names(report)
+    ]
+    return [Row(label=label, before=before, after=after) for label, (before, after) in table]
+
+
+def start_up_counted(report: Report) -> bool:
+    """Whether the times for many units hold the start of the process too."""
+    sides = [report.before, report.after] if shows_after(report) else [report.before]
+    return all(side.startup_s is not None for side in sides)
+
+
+def costs(report: Report) -> list[str]:
+    """What the changes cost, one phrase a measure: memory, energy, quality."""
+    before, after = report.before, report.after
+    told = []
+    if before.peak_mem_gib is not None and after.peak_mem_gib is not None:
+        told.append(
+            f"peak memory {numbers.gib(before.peak_mem_gib)[:-4]} to "
+            f"{numbers.gib(after.peak_mem_gib)}"
+        )
+    if before.energy_j_per_unit is not None and after.energy_j_per_unit is not None:
+        told.append(
+            f"energy {numbers.number(before.energy_j_per_unit)} to "
+            f"{numbers.number(after.energy_j_per_unit)} J a {report.unit}"
+        )
+    for name in _measure_names(report):
+        old, new = before.quality.get(name), after.quality.get(name)
+        if old is not None and new is not None and old != new:
+            limit = _limit(report, name)
+            bound = f" (limit {numbers.measure(limit)})" if limit is not None else ""
+            told.append(f"{name} {numbers.measure(old)} to {numbers.measure(new)}{bound}")
+    return told
+
+
+def commands(report: Report) -> str:
+    """Shell lines: how to run what was measured, and how to go back."""
+    tuned = report.tuned_command or ""
+    parts = [
+        ("run it", report.how_to_run),
+        ("the tuned command", "" if tuned in report.how_to_run else tuned),
+        ("undo it", report.how_to_revert),
+    ]
+    return "\n".join(f"# {what}\n{lines.strip()}" for what, lines in parts if lines)
+
+
+def failures(report: Report) -> list[TrialEntry]:
+    """Trials whose detail does not fit into a table: the last lines of their log."""
+    return [trial for trial in report.trials if len(trial.detail.strip().splitlines()) > 1]
+
+
+def arms(report: Report) -> list[str]:
+    """The arms of the confirmation, in the order in which they read."""
+    named = {arm for entry in report.pairs for arm in entry.rates}
+    known = [arm for arm in ("before", "free", "after") if arm in named]
+    return known + sorted(named - set(known))
+
+
+def missing(report: Report) -> list[str]:
+    """What a report that was cut short does not hold."""
+    return [
+        what
+        for absent, what in (
+            (report.before.units_per_s is None, "the rate before"),
+            (not report.pairs, "the confirmation in interleaved pairs"),
+            (report.bottleneck_before is None, "where the time goes"),
+            (not report.decisions, "the decisions on the knobs"),
+        )
+        if absent
+    ]
+
+
+def changed(report: Report) -> list[DecisionEntry]:
+    """Decisions behind the values that were changed."""
+    return [entry for entry in report.decisions if entry.outcome == "changed"]
+
+
+def left_alone(report: Report) -> list[DecisionEntry]:
+    """Decisions that left a knob as it was, grouped by outcome."""
+    order = list(LEFT_ALONE)
+    rest = [entry for entry in report.decisions if entry.outcome in LEFT_ALONE]
+    return sorted(rest, key=lambda entry: order.index(entry.outcome))
+
+
+def unit_time(report: Report) -> list[Row]:
+    """Where one unit's time goes: seconds and share of each part."""
+    before, after = report.before, report.after
+    names = [name for name in SHARES if name in before.shares or name in after.shares]
+    names += sorted(({*before.shares, *after.shares}) - set(names))
+    return [
+        Row(
+            label=SHARES.get(name, name.replace("_", " ")),
+            before=_part(before, name),
+            after=_part(after, name),
+        )
+        for name in names
+    ]
+
+
+def measured_on(report: Report) -> str:
+    """The machine in one line; without a GPU it says so."""
+    machine = report.machine
+    host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
+    if machine.gpus:
+        return f"{', '.join(machine.gpus)}; {host}"
+    why = f" ({machine.gpu_note.rstrip('.')})" if machine.gpu_note else ""
+    return f"{host}. No GPU{why}: this is tuned for this CPU"
+
+
+def _rate(side: Side) -> str:
+    return numbers.interval(side.units_per_s, side.units_per_s_low, side.units_per_s_high)
+
+
+def _seconds(side: Side, count: int, with_start: bool = False) -> float | None:
+    if not side.units_per_s:
+        return None
+    return count / side.units_per_s + ((side.startup_s or 0.0) if with_start else 0.0)
+
+
+def _percent_of_100(value: float | None) -> str:
+    return numbers.percent(None if value is None else value / 100)
+
+
+def _part(side: Side, name: str) -> str:
+    share = side.shares.get(name)
+    if share is None or not side.units_per_s:
+        return numbers.NOT_MEASURED
+    return f"{numbers.duration(share / side.units_per_s, 3)} ({numbers.percent(share)})"
+
+
+def _measure_names(report: Report) -> list[str]:
+    named = [*report.before.quality, *report.after.quality, *(p.measure for p in report.quality)]
+    return list(dict.fromkeys(named))
+
+
+def _limit(report: Report, name: str) -> float | None:
+    return next((point.limit for point in report.quality if point.measure == name), None)
+
+
+def _quality_label(report: Report, name: str) -> str:
+    limit = _limit(report, name)
+    return name if limit is None else f"{name} (limit {numbers.measure(limit)})"

@@ -1,0 +1,215 @@
+"""Runs to intervals: pure functions, standard library only.
+
+The unit is always the process: one value a process, or one log ratio a pair of processes.
+Windows inside a process are never a sample.
+
+Bounds come from the exact null distribution of Wilcoxon's signed-rank statistic over the Walsh
+averages (x_i + x_j) / 2, i <= j; they assume values that are independent and symmetric about
+their centre, not that they are normal. Too few values give the honest answer: (-inf, inf).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from functools import cache
+from typing import TYPE_CHECKING
+
+from advisor.model import Interval
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RANGE_PER_SIGMA = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
+"""Expected range of k = 2, 3, ... 10 draws of a normal distribution, in standard deviations."""
+
+
+# --- Wilcoxon and Walsh -------------------------------------------------------------------
+
+
+@cache
+def signed_rank_counts(n: int) -> tuple[int, ...]:
+    """For s = 0 ... n(n+1)/2: how many subsets of {1 ... n} have the sum s.
+
+    Divided by 2**n this is the exact null distribution of the signed-rank statistic W+.
+    """
+    counts = [1] + [0] * (n * (n + 1) // 2)
+    for rank in range(1, n + 1):
+        for total in range(len(counts) - 1, rank - 1, -1):
+            counts[total] += counts[total - rank]
+    return tuple(counts)
+
+
+@cache
+def signed_rank_rank(n: int, alpha: float) -> int:
+    """The largest k with P(W+ < k) <= alpha for n pairs; 0 means n pairs can decide nothing.
+
+    The k-th smallest Walsh average is then a lower bound of the centre, wrong with probability
+    alpha at most.
+    """
+    allowed = alpha * 2**n
+    below = 0
+    for k, count in enumerate(signed_rank_counts(n)):
+        below += count  # P(W+ < k + 1) * 2**n
+        if below > allowed:
+            return k
+    return len(signed_rank_counts(n)) - 1
+
+
+def fewest_pairs(alpha: float) -> int:
+    """The smallest number of pairs whose bounds are finite at `alpha` a side."""
+    return max(1, math.ceil(-math.log2(alpha)))
+
+
+def walsh_averages(values: Sequence[float]) -> list[float]:
+    """All (x_i + x_j) / 2 with i <= j, ascending."""
+    return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])
+
+
+def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
+    """Hodges-Lehmann estimate of the centre, with exact bounds each wrong in at most `alpha`.
+
+    `values` are on an additive scale (log ratios). Raises ValueError if there are none, or if
+    one is not finite.
+    """
+    _require_finite(values)
+    averages = walsh_averages(values)
+    k = signed_rank_rank(len(values), alpha)
+    return Interval(
+        estimate=statistics.median(averages),
+        low=averages[k - 1] if k else -math.inf,
+        high=averages[-k] if k else math.inf,
+        n=len(values),
+        confidence=1 - 2 * alpha,
+    )
+
+
+def ratio_interval(
+    before: Sequence[float], after: Sequence[float], alpha: float = 0.025
+) -> Interval:
+    """Ratio of rates, after over before, from pairs of processes run side by side.
+
+    `before[i]` and `after[i]` are rates above zero of pair i. With too few pairs the bounds are
+    0 and inf (6 pairs are the first to decide at the default alpha). Raises ValueError for
+    unequal lengths, no pairs, or a rate that is not finite and positive.
+    """
+    interval = walsh_interval(log_ratios(after, before), alpha)
+    return Interval(
+        estimate=math.exp(interval.estimate),
+        low=math.exp(interval.low),
+        high=math.exp(interval.high),
+        n=interval.n,
+        confidence=interval.confidence,
+    )
+
+
+def log_ratios(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
+    """ln(numerator / denominator), pair by pair. Raises ValueError as `ratio_interval`."""
+    if len(numerators) != len(denominators):
+        msg = f"{len(numerators)} rates against {len(denominators)}: pairs are incomplete"
+        raise ValueError(msg)
+    for rate in (*numerators, *denominators):
+        if not (math.isfinite(rate) and rate > 0):
+            msg = f"{rate!r} is no rate: it must be finite and above zero"
+            raise ValueError(msg)
+    return [math.log(x / y) for x, y in zip(numerators, denominators, strict=True)]
+
+
+# --- what a sample could have proven ------------------------------------------------------
+
+
+def smallest_provable(
+    log_ratios: Sequence[float], alpha: float, power: float = 0.9
+) -> float | None:
+    """The smallest true shift that pairs with this spread prove with probability `power`.
+
+    On the scale of `log_ratios`; None where the number of pairs cannot prove any shift.
+    """
+    n = len(log_ratios)
+    if n < 2 or not signed_rank_rank(n, alpha):
+        return None
+    _require_finite(log_ratios)
+    return provable_shift(statistics.stdev(log_ratios), n, alpha, power)
+
+
+def provable_shift(sigma: float, n: int, alpha: float, power: float = 0.9) -> float:
+    """The smallest shift that n >= 2 values with standard deviation `sigma` prove."""
+    reach = t_quantile(1 - alpha, n - 1) + t_quantile(power, n - 1)
+    return reach * sigma / math.sqrt(n)
+
+
+def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
+    """Relative spread between equal processes; `groups` holds the window rates of each process.
+
+    Twice the standard deviation of one process's rate: two runs of the same thing differ by less
+    in about five cases of six. Two to five processes are too few for a sample standard deviation,
+    so the spread between processes is their log range over its expected value for that number of
+    draws; the spread inside processes (standard error over windows, the worst process counts) is
+    a floor, because two processes can agree by luck. None if neither can be had: a single process
+    with fewer than two windows.
+    """
+    logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
+    logs = [group for group in logs if group]
+    spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
+    if len(logs) > 1:
+        centres = [statistics.fmean(group) for group in logs]
+        draws = min(len(centres), len(RANGE_PER_SIGMA) + 1)
+        spreads.append((max(centres) - min(centres)) / RANGE_PER_SIGMA[draws - 2])
+    return math.expm1(2 * max(spreads)) if spreads else None
+
+
+# --- Student's t, for display and power ---------------------------------------------------
+
+
+def t_interval(values: Sequence[float], alpha: float = 0.025) -> Interval:
+    """Mean with Student bounds, each wrong in at most `alpha` if the values are normal.
+
+    For display beside the exact interval; no verdict rests on it. Raises ValueError as
+    `walsh_interval`.
+    """
+    _require_finite(values)
+    n = len(values)
+    mean = statistics.fmean(values)
+    half = math.inf
+    if n > 1:
+        half = t_quantile(1 - alpha, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
+
+
+@cache
+def t_quantile(probability: float, degrees: int) -> float:
+    """The value that Student's t with `degrees` >= 1 stays below with `probability` in (0, 1)."""
+    if probability < 0.5:
+        return -t_quantile(1 - probability, degrees)
+    low, high = 0.0, 1.0
+    while _t_cdf(high, degrees) < probability:
+        low, high = high, high * 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_cdf(middle, degrees) < probability else (low, middle)
+    return (low + high) / 2
+
+
+def _t_cdf(t: float, degrees: int) -> float:
+    """P(T <= t) for t >= 0, by the finite sums over cos(theta) for whole degrees of freedom."""
+    theta = math.atan2(t, math.sqrt(degrees))
+    cos2 = math.cos(theta) ** 2
+    odd = degrees % 2
+    term = math.cos(theta) if odd else 1.0
+    total = 0.0 if degrees == 1 else term
+    for j in range(3 if odd else 2, degrees - 1, 2):
+        term *= cos2 * (j - 1) / j
+        total += term
+    if odd:
+        return 0.5 + (theta + math.sin(theta) * total) / math.pi
+    return 0.5 + math.sin(theta) * total / 2
+
+
+def _require_finite(values: Sequence[float]) -> None:
+    if not values:
+        msg = "no values to take an interval of"
+        raise ValueError(msg)
+    for value in values:
+        if not math.isfinite(value):
+            msg = f"{value!r} among the values: it must be finite"
+            raise ValueError(msg)

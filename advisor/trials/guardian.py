@@ -1,0 +1,311 @@
+"""Keeps one command from outliving gpu-advisor: a small process between the two.
+
+Run as `python -I -S guardian.py`, standard library only. It lays out what the trial needs,
+starts the command in a session of its own, adopts whatever the command orphans (Linux), and
+takes everything away again: when told to, or when its control pipe ends because the parent
+is gone, even by kill -9.
+
+stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. End of file without `stop`
+means that the parent died. stdout: events, one JSON object a line: `started` or
+`refused`, `exited`, `gone`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TERM_GRACE_S = 2.0
+"""Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
+KILL_GRACE_S = 5.0
+"""After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the kernel's name for it
+SEGMENT_PREFIXES = ("torch_", "psm_", "sem.mp-", "sem.loky-", "pym-", "cuda.shm.", "nccl-")
+
+
+class Process(NamedTuple):
+    parent: int
+    group: int
+    zombie: bool
+
+
+def main() -> int:
+    """Guard one job. Returns 0, or 1 if something could not be taken away."""
+    control = Control()
+    line = control.job_line()
+    if line is None:  # the parent died before it said what to do
+        return 0
+    job: dict[str, Any] = json.loads(line)
+    adopt_orphans()
+    segments = shared_segments()
+    command: int | None = None
+    stage = "layout"
+    try:
+        lay_out(job)
+        stage = "start"
+        command = start(job)
+        say("started", pid=command)
+        while not control.ended:
+            control.wait(None)
+            for pid, code in reaped():
+                if pid == command:
+                    say("exited", code=code)
+    except (OSError, ValueError, subprocess.SubprocessError) as problem:
+        say("refused", stage=stage, message=str(problem))
+        while not control.ended:
+            control.wait(None)
+    left = end_all(command, control)
+    take_away(job, orphaned=control.parent_died)
+    say("gone", left=left, segments=remove_segments(shared_segments() - segments))
+    return 1 if left else 0
+
+
+def say(event: str, **facts: object) -> None:
+    """One event line; a parent that is gone cannot hear it, which is no error here."""
+    line = json.dumps({"event": event, "time": time.time(), **facts}) + "\n"
+    with contextlib.suppress(OSError):
+        os.write(1, line.encode())
+
+
+class Control:
+    """The pipe from the parent, and the signals that mean the same as its end."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.parent_died = False
+        self._buffer = b""
+        self._wake, wake_end = os.pipe()
+        for end in (self._wake, wake_end):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._end)
+
+    def _end(self, *_: object) -> None:
+        self.ended = True
+
+    def job_line(self) -> bytes | None:
+        """The first line, without its newline; None when the pipe ended before it was whole."""
+        chunks = []
+        while chunk := os.read(0, 1 << 16):
+            head, newline, rest = chunk.partition(b"\n")
+            chunks.append(head)
+            if newline:
+                self._heard(rest)
+                return b"".join(chunks)
+        return None
+
+    def wait(self, seconds: float | None) -> None:
+        """Until the parent speaks, a child ends, or `seconds` have passed."""
+        watched = [self._wake] if self.ended else [0, self._wake]
+        ready, _, _ = select.select(watched, [], [], seconds)
+        if self._wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+        if 0 in ready:
+            chunk = os.read(0, 4096)
+            if chunk:
+                self._heard(chunk)
+            else:
+                self.ended = self.parent_died = True
+
+    def _heard(self, chunk: bytes) -> None:
+        self._buffer += chunk
+        self.ended = self.ended or b"stop\n" in self._buffer
+
+
+# --- what the trial needs on disk ---------------------------------------------------------
+
+
+def lay_out(job: dict[str, Any]) -> None:
+    """Make the directories, then the files; a file that is already there is refused."""
+    for folder in job["directories"]:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    for entry in job["files"]:
+        path = Path(entry["path"])
+        with path.open("xb") as file:
+            file.write(base64.b64decode(entry["content"]))
+        if entry["mode_of"]:
+            with contextlib.suppress(OSError):
+                path.chmod(stat.S_IMODE(Path(entry["mode_of"]).stat().st_mode))
+        entry["ours"] = True
+
+
+def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
+    """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
+    for entry in job["files"]:
+        if entry.get("ours") and not entry["keep"]:
+            Path(entry["path"]).unlink(missing_ok=True)
+    for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- processes ----------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphaned descendant, so that none can slip away (Linux)."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def start(job: dict[str, Any]) -> int:
+    """Start the command in a new session; it dies with this process too."""
+    process = subprocess.Popen(
+        job["argv"],
+        cwd=job["cwd"],
+        env=job["env"],
+        stdin=subprocess.DEVNULL,
+        stdout=job["stdout_fd"],
+        stderr=job["stderr_fd"],
+        start_new_session=True,
+        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509  one thread
+    )
+    process.returncode = 0  # reaped below, with everything else; never by subprocess
+    for end in (job["stdout_fd"], job["stderr_fd"]):
+        os.close(end)
+    return process.pid
+
+
+def reaped() -> list[tuple[int, int]]:
+    """Every child that has ended: pid, and exit code or minus the signal."""
+    ended = []
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            ended.append((pid, os.waitstatus_to_exitcode(status)))
+    return ended
+
+
+def end_all(command: int | None, control: Control) -> list[int]:
+    """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
+    begun = time.monotonic()
+    asked: set[int] = set()
+    while True:
+        reaped()
+        alive = family(command)
+        if not alive:
+            return []
+        elapsed = time.monotonic() - begun
+        if elapsed > TERM_GRACE_S + KILL_GRACE_S:
+            return sorted(alive)
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if elapsed > TERM_GRACE_S:
+                    os.kill(pid, signal.SIGKILL)
+                elif pid not in asked:
+                    os.kill(pid, signal.SIGTERM)
+                    os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
+        asked |= alive
+        control.ended = True
+        control.wait(0.01)
+
+
+def family(command: int | None) -> set[int]:
+    """Living processes that descend from this one, or share the command's process group."""
+    table = process_table()
+    ours = {os.getpid()}
+    grown = True
+    while grown:
+        found = {pid for pid, process in table.items() if process.parent in ours}
+        grown = not found <= ours
+        ours |= found
+    ours |= {pid for pid, process in table.items() if process.group == command}
+    ours.discard(os.getpid())
+    return {pid for pid in ours if pid in table and not table[pid].zombie}
+
+
+def process_table() -> dict[int, Process]:
+    """Every process of the host, from /proc, or from ps where there is none."""
+    if not Path("/proc/self/stat").exists():
+        return _table_from_ps()
+    table = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208  names only
+        if name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                # the command's name, in parentheses, may itself hold spaces and parentheses
+                state, parent, group = (
+                    Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2]
+                ).split()[:3]
+                table[int(name)] = Process(int(parent), int(group), state in "ZX")
+    return table
+
+
+def _table_from_ps() -> dict[int, Process]:
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False
+    )
+    rows = [line.split() for line in listing.stdout.splitlines()]
+    return {
+        int(pid): Process(int(parent), int(group), state.startswith("Z"))
+        for pid, parent, group, state in (row for row in rows if len(row) == 4)
+    }
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+# --- shared memory ------------------------------------------------------------------------
+
+
+def shared_segments() -> set[str]:
+    """Names of this user's segments and semaphores that torch or multiprocessing made."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(SHARED_MEMORY):
+            with contextlib.suppress(OSError):
+                if (
+                    entry.name.startswith(SEGMENT_PREFIXES)
+                    and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+                ):
+                    found.add(entry.name)
+    return found
+
+
+def remove_segments(names: set[str]) -> list[str]:
+    """Unlink those of `names` that no living process maps or holds open."""
+    unused = names - _in_use() if names else set()
+    for name in unused:
+        with contextlib.suppress(OSError):
+            (SHARED_MEMORY / name).unlink()
+    return sorted(unused)
+
+
+def _in_use() -> set[str]:
+    used = set()
+    prefix = f"{SHARED_MEMORY}/"
+    for pid in process_table():
+        with contextlib.suppress(OSError):
+            for line in Path("/proc", str(pid), "maps").read_text(errors="replace").splitlines():
+                if prefix in line:
+                    used.add(line.partition(prefix)[2].removesuffix(" (deleted)"))
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    target = os.readlink(entry.path)  # noqa: PTH115  DirEntry, hot loop
+                    if target.startswith(prefix):
+                        used.add(target.removeprefix(prefix))
+    return used
+
+
+if __name__ == "__main__":
+    sys.exit(main())

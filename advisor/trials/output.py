@@ -1,0 +1,137 @@
+"""A stream of the user's program: kept as a tail, bounded on disk, counted by a pattern."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TAIL_BYTES = 64 * 1024
+LOG_BYTES = 4 * 1024 * 1024
+"""The log file keeps this much of the beginning, and the tail after a mark."""
+LINE_BYTES = 64 * 1024
+"""A line longer than this is matched by its beginning only."""
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LINE_END = re.compile(rb"[\r\n]+")
+
+
+def plain(data: bytes) -> str:
+    """Text without terminal colours; of a line redrawn by carriage returns, the last state."""
+    text = _ANSI.sub("", data.decode("utf-8", errors="replace"))
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Units that matching output lines stood for. Times are epoch seconds."""
+
+    lines: int = 0
+    units: float = 0.0
+    first_units: float = 0.0
+    """Units of the first matching line: they were worked on before it was seen."""
+    first_time: float | None = None
+    last_time: float | None = None
+
+
+class Tally:
+    """Counts the units in the lines of several streams; safe to use from their threads."""
+
+    def __init__(self, pattern: str | None) -> None:
+        self._pattern = re.compile(pattern) if pattern else None
+        self._lock = threading.Lock()
+        self._count = Count()
+
+    @property
+    def count(self) -> Count:
+        return self._count
+
+    @property
+    def wanted(self) -> bool:
+        return self._pattern is not None
+
+    def add(self, line: bytes) -> None:
+        """Count `line` if it matches; group 1, if it is a number, is how many units it tells of."""
+        if self._pattern is None:
+            return
+        match = self._pattern.search(plain(line[:LINE_BYTES]))
+        if match is None:
+            return
+        units = _number(match[1]) if match.re.groups else 1.0
+        now = time.time()
+        with self._lock:
+            before = self._count
+            first = before.first_time is None
+            self._count = Count(
+                lines=before.lines + 1,
+                units=before.units + units,
+                first_units=units if first else before.first_units,
+                first_time=now if first else before.first_time,
+                last_time=now,
+            )
+
+
+class Stream:
+    """Reads one pipe to its end in a thread of its own."""
+
+    def __init__(self, fd: int, log: Path, tally: Tally) -> None:
+        self._fd = fd
+        self._log = log
+        self._tally = tally
+        self._tail = bytearray()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name=log.stem, daemon=True)
+        self._thread.start()
+
+    def tail(self) -> bytes:
+        """The last 64 KiB so far."""
+        with self._lock:
+            return bytes(self._tail[-TAIL_BYTES:])
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the stream; a process that escaped may hold it open for ever."""
+        self._thread.join(seconds)
+
+    def _read(self) -> None:
+        line = b""
+        total = 0
+        try:
+            file = None
+            while chunk := os.read(self._fd, 1 << 16):
+                with self._lock:
+                    self._tail += chunk
+                    if len(self._tail) > 4 * TAIL_BYTES:
+                        del self._tail[:-TAIL_BYTES]
+                if file is None:  # the directory is there: whoever wrote this started after it
+                    file = self._log.open("wb", buffering=0)
+                if total < LOG_BYTES:
+                    file.write(chunk[: LOG_BYTES - total])
+                total += len(chunk)
+                if self._tally.wanted:
+                    *whole, line = _LINE_END.split(line + chunk)
+                    line = line[:LINE_BYTES]
+                    for each in whole:
+                        self._tally.add(each)
+            self._tally.add(line)
+            if file is not None:
+                if total > LOG_BYTES:
+                    rest = self.tail()[-(total - LOG_BYTES) :]
+                    missing = total - LOG_BYTES - len(rest)
+                    file.write(f"\n[{missing} bytes left out]\n".encode() if missing else b"")
+                    file.write(rest)
+                file.close()
+        finally:
+            os.close(self._fd)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return 1.0

@@ -1,0 +1,116 @@
+"""Where the time goes, in one word, one sentence, and evidence that each carries a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.model import Ceilings, GpuProfile, Run
+
+WAITING = 0.10
+"""A share of the window above which waiting for data is the bottleneck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The bottleneck of one run."""
+
+    name: str
+    """data, sampling steps, small batch, compute, other"""
+    sentence: str
+    evidence: tuple[str, ...]
+
+
+def diagnose(
+    run: Run, *, faster_batch: Run | None = None, ceilings: Ceilings | None = None,
+    profile: GpuProfile | None = None,
+) -> Diagnosis:
+    """Name the bottleneck of `run`.
+
+    `faster_batch` is a run of the same program at another batch, if one was faster: only that
+    proves that small kernels were the limit.
+    """
+    wait = run.wait_share
+    forwards = run.effects.forwards_per_unit or 1.0
+    rate = run.units_per_s
+    evidence = [*_parts(run), *_ceilings(run, ceilings), *_device(run, profile)]
+    if wait is not None and wait >= WAITING:
+        name = "data"
+        sentence = (
+            f"The program waits for data during {wait:.0%} of the time: "
+            f"the loader, not the model, sets the rate of {rate:.3g} {run.unit}s/s."
+        )
+    elif faster_batch is not None and faster_batch.units_per_s > rate:
+        ratio = faster_batch.units_per_s / rate
+        name = "small batch"
+        sentence = (
+            f"A batch of {run.effects.batch:g} leaves the device with too little work a call: "
+            f"the same model did {ratio:.2f}x the {run.unit}s at a batch of "
+            f"{faster_batch.effects.batch:g}."
+        )
+    elif forwards >= 4:
+        name = "sampling steps"
+        sentence = (
+            f"Each {run.unit} needs {forwards:.0f} forwards of {run.step_ms or 0:.3g} ms, "
+            "so its time is that product and nothing else of size."
+        )
+    elif wait is not None:
+        name = "compute"
+        sentence = (
+            f"The model itself takes {1 - wait:.0%} of the time; waiting for data only {wait:.1%}."
+        )
+    else:
+        name = "other"
+        sentence = f"The parts could not be told apart; the whole ran at {rate:.3g} {run.unit}s/s."
+    if forwards >= 4 and name != "sampling steps":
+        evidence.append(
+            f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."
+        )
+    return Diagnosis(name=name, sentence=sentence, evidence=tuple(evidence))
+
+
+def _parts(run: Run) -> list[str]:
+    lines = []
+    if run.step_ms is not None:
+        batch = f" for a batch of {run.effects.batch:g}" if run.effects.batch else ""
+        lines.append(f"One {run.step_kind or 'step'} took {run.step_ms:.3g} ms{batch}.")
+    if run.startup_s is not None:
+        lines.append(f"The first step came {run.startup_s:.1f} s after the start (not in the rate).")
+    return lines
+
+
+def _ceilings(run: Run, ceilings: Ceilings | None) -> list[str]:
+    if ceilings is None:
+        return []
+    lines = []
+    if ceilings.compute_units_per_s:
+        lines.append(
+            f"With the loader bypassed the model alone did {ceilings.compute_units_per_s:.3g} "
+            f"{run.unit}s/s, {ceilings.compute_units_per_s / run.units_per_s:.2f}x the whole."
+        )
+    if ceilings.loader:
+        best = max(ceilings.loader, key=lambda c: c.units_per_s)
+        lines.append(
+            f"The loader alone did up to {best.units_per_s:.3g} {run.unit}s/s "
+            f"(with {best.workers} workers)."
+        )
+    return lines
+
+
+def _device(run: Run, profile: GpuProfile | None) -> list[str]:
+    lines = []
+    seen = run.telemetry
+    if seen.gpu_util_pct is not None:
+        lines.append(
+            f"The GPU had work during {seen.gpu_util_pct:.0f} % of the samples; that is time with "
+            "any kernel running, not how full the chip was."
+        )
+    if profile is not None and run.peak_device_gib is not None:
+        lines.append(
+            f"The program peaked at {run.peak_device_gib:.2f} of {profile.memory_gib:.0f} GiB."
+        )
+    if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
+        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy; there is no GPU to fill.")
+    for name, share in seen.event_reasons:
+        if share > 0.01 and name not in {"idle", "none"}:
+            lines.append(f"The GPU held its clocks down for {name} in {share:.0%} of the samples.")
+    return lines

@@ -1,0 +1,82 @@
+"""The proof: original and winner in fresh processes, interleaved, order flipped every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from advisor.errors import InterruptedByUserError
+from advisor.model import Candidate, Failure, Interval, Run
+from advisor.stats import ratio_interval
+from advisor.tuning.search import Search
+
+ROUNDS = 6
+"""The fewest pairs whose exact 95 % bounds are finite."""
+ROUNDS_SMALL_GAIN = 10
+SMALL_GAIN = 1.3
+"""Below this expected ratio more pairs are planned; planned beforehand, never added after a look."""
+
+
+@dataclass(kw_only=True)
+class Confirmation:
+    """Rates of every round by arm: `before`, `free`, `after`."""
+
+    arms: dict[str, Candidate]
+    rates: dict[str, list[float]] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
+    failure: Failure | None = None
+    """What stopped the confirmation; nothing is proven then."""
+
+    def ratio(self, before: str, after: str) -> Interval | None:
+        """Rate of `after` over `before` with its bounds; None without complete rounds of both."""
+        if self.failure or not self.rates.get(before) or not self.rates.get(after):
+            return None
+        rounds = min(len(self.rates[before]), len(self.rates[after]))
+        return ratio_interval(self.rates[before][:rounds], self.rates[after][:rounds])
+
+
+def arms_of(winner: Candidate) -> dict[str, Candidate]:
+    """Arms that prove a winner: its free and training part apart from the rest."""
+    free = winner.only("free", "training")
+    arms = {"before": Candidate()}
+    if free.changes and free.key != winner.key:
+        arms["free"] = free
+    arms["after"] = winner
+    return arms
+
+
+def rounds_for(expected_ratio: float) -> int:
+    """How many rounds an expected gain deserves."""
+    return ROUNDS if expected_ratio >= SMALL_GAIN else ROUNDS_SMALL_GAIN
+
+
+def cost_s(search: Search, arms: int, expected_ratio: float) -> float:
+    """What a confirmation will take, from what processes took so far."""
+    return rounds_for(expected_ratio) * arms * search.expected_s()
+
+
+def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirmation:
+    """Run the rounds. An arm that fails ends it; Ctrl-C leaves what is there and is raised on."""
+    proof = Confirmation(arms=arms_of(winner))
+    names = list(proof.arms)
+    search.runner.reserve_s = 0.0
+    for round_ in range(rounds_for(expected_ratio)):
+        for name in names if round_ % 2 == 0 else reversed(names):
+            try:
+                result = search.run(
+                    proof.arms[name], "confirm", fresh=True,
+                    whole_batches=1 if round_ == 0 and search.iterative else 0,
+                )
+            except InterruptedByUserError:
+                proof.failure = None
+                raise
+            if isinstance(result, Failure):
+                proof.failure = result
+                return proof
+            proof.rates.setdefault(name, []).append(result.units_per_s)
+            proof.runs.setdefault(name, []).append(result)
+    return proof
+
+
+def proven(interval: Interval | None, smallest_gain: float) -> bool:
+    """Whether the whole interval lies above the smallest gain worth a change."""
+    return interval is not None and interval.low > 1 + smallest_gain

@@ -1,0 +1,275 @@
+"""Quality knobs: sampling steps inside a declared tolerance, and proof that others do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from advisor import documents, knobs
+from advisor.model import Candidate, Change, Failure, JsonScalar, Knob, MeasurePlan, Run
+from advisor.quality import judge, measure_key, read_measures
+from advisor.tuning import effects
+from advisor.tuning.runner import OverBudgetError
+from advisor.tuning.search import Search, shown
+from advisor.versions import Versions
+
+LADDER = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
+"""Shares of the original steps, tried in turn until one is out of tolerance."""
+
+
+def tune_steps(
+    search: Search, quality_command: documents.Document, versions: Versions
+) -> None:
+    """Fewer sampling steps while every declared quality measure stays inside its tolerance."""
+    measures = search.workload.quality
+    for knob in search.undecided("timesteps"):
+        if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 2:
+            search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
+        elif not measures:
+            search.decide(
+                knob, "listed",
+                "Fewer steps change the result, and no quality measure is declared in "
+                "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
+            )
+        else:
+            try:
+                reference = reference_quality(search, quality_command, versions)
+                if reference is None:
+                    search.decide(knob, "refused", "The original's quality could not be measured: "
+                                  "the declared patterns did not match its output.")
+                else:
+                    descend(search, knob, knob.value, quality_command, reference)
+            except OverBudgetError as problem:
+                search.over_budget(knob.path, problem)
+                search.decide(knob, "skipped", "The budget was spent before its quality runs.")
+
+
+def quality_run(
+    search: Search, candidate: Candidate, command: documents.Document, expected_s: float
+) -> Run | Failure:
+    """The quality command with `candidate`, to its own end."""
+    return search.runner.measure(
+        candidate, "quality", MeasurePlan(mode="whole"),
+        expected_s=expected_s, command_line=command,
+    )
+
+
+def reference_quality(
+    search: Search, command: documents.Document, versions: Versions
+) -> dict[str, float] | None:
+    """The original's quality: kept from before the first rewrite, else measured once and kept."""
+    measures = search.workload.quality
+    key = measure_key(measures, search.runner.argv(Candidate(), command))
+    kept = versions.quality_reference(key)
+    run = None
+    if kept is None or not search.quality_before:
+        run = quality_run(search, Candidate(), command, search.expected_s())
+        if isinstance(run, Failure):
+            search.notes.append(f"The quality run failed: {run.kind}. {run.evidence}")
+            return None
+        search.quality_before = read_measures(measures, run.stdout_tail)
+        if set(search.quality_before) != set(measures):
+            return None
+    if kept is None:
+        versions.keep_quality_reference(key, search.quality_before)
+        return search.quality_before
+    return kept
+
+
+def descend(
+    search: Search, knob: Knob, original: int, command: documents.Document,
+    reference: dict[str, float],
+) -> None:
+    """Down the ladder on top of the best free candidate; the last rung inside tolerance stays."""
+    assert search.best is not None
+    evidence = [
+        f"{original} steps: " + ", ".join(f"{n} {v:g}" for n, v in search.quality_before.items())
+    ]
+    ids: list[str] = []
+    chosen: tuple[Candidate, dict[str, float], int] | None = None
+    reason = "the ladder ended"
+    for share in LADDER:
+        value = tidy_steps(original * share)
+        if value < 1 or value >= original:
+            continue
+        candidate = search.with_value(knob, value)
+        if isinstance(candidate, knobs.Refusal):
+            reason = candidate.reason
+            evidence.append(f"{value} steps: refused, {candidate.reason}")
+            break
+        result = quality_run(search, candidate, command, 1.2 * search.expected_s())
+        ids.append(search.last_id())
+        if isinstance(result, Failure):
+            reason = f"{value} steps failed: {result.kind}"
+            evidence.append(f"{value} steps: {result.kind} ({result.evidence})")
+            break
+        values = read_measures(search.workload.quality, result.stdout_tail)
+        judgements = judge(search.workload.quality, reference, values)
+        search.judgements += [(f"{value} steps", judgement) for judgement in judgements]
+        evidence.append(f"{value} steps: " + ", ".join(
+            f"{j.measure} {'not printed' if j.value is None else format(j.value, 'g')} "
+            f"({'within' if j.within else 'beyond'} {j.limit:g})" for j in judgements
+        ))
+        if not all(judgement.within for judgement in judgements):
+            beyond = next(j for j in judgements if not j.within)
+            reason = f"{value} steps put {beyond.measure} beyond its limit {beyond.limit:g}"
+            break
+        chosen = (candidate, values, value)
+    adopt_steps(search, knob, chosen, reason, evidence, ids)
+
+
+def adopt_steps(
+    search: Search, knob: Knob, chosen: tuple[Candidate, dict[str, float], int] | None,
+    reason: str, evidence: list[str], ids: list[str],
+) -> None:
+    """Time the chosen rung like any candidate, and settle the knob."""
+    assert search.best is not None
+    if chosen is None:
+        search.decide(
+            knob, "refused", f"Kept at {knob.value}: {reason}.", evidence=evidence, trials=ids
+        )
+        return
+    candidate, values, value = chosen
+    result = search.run(candidate, whole_batches=1)
+    ids.append(search.last_id())
+    if isinstance(result, Failure):
+        search.decide(knob, "refused", f"{value} steps failed when timed: {result.evidence}",
+                      evidence=evidence, trials=ids)
+        return
+    change = next(c for c in candidate.changes if c.path == knob.path)
+    if effects.verdict(change, search.best, result) == "ignored":
+        override = effects.overriding(knob.path, value, result)
+        why = "Ignored by the program: its forwards per unit did not change"
+        search.decide(knob, "ignored", f"{why}; {override}." if override else f"{why}.", trials=ids)
+        return
+    evidence.append(f"{value} steps: {shown(result)} against {shown(search.best)}")
+    if not search.faster(result, search.best):
+        search.decide(knob, "kept", f"{value} steps were no faster.", evidence=evidence, trials=ids)
+        return
+    gain = result.units_per_s / search.best.units_per_s
+    schedule = [c for c in candidate.changes if c.kind == "schedule"]
+    moved = "; the linked schedule moved: " + ", ".join(
+        f"{c.path.rsplit('.', 1)[-1]} {c.old} to {c.new}" for c in schedule
+    ) if schedule else ""
+    search.adopt(candidate, result)
+    search.quality_after = values
+    search.decide(
+        knob, "changed",
+        f"{value} steps ran {gain:.2f}x as fast with every quality measure inside its "
+        f"tolerance{moved}; the search stopped because {reason}.",
+        new=value, evidence=evidence, trials=ids,
+    )
+
+
+def tidy_steps(steps: float) -> int:
+    """A count people would write: two significant digits."""
+    whole = max(1, round(steps))
+    digits = len(str(whole))
+    return round(whole, 2 - digits) if digits > 2 else whole
+
+
+# --- quality knobs that are not tuned: do they do anything at all? ---------------------------
+
+PROBED = ("sample_num", "image_size")
+
+
+def settle_quality(search: Search, command: documents.Document) -> None:
+    """Change every other quality knob in one experiment: what alters nothing is ignored.
+
+    The experiment is not a candidate: both arms run with a hundredth of the steps, to their own
+    end, so that a minute-long program answers in seconds.
+    """
+    doubtful = [k for k in search.of_kind(*PROBED) if _pokes(k) is not None and k.editable]
+    if not doubtful:
+        return settle_unprobed(search)
+    base = search.best_candidate
+    for steps in search.of_kind("timesteps"):
+        if isinstance(steps.value, int) and steps.editable:
+            fewer = search.with_value(steps, max(10, steps.value // 100))
+            base = base if isinstance(fewer, knobs.Refusal) else fewer
+    plan = MeasurePlan(mode="whole") if search.iterative else search.plan(base)
+
+    def ran(candidate: Candidate) -> Run | Failure:
+        return search.runner.measure(
+            candidate, "effects", plan, expected_s=search.expected_s(),
+            command_line=command if search.iterative else None,
+        )
+
+    try:
+        before = ran(base)
+        if isinstance(before, Run):
+            _compare(search, doubtful, base, before, ran)
+    except OverBudgetError as problem:
+        search.over_budget("effects of quality knobs", problem)
+    return settle_unprobed(search)
+
+
+def _compare(
+    search: Search, doubtful: list[Knob], base: Candidate, before: Run,
+    ran: Callable[[Candidate], Run | Failure],
+) -> None:
+    together = base
+    for knob in doubtful:
+        together = together.with_changes(_poke(knob))
+    after = ran(together)
+    if isinstance(after, Run) and not effects.differences(before, after):
+        for knob in doubtful:
+            _ignored(search, knob, after, _pokes(knob))
+        return
+    for knob in doubtful:
+        alone = ran(base.with_changes(_poke(knob)))
+        if isinstance(alone, Failure):
+            why = f"It has an effect: {_pokes(knob)} made the program fail ({alone.kind})."
+            search.decide(knob, "listed", f"{why} Never tuned: it changes the product.",
+                          trials=[search.last_id()])
+            continue
+        changed = effects.differences(before, alone)
+        if changed:
+            search.decide(
+                knob, "listed", f"It changes {' and '.join(changed)}; never tuned: it changes the "
+                "product.", trials=[search.last_id()],
+            )
+        else:
+            _ignored(search, knob, alone, _pokes(knob))
+
+
+def _ignored(search: Search, knob: Knob, run: Run, poked: JsonScalar) -> None:
+    override = effects.overriding(knob.path, poked, run)
+    shapes = ", ".join(run.effects.input_shapes)
+    if knob.kind == "image_size" and shapes and not override:
+        override = f"the model saw inputs of {shapes} either way"
+    why = f"Ignored by the program: {poked} instead of {knob.value} changed nothing it computed " \
+          "or wrote"
+    search.decide(knob, "ignored", why + (f"; {override}." if override else "."),
+                  trials=[search.last_id()])
+
+
+def _pokes(knob: Knob) -> JsonScalar:
+    """Another legal value to see whether anything happens: half of a count."""
+    value = knob.value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 2:
+        return None
+    return value // 2
+
+
+def _poke(knob: Knob) -> Change:
+    assert not isinstance(knob.value, tuple)
+    return Change(
+        document=knob.document, path=knob.path, kind=knob.kind, knob_class=knob.knob_class,
+        old=knob.value, new=_pokes(knob),
+    )
+
+
+def settle_unprobed(search: Search) -> None:
+    """Everything in the workload's phase that no stage decided: say why it was left alone."""
+    for knob in search.all_knobs:
+        if (knob.document, knob.path) in search.decisions:
+            continue
+        if not search.in_phase(knob):
+            why = f"Belongs to the {knob.phase} phase; this command runs {search.workload.phase}."
+            search.decide(knob, "kept", why)
+        elif not knob.editable:
+            search.decide(knob, "refused", f"Left alone: {knob.why}")
+        elif knob.knob_class in {"training", "quality"}:
+            search.decide(knob, "listed", f"Never tuned by itself: it is a {knob.knob_class} knob.")
+        else:
+            search.decide(knob, "kept", "No stage of the search touches this kind.")

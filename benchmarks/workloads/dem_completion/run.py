@@ -1,0 +1,118 @@
+"""Fills the voids of a digital elevation model by conditional diffusion.
+
+python -m benchmarks.workloads.dem_completion.run -p test -c config/dem_completion.json
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks.workloads.dem_completion import data, diffusion, options, raster, terrain, train
+from benchmarks.workloads.dem_completion.network import Denoiser
+
+GRID = (4, 8)
+"""Tiles of the generated raster, down and across, at scale 1."""
+
+
+def main() -> None:
+    opt = options.parse()
+    if opt["phase"] == "train":
+        train.train(opt)
+    else:
+        test(opt)
+
+
+def test(opt: options.Options) -> None:
+    """Fills the raster, writes it beside its metrics, and prints them."""
+    device = choose_device(opt)
+    network = opt["model"]["which_networks"][0]["args"]
+    denoiser = load_denoiser(opt, device)
+    beta = diffusion.betas(**network["beta_schedule"]["test"])
+
+    scale = opt["scale"]
+    chosen = dict(opt["datasets"]["test"]["which_dataset"]["args"])
+    tile, overlap = data.TILE * scale, chosen.pop("tile_overlap") * scale
+    path = chosen.pop("input_img", None) or generated_raster(tile, overlap, scale)
+    tiles = data.DemTiles(path, overlap, tile, chosen.pop("tiles", None), **chosen)
+    loader = DataLoader(tiles, **opt["datasets"]["test"]["dataloader"]["args"])
+
+    folder = opt["path"]["experiment"]
+    snapshots = Snapshots(folder, opt["model"]["which_model"]["args"]["sample_num"], len(beta))
+    mosaic = raster.Mosaic(tiles.raster.shape, tile, overlap)
+    done, started = 0, time.perf_counter()
+    for batch in loader:
+        batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
+        seeds = [opt["seed"] * 1_000_003 + place for place in batch["seed"].tolist()]
+        with torch.inference_mode():
+            fill = diffusion.sample(denoiser, batch["condition"], beta, seeds, snapshots.keep)
+            heights = data.to_metres(fill, batch).cpu().numpy()
+        mosaic.add(heights, batch["corner"].cpu().numpy())
+        done += len(heights)
+        print(f"tiles {done}/{len(tiles)}  {time.perf_counter() - started:.1f} s", flush=True)
+
+    height = np.array(tiles.raster)
+    void = height == terrain.NODATA
+    filled = mosaic.filled(height, void)
+    np.save(folder / "completed.npy", filled)
+    raster.write_hillshade(folder / "hillshade.png", filled)
+    metrics = {"tiles": done, "n_timestep": len(beta)}
+    if terrain.truth_path(Path(path)).exists():
+        truth = np.load(terrain.truth_path(Path(path)))
+        inside = void & mosaic.covered
+        metrics["void_rmse_m"] = raster.void_rmse_m(filled, truth, inside)
+        metrics["slope_error"] = raster.slope_error(filled, truth, inside)
+        print(f"void RMSE: {metrics['void_rmse_m']:.4f} m")
+        print(f"slope error: {metrics['slope_error']:.4f}")
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    print(f"wrote {folder}")
+
+
+def choose_device(opt: options.Options) -> torch.device:
+    """The first of `gpu_ids`, or the CPU where there is no CUDA."""
+    return torch.device("cuda", opt["gpu_ids"][0]) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def load_denoiser(opt: options.Options, device: torch.device) -> Denoiser:
+    """The trained network; random weights at other scales, which load a GPU but fill nothing."""
+    unet = dict(opt["model"]["which_networks"][0]["args"]["unet"])
+    unet["inner_channel"] *= opt["scale"]
+    torch.manual_seed(opt["seed"])
+    denoiser = Denoiser(data.CONDITION_CHANNELS, **unet)
+    if opt["scale"] == 1:
+        state = torch.load(opt["path"]["resume_state"], map_location="cpu", weights_only=True)
+        denoiser.load_state_dict(state)
+    else:
+        print(f"scale {opt['scale']}: random weights, the metrics mean nothing")
+    return denoiser.to(device).eval()
+
+
+def generated_raster(tile: int, overlap: int, scale: int) -> Path:
+    """The default raster: GRID tiles, and `scale` times as many across."""
+    rows, columns = GRID[0], GRID[1] * scale
+    step = tile - overlap
+    return terrain.default_raster((rows * step + overlap, columns * step + overlap))
+
+
+class Snapshots:
+    """Keeps `count` evenly spread intermediate states of every batch on disk."""
+
+    def __init__(self, folder: Path, count: int, steps: int) -> None:
+        self.folder = folder
+        self.every = max(1, steps // count) if count else None
+        self.saved = 0
+
+    def keep(self, steps_left: int, fill: torch.Tensor) -> None:
+        """Called after each reverse step."""
+        if self.every and steps_left % self.every == 0:
+            np.save(self.folder / f"sample_{self.saved:05d}.npy", fill.cpu().numpy())
+            self.saved += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Intervals against enumeration, scipy and simulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from fractions import Fraction
+
+import pytest
+import scipy.stats
+
+from advisor import stats
+
+ALPHAS = (0.05, 0.05 / 3, 0.025, 0.01, 0.2)
+
+
+def enumerated(n: int) -> list[int]:
+    """W+ of every assignment of signs to the ranks 1 ... n."""
+    return [
+        sum(rank for rank, positive in zip(range(1, n + 1), signs, strict=True) if positive)
+        for signs in itertools.product((False, True), repeat=n)
+    ]
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_the_null_distribution_is_the_enumeration(n: int) -> None:
+    sums = enumerated(n)
+    assert list(stats.signed_rank_counts(n)) == [sums.count(s) for s in range(max(sums) + 1)]
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("n", range(1, 13))
+def test_the_rank_is_the_largest_that_keeps_alpha(n: int, alpha: float) -> None:
+    """k keeps the error at or below alpha and k + 1 does not: one rank off fails here."""
+    sums = enumerated(n)
+    k = stats.signed_rank_rank(n, alpha)
+    assert Fraction(sum(s < k for s in sums), len(sums)) <= alpha
+    assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "k"),
+    [
+        (5, 0.05 / 3, 0),
+        (6, 0.05 / 3, 1),
+        (5, 0.025, 0),
+        (6, 0.025, 1),
+        (5, 0.05, 1),
+        (12, 0.025, 14),
+    ],
+)
+def test_known_ranks(n: int, alpha: float, k: int) -> None:
+    assert stats.signed_rank_rank(n, alpha) == k
+
+
+@pytest.mark.parametrize("alpha", [*ALPHAS, 1 / 64, 1 / 128, 0.0001])
+def test_fewest_pairs_is_the_first_number_that_can_decide(alpha: float) -> None:
+    n = stats.fewest_pairs(alpha)
+    assert stats.signed_rank_rank(n, alpha) >= 1
+    assert n == 1 or stats.signed_rank_rank(n - 1, alpha) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> None:
+    """The interval is the inversion of the exact one-sided test."""
+    rng = random.Random(seed)
+    n, alpha = rng.choice([6, 9, 12, 24]), rng.choice(ALPHAS)
+    values = [rng.gauss(0.03, 0.05) for _ in range(n)]
+    interval = stats.walsh_interval(values, alpha)
+    for shift in [rng.uniform(-0.1, 0.1) for _ in range(40)]:
+        moved = [value - shift for value in values]
+        above = scipy.stats.wilcoxon(moved, alternative="greater", mode="exact").pvalue
+        below = scipy.stats.wilcoxon(moved, alternative="less", mode="exact").pvalue
+        assert (interval.low > shift) == (above <= alpha)
+        assert (interval.high < shift) == (below <= alpha)
+
+
+@pytest.mark.parametrize("n", [6, 12, 24])
+def test_bounds_miss_the_truth_no_more_often_than_promised(n: int) -> None:
+    """Coverage by simulation, heavy tails included; the miss rate is also not far below alpha."""
+    rng = random.Random(100 + n)
+    alpha, trials, missed = 0.05, 2000, 0
+    for _ in range(trials):
+        values = [rng.gauss(0, 1) * (10 if rng.random() < 0.1 else 1) for _ in range(n)]
+        missed += stats.walsh_interval(values, alpha).low > 0
+    noise = 3 * math.sqrt(alpha * (1 - alpha) / trials)
+    assert alpha / 2 - noise < missed / trials < alpha + noise
+
+
+def test_the_estimate_is_hodges_lehmann() -> None:
+    values = [3.0, -1.0, 10.0, 2.0]
+    averages = [(x + y) / 2 for x, y in itertools.combinations_with_replacement(values, 2)]
+    assert stats.walsh_interval(values, 0.1).estimate == statistics.median(averages)
+
+
+def test_too_few_values_prove_nothing() -> None:
+    interval = stats.walsh_interval([0.1] * 5, 0.05 / 3)
+    assert (interval.low, interval.high, interval.n) == (-math.inf, math.inf, 5)
+    assert interval.estimate == pytest.approx(0.1)
+
+
+def test_ratio_is_after_over_before() -> None:
+    before = [10.0, 11.0, 9.0, 10.0, 12.0, 8.0]
+    interval = stats.ratio_interval(before, [rate * 1.5 for rate in before])
+    assert interval.low == pytest.approx(1.5) == interval.high
+    assert interval.n == 6
+    assert interval.confidence == pytest.approx(0.95)
+
+
+def test_ratio_of_few_pairs_is_open() -> None:
+    interval = stats.ratio_interval([1.0], [2.0])
+    assert (interval.low, interval.high) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [math.nan]), ([1.0], [-1.0])],
+)
+def test_what_is_no_rate_is_refused(before: list[float], after: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"pairs|no rate|no values"):
+        stats.ratio_interval(before, after)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
+@pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999])
+def test_t_quantile_against_scipy(probability: float, degrees: int) -> None:
+    expected = scipy.stats.t.ppf(probability, degrees)
+    assert stats.t_quantile(probability, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+def test_t_interval_against_scipy() -> None:
+    values = [1.0, 2.0, 4.0, 7.0]
+    got = stats.t_interval(values, 0.025)
+    low, high = scipy.stats.t.interval(
+        0.95, 3, loc=statistics.fmean(values), scale=scipy.stats.sem(values)
+    )
+    assert (got.low, got.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("sigma", "n", "expected"),
+    [(0.01, 6, 0.018), (0.01, 12, 0.011), (0.01, 24, 0.007), (0.03, 12, 0.033), (0.05, 6, 0.09)],
+)
+def test_smallest_provable_shift(sigma: float, n: int, expected: float) -> None:
+    """Known figures at one-sided 0.05 / 3 and 90 % power."""
+    assert stats.provable_shift(sigma, n, 0.05 / 3) == pytest.approx(expected, abs=0.0006)
+
+
+def test_smallest_provable_needs_enough_pairs() -> None:
+    assert stats.smallest_provable([0.0, 0.01, 0.0, 0.01, 0.0], 0.05 / 3) is None
+    assert stats.smallest_provable([0.0, 0.01, 0.0, 0.01, 0.0, 0.01], 0.05 / 3) is not None
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5, 8])
+def test_noise_band_is_about_twice_the_spread_of_one_process(processes: int) -> None:
+    rng = random.Random(processes)
+    bands = [
+        stats.noise_band([[100 * math.exp(rng.gauss(0, 0.02))] for _ in range(processes)])
+        for _ in range(1500)
+    ]
+    assert statistics.fmean(b for b in bands if b is not None) == pytest.approx(0.04, rel=0.08)
+
+
+def test_noise_band_does_not_believe_two_runs_that_agree_by_luck() -> None:
+    """Windows inside the processes are a floor."""
+    unsteady = [90.0, 110.0, 95.0, 105.0]
+    assert stats.noise_band([unsteady, unsteady]) == pytest.approx(
+        math.expm1(2 * statistics.stdev(map(math.log, unsteady)) / 2)
+    )
+
+
+def test_noise_band_needs_something_to_compare() -> None:
+    assert stats.noise_band([]) is None
+    assert stats.noise_band([[5.0]]) is None
+    assert stats.noise_band([[5.0], [5.0]]) == 0.0
