@@ -36,6 +36,10 @@ from advisor.trials.watch import Watch
 if TYPE_CHECKING:
     import threading
 
+<<<<<<< HEAD
+=======
+
+>>>>>>> probe
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 
 

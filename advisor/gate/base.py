@@ -1,0 +1,190 @@
+"""The two arms as code on disk: head is the checkout, base a git worktree beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import AdvisorError, UsageError
+from advisor.gate.records import Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SETUP_TAIL_LINES = 20
+
+
+class NoBaselineError(AdvisorError):
+    """There is no base to compare with; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """One arm's code: its top folder, and the folder in it in which commands run."""
+
+    top: Path
+    cwd: Path
+    revision: Revision
+
+
+def head_checkout(cwd: Path) -> Checkout:
+    """The checkout that `cwd` lies in, as it is: uncommitted changes belong to head.
+
+    Raises UsageError outside a git repository.
+    """
+    top = git(cwd, "rev-parse", "--show-toplevel", quiet=True)
+    if top is None:
+        msg = (
+            f"{cwd} is in no git repository, so there is no base to compare with. Call the gate "
+            "inside the repository, or decide on saved runs with --mode replay."
+        )
+        raise UsageError(msg)
+    dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no", quiet=True))
+    sha = git(cwd, "rev-parse", "HEAD", quiet=True)
+    ref = git(cwd, "rev-parse", "--abbrev-ref", "HEAD", quiet=True)
+    return Checkout(
+        top=Path(top), cwd=cwd.resolve(), revision=Revision(sha=sha, ref=ref, dirty=dirty)
+    )
+
+
+def base_revision(
+    head: Checkout, base_ref: str | None, environ: Mapping[str, str] = os.environ
+) -> Revision:
+    """What head is compared with.
+
+    `base_ref` if given. Else, of a pull request, the merge-base with the branch it goes to; of a
+    push, the first parent; elsewhere the merge-base with the default branch, or where head is
+    that branch itself, its last commit (if there are uncommitted changes) or its first parent.
+    Raises NoBaselineError with the next step.
+    """
+    if base_ref:
+        sha = git(head.top, "rev-parse", "--verify", "--end-of-options", f"{base_ref}^{{commit}}",
+                  quiet=True)
+        if sha is None:
+            msg = f"--base-ref {base_ref!r} names no commit here. {FETCH}"
+            raise NoBaselineError(msg)
+        return Revision(sha=sha, ref=base_ref)
+    for ref in _targets(head, environ):
+        if git(head.top, "rev-parse", "--verify", "--quiet", "--end-of-options",
+               f"{ref}^{{commit}}", quiet=True) is None:
+            continue
+        sha = git(head.top, "merge-base", "HEAD", ref, quiet=True)
+        if sha is None:
+            msg = f"HEAD and {ref} have no common commit here. {FETCH}"
+            raise NoBaselineError(msg)
+        if sha != head.revision.sha:
+            return Revision(sha=sha, ref=f"merge-base with {ref}")
+        break
+    if head.revision.dirty:
+        return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
+    sha = git(head.top, "rev-parse", "--verify", "--quiet", "HEAD^1", quiet=True)
+    if sha is None:
+        msg = f"HEAD has no parent here. {FETCH}"
+        raise NoBaselineError(msg)
+    return Revision(sha=sha, ref="first parent of HEAD")
+
+
+FETCH = "Fetch the history (actions/checkout with fetch-depth: 0), or name it with --base-ref."
+
+
+def _targets(head: Checkout, environ: Mapping[str, str]) -> list[str]:
+    """Refs that head is meant to go to, most certain first."""
+    found = []
+    event = read_event(environ)
+    pull = event.get("pull_request")
+    if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
+        found.append(str(pull["base"].get("sha", "")))
+        found.append(f"origin/{pull['base'].get('ref', '')}")
+    elif environ.get("GITHUB_BASE_REF"):
+        found.append(f"origin/{environ['GITHUB_BASE_REF']}")
+    elif environ.get("GITHUB_EVENT_NAME") == "push":
+        return []
+    else:
+        default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", quiet=True)
+        found += [default or "", "origin/main", "origin/master", "main", "master"]
+    return [ref for ref in found if ref]
+
+
+def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The event that started a GitHub job; empty elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        event = json.loads(Path(environ.get("GITHUB_EVENT_PATH", "")).read_text(encoding="utf-8"))
+        if isinstance(event, dict):
+            return event
+    return {}
+
+
+@contextlib.contextmanager
+def base_checkout(head: Checkout, revision: Revision) -> Iterator[Checkout]:
+    """A worktree of `revision` outside the repository, removed at the end.
+
+    Raises NoBaselineError if git cannot make it, or if the folder head runs in is not there.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="gpu-advisor-base-"))
+    top = folder / head.top.name
+    try:
+        made = _git(head.top, "worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
+        if made.returncode:
+            msg = f"git could not check out the base {revision.sha}: {made.stderr.strip()}"
+            raise NoBaselineError(msg)
+        cwd = top / head.cwd.relative_to(head.top.resolve())
+        if not cwd.is_dir():
+            msg = f"the base has no folder {cwd.relative_to(top)}"
+            raise NoBaselineError(msg)
+        yield Checkout(top=top, cwd=cwd, revision=revision)
+    finally:
+        _git(head.top, "worktree", "remove", "--force", str(top))
+        shutil.rmtree(folder, ignore_errors=True)
+        _git(head.top, "worktree", "prune")
+
+
+def set_up(
+    checkout: Checkout, command: str, env: Mapping[str, str], limit_s: float
+) -> str | None:
+    """Run the `--setup` command once in `checkout`; None if it went well, else why not."""
+    try:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=checkout.cwd,
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"--setup did not end within {limit_s / 60:.0f} minutes"
+    if done.returncode == 0:
+        return None
+    tail = done.stdout.decode("utf-8", errors="replace").splitlines()[-SETUP_TAIL_LINES:]
+    return f"--setup ended with exit code {done.returncode}: " + "\n".join(tail)
+
+
+def git(cwd: Path, *args: str, quiet: bool = False) -> str | None:
+    """Output of a git command, stripped; None if it failed and `quiet`, else UsageError."""
+    done = _git(cwd, *args)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    if quiet:
+        return None
+    msg = f"git {' '.join(args)} failed: {done.stderr.strip()}"
+    raise UsageError(msg)
+
+
+def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", "-C", str(cwd), *args],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+        check=False,
+    )

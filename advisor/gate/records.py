@@ -1,0 +1,292 @@
+"""gate.json: every raw value of one gate, and its verdict. `replay` decides again from it.
+
+Versions of the format:
+1  first release
+
+Rates are units per second, above zero and finite; a run that has none carries a problem instead.
+Null means not measured.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from advisor.errors import ReportError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA_VERSION: Literal[1] = 1
+
+Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
+Arm = Literal["base", "head"]
+Mode = Literal["ab", "replay", "history", "calibrate"]
+Statistic = Literal["mean", "median"]
+Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark"]
+
+ARMS: tuple[Arm, Arm] = ("base", "head")
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Rate(_Part):
+    """Units per second of one process. A rate over windows is never a sample of its own."""
+
+    mean: Positive
+    """Units over the time they took: what decides, unless calibration found otherwise."""
+    median: Positive | None = None
+    fast: Positive | None = None
+    """90th percentile of the windows: shown, never decides, for it hides a stalling loader."""
+    windows: list[Positive] = Field(default_factory=list)
+    unit: str = "run"
+    work: float | None = None
+    """Units finished by a run that went to its own end; null if the window was cut."""
+
+    def value(self, statistic: Statistic) -> float:
+        """The rate that decides; the mean stands in where there is no median."""
+        return self.median if statistic == "median" and self.median else self.mean
+
+
+class Problem(_Part):
+    """Why one process gave no rate."""
+
+    kind: str
+    """A failure kind of the trials, or `no-rate`."""
+    evidence: str
+    next_step: str = ""
+
+
+class GpuReadings(_Part):
+    """What NVML said while one process ran. Unsteady figures: never part of a matching key."""
+
+    uuid: str | None = None
+    name: str | None = None
+    driver: str | None = None
+    power_limit_w: float | None = None
+    util_pct: float | None = None
+    sm_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    event_reasons: dict[str, float] = Field(default_factory=dict)
+    """Share of samples that carried each clock event reason."""
+    foreign_pids: int | None = None
+    samples: int = 0
+    gaps: dict[str, str] = Field(default_factory=dict)
+    """Reading and the reason it is missing."""
+
+
+class RunEntry(_Part):
+    """One process of one arm."""
+
+    arm: Arm
+    started: float
+    """Epoch seconds."""
+    wall_s: float
+    source: Source | None = None
+    """Where the rates come from; null if there are none."""
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    """By workload: one, or each benchmark of a suite."""
+    problem: Problem | None = None
+    exit_code: int | None = None
+    gpu: GpuReadings = GpuReadings()
+    peak_mem_gib: float | None = None
+    wait_share: float | None = None
+    shares: dict[str, float] = Field(default_factory=dict)
+    """Where a unit's time went."""
+    effects: dict[str, str | float | bool] = Field(default_factory=dict)
+    """Batch, workers, dtype and the like, as observed."""
+    notes: list[str] = Field(default_factory=list)
+
+
+class PairEntry(_Part):
+    """One process of each arm, run right after each other."""
+
+    number: int
+    order: Literal["base first", "head first"]
+    base: RunEntry
+    head: RunEntry
+    discarded: str | None = None
+    """Why the pair as a whole does not count."""
+
+
+class ProgramEntry(_Part):
+    """One command, run as it is in both arms. It is one workload, or a suite of several."""
+
+    name: str
+    command: str
+    definition: str
+    """Digest of command, unit, patterns and environment: what must be the same in both arms."""
+    pairs: list[PairEntry] = Field(default_factory=list)
+    warm_ups: list[RunEntry] = Field(default_factory=list)
+    """One run of each arm before the first pair: fills caches, proves that it runs at all."""
+    no_baseline: str | None = None
+    """Why there is nothing to compare with."""
+    error: str | None = None
+    """Why head could not be measured."""
+
+
+class MovedEntry(_Part):
+    """One figure of the profiled runs."""
+
+    what: str
+    base: str
+    head: str
+    change: str = ""
+
+
+class Attribution(_Part):
+    """What moved, from one profiled run of each arm outside the timed set."""
+
+    program: str
+    sentence: str
+    moved: list[MovedEntry] = Field(default_factory=list)
+
+
+class WorkloadVerdict(_Part):
+    """What was decided on one workload. Percentages are drops of the rate: above 0 is slower."""
+
+    name: str
+    verdict: Verdict
+    reason: str
+    slowdown_pct: float | None = None
+    ci_low_pct: float | None = None
+    ci_high_pct: float | None = None
+    mde_pct: float | None = None
+    """The smallest slowdown that this run would have proven nine times in ten."""
+    pairs: int = 0
+    discarded_pairs: int = 0
+    unit: str = "run"
+    source: Source | None = None
+    base_units_per_s: float | None = None
+    head_units_per_s: float | None = None
+    noise_pct: float | None = None
+    """Spread (one standard deviation) between processes of the same arm."""
+    t_low_pct: float | None = None
+    t_high_pct: float | None = None
+    """Student's interval at the same level, for comparison only."""
+    faster: bool = False
+    notes: list[str] = Field(default_factory=list)
+
+
+class Revision(_Part):
+    """One arm's code."""
+
+    sha: str | None = None
+    ref: str | None = None
+    dirty: bool = False
+
+
+class Inputs(_Part):
+    """What was decided before anything was measured."""
+
+    threshold: float = 0.05
+    alpha: float = 0.05
+    looks: list[int] = Field(default_factory=lambda: [6, 12, 24])
+    cap_rule: bool = False
+    statistic: Statistic = "mean"
+    metric: str = "auto"
+    allow_removed: list[str] = Field(default_factory=list)
+    max_minutes: float = 30
+    on_inconclusive: str = "fail"
+    on_invalid: str = "fail"
+
+
+class HostEntry(_Part):
+    """Where it ran."""
+
+    key: str = ""
+    """Digest of stable facts only."""
+    cpu: str = ""
+    cpus: int | None = None
+    ram_gib: float | None = None
+    os: str = ""
+    gpus: list[str] = Field(default_factory=list)
+    driver: str | None = None
+    power_limit_w: float | None = None
+    boot_id: str | None = None
+    cpu_governor: str | None = None
+    load_1min: float | None = None
+    python: str | None = None
+    torch: str | None = None
+    clocks: str = "not locked"
+
+
+class GateRecord(_Part):
+    """gate.json. The first block is also what `--json` prints."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    verdict: Verdict
+    slowdown_pct: float | None = None
+    ci_low_pct: float | None = None
+    ci_high_pct: float | None = None
+    mde_pct: float | None = None
+    pairs: int = 0
+    discarded_pairs: int = 0
+    workloads: list[WorkloadVerdict] = Field(default_factory=list)
+
+    reason: str
+    mode: Mode = "ab"
+    tool_version: str
+    created: str
+    wall_s: float = 0.0
+    inputs: Inputs = Inputs()
+    base: Revision = Revision()
+    head: Revision = Revision()
+    host: HostEntry = HostEntry()
+    validity: str = "unverified"
+    """`verified`, or `unverified` and why."""
+    programs: list[ProgramEntry] = Field(default_factory=list)
+    attribution: list[Attribution] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
+HEADLINE = (
+    "verdict",
+    "slowdown_pct",
+    "ci_low_pct",
+    "ci_high_pct",
+    "mde_pct",
+    "pairs",
+    "discarded_pairs",
+    "workloads",
+)
+"""Keys of the one object that `gate --json` prints."""
+
+
+def read(path: Path) -> GateRecord:
+    """The record in `path`. Raises ReportError if it is missing, malformed or of another version."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        msg = f"{path} cannot be read: {problem}. Give a gate.json that `gpu-advisor gate` wrote."
+        raise ReportError(msg) from problem
+    try:
+        return GateRecord.model_validate_json(text)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        msg = (
+            f"{path} is no gate record of version {SCHEMA_VERSION}: {where}: {first['msg']}. "
+            "Give a gate.json that this version of gpu-advisor wrote."
+        )
+        raise ReportError(msg) from problem
+
+
+def write(record: GateRecord, path: Path) -> None:
+    """Write `record` as indented JSON; NaN and infinity cannot occur in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+
+
+def headline(record: GateRecord) -> str:
+    """The one object that `--json` prints."""
+    return json.dumps(record.model_dump(mode="json", include=set(HEADLINE)), allow_nan=False)
