@@ -83,8 +83,8 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
-            after = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
-            return Finding.of("hang", after + busy)
+            seen = f"the last one seen was step {ending.steps}"
+            return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
         case "start-limit" if ending.booted:
             return Finding.of(
                 "no-steps",
