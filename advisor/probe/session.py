@@ -101,7 +101,7 @@ class Session:
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],
             "where": "step" if stepping else "import" if importing else "start",
-            "trace": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
+            "tail": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
         }
 
     @property
