@@ -19,8 +19,10 @@ EXIT_CODE = 97
 WRITES_KEPT = 200
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+NAMELESS = getattr(os, "O_TMPFILE", -1)
 CACHES = ("__pycache__", ".cache", ".git", ".mypy_cache", ".pytest_cache", ".ipynb_checkpoints")
-CACHE_VARIABLES = (
+FREE_VARIABLES = (
+    "TMPDIR",
     "XDG_CACHE_HOME",
     "HF_HOME",
     "TORCH_HOME",
@@ -52,7 +54,7 @@ class Guard:
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec.get("protect") or os.getcwd()))
         free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
-        free += [os.environ[name] for name in CACHE_VARIABLES if os.environ.get(name)]
+        free += [os.environ[name] for name in FREE_VARIABLES if os.environ.get(name)]
         self._free = tuple(_folder(path) for path in free)
         self._made = {os.path.realpath(str(path)) for path in spec.get("made") or ()}
         """Files that earlier trials created."""
@@ -65,26 +67,26 @@ class Guard:
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
-        judge = _EVENTS.get(event)
-        if judge is None or self._busy:
+        find = _EVENTS.get(event)
+        if find is None or self._busy:
             return
-        path = judge(args)
+        path = find(args)
         if path is not None:
-            self.touch(path)
+            self.touch(path, tree=event == "shutil.rmtree")
 
-    def touch(self, path: Any) -> None:
-        """`path` is about to be written, moved onto or removed."""
+    def touch(self, path: Any, *, tree: bool = False) -> None:
+        """`path` is about to be written, moved onto or removed; `tree`: with all below it."""
         if self._busy or isinstance(path, int):
             return
         self._busy = True
         try:
-            self._judge(os.fsdecode(path))
+            self._judge(os.fsdecode(path), tree)
         except (TypeError, ValueError):
             pass
         finally:
             self._busy = False
 
-    def _judge(self, path: str) -> None:
+    def _judge(self, path: str, tree: bool) -> None:
         full = os.path.realpath(path)
         if full.startswith(self._free) or any(part in CACHES for part in full.split(os.sep)):
             return
@@ -93,11 +95,11 @@ class Guard:
         except OSError:
             self._note(full)
             return
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        if not (stat.S_ISDIR if tree else stat.S_ISREG)(status.st_mode):
             return
-        folder = os.path.join(full, "")
-        inside = folder.startswith(self._protect) or self._protect.startswith(folder)
-        if inside and self._refuses and self._is_users(full, status):
+        inside = _folder(full).startswith(self._protect)
+        around = tree and self._protect.startswith(_folder(full))
+        if (inside or around) and self._refuses and self._is_users(full, status):
             self._refuse(full)
         self._note(full)
 
@@ -167,7 +169,9 @@ def _opened(args: tuple[Any, ...]) -> Any:
     path, mode, flags = args[0], args[1], args[2] if len(args) > 2 else 0
     if isinstance(mode, str):
         return path if any(letter in mode for letter in "wax+") else None
-    return path if isinstance(flags, int) and flags & WRITING else None
+    if not isinstance(flags, int) or flags & NAMELESS == NAMELESS:
+        return None
+    return path if flags & WRITING else None
 
 
 def _moved(args: tuple[Any, ...]) -> Any:

@@ -99,4 +99,5 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
         "pin",
         "pin_asked",
     )
-    return {"number": number, **{key: entry.get(key) for key in kept}}
+    found = {key: entry.get(key) for key in kept}
+    return {"number": number, "alive": len(observe.worker_pids(entry)), **found}
