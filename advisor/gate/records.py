@@ -72,6 +72,7 @@ class GpuReadings(_Part):
     power_limit_w: float | None = None
     util_pct: float | None = None
     sm_clock_mhz: float | None = None
+    sm_clock_spread_pct: float | None = None
     mem_clock_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
@@ -79,7 +80,7 @@ class GpuReadings(_Part):
     event_reasons: dict[str, float] = Field(default_factory=dict)
     """Share of samples that carried each clock event reason."""
     foreign_pids: int | None = None
-    samples: int = 0
+    busy_samples: int | None = None
     gaps: dict[str, str] = Field(default_factory=dict)
     """Reading and the reason it is missing."""
 
@@ -132,6 +133,8 @@ class ProgramEntry(_Part):
     """Why there is nothing to compare with."""
     error: str | None = None
     """Why head could not be measured."""
+    stopped: str | None = None
+    """Why no more pairs were measured although nothing was decided."""
 
 
 class MovedEntry(_Part):
@@ -263,7 +266,7 @@ HEADLINE = (
 
 
 def read(path: Path) -> GateRecord:
-    """The record in `path`. Raises ReportError if it is missing, malformed or of another version."""
+    """The record in `path`. Raises ReportError if it is missing, malformed, or another version."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
