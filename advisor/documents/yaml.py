@@ -1,6 +1,6 @@
-"""YAML as PyYAML reads it: YAML 1.1 meanings, the last duplicate wins, no tag is ever constructed.
+"""YAML as PyYAML reads it: YAML 1.1 meanings, the last duplicate wins, no tag is constructed.
 
-Read from parser events, so that nothing is recursive and aliases stay shared.
+Read from the parser's events, so that nothing recurses and aliases stay shared.
 """
 
 from __future__ import annotations
@@ -15,19 +15,27 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from advisor.documents import paths
-from advisor.documents.leaves import MAX_DEPTH, Leaves, Parsed, syntax_error
+from advisor.documents.leaves import (
+    MAX_DEPTH,
+    Leaf,
+    Leaves,
+    Parsed,
+    syntax_error,
+    written_again,
+)
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
 
 MAX_EXPANDED = 1_000_000
-"""Largest number of values a document may have once its aliases are written out."""
+"""Most values a document may have once its aliases are written out."""
+
+MAX_NUMBER_CHARS = 400
+"""Longest text that is tried as a number: base 60 makes very long ones very slow."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_COMMENT_AFTER = re.compile(r"[ \t,\]}]*[ \t]#([^\r\n]*)")
-_COMMENT_LINE = re.compile(r"[ \t]*#([^\r\n]*)\r?\n")
-_PROPERTIES = re.compile(r"(?:[&!][^\s]*(?:\s|#[^\n]*\n)*)+")
 _CORE = "tag:yaml.org,2002:"
+_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s|#[^\r\n]*)*)+")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _READERS = {
     "null": SafeConstructor.construct_yaml_null,
@@ -35,7 +43,63 @@ _READERS = {
     "int": SafeConstructor.construct_yaml_int,
     "float": SafeConstructor.construct_yaml_float,
 }
+_TEXT_TAGS = ("str", "timestamp", "merge", "value")
+"""Tags whose scalars are kept as text: no one tunes a date."""
+
+_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@=-]*(?: [A-Za-z0-9_./+@=-]+)*")
+_NUMBER_TO_YAML_12 = re.compile(
+    r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+"
+)
+
 _constructor = SafeConstructor()
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Raises ConfigSyntaxError with line and column."""
+    reader = _Reader(text, name)
+    try:
+        reader.run()
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        said = ", ".join(part for part in (problem.context, problem.problem) if part)
+        raise syntax_error(
+            name, text, mark.index if mark else 0, f"not valid YAML: {said}"
+        ) from problem
+    except yaml.reader.ReaderError as problem:
+        said = f"not valid YAML: {problem.reason}"
+        raise syntax_error(name, text, problem.position, said) from problem
+    documents = reader.documents
+    data = None if not documents else documents[0] if len(documents) == 1 else documents
+    return Parsed(text, bom, data, reader.leaves, "#")
+
+
+def spell_text(value: str, old: str) -> str:
+    """A string quoted as `old` was, and quoted where YAML 1.1 or 1.2 would not read a string."""
+    if old[:1] == '"' or not value.isprintable():
+        return json.dumps(value, ensure_ascii=False)
+    if old[:1] == "'" or not _PLAIN_TEXT.fullmatch(value) or _is_retyped(value):
+        return "'" + value.replace("'", "''") + "'"
+    return value
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """A key quoted as its sibling's is."""
+    return spell_text(key, sibling)
+
+
+def _is_retyped(value: str) -> bool:
+    """Whether some loader reads the plain text as anything but a string."""
+    if _implicit_tag(value) != "str" or value.lower() in ("y", "n"):
+        return True
+    return bool(_NUMBER_TO_YAML_12.fullmatch(value))
+
+
+def _implicit_tag(text: str) -> str:
+    table = Resolver.yaml_implicit_resolvers
+    for tag, pattern in table.get(text[:1], ()):
+        if pattern.match(text):
+            return str(tag).removeprefix(_CORE)
+    return "str"
 
 
 @dataclass(slots=True)
@@ -45,15 +109,18 @@ class _Frame:
     path: str
     is_list: bool
     anchor: str | None
+    flow: bool
     items: list[Any] = field(default_factory=list)
     pairs: dict[Any, Any] = field(default_factory=dict)
     merged: list[dict[Any, Any]] = field(default_factory=list)
-    has_key: bool = False
-    key: Any = None
+    key: tuple[int, int] | None = None
+    """Span of the key whose value is awaited."""
+    name: Any = None
     merging: bool = False
     place: str = ""
     began: int = 0
     seen: dict[Any, tuple[int, int]] = field(default_factory=dict)
+    """Key to the stretch of leaves its value holds."""
     size: int = 1
 
 
@@ -64,76 +131,18 @@ class _Anchor:
     size: int
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
-    """Raises ConfigSyntaxError with line and column."""
-    reader = _Reader(text, name)
-    try:
-        reader.run()
-    except yaml.MarkedYAMLError as problem:
-        mark = problem.problem_mark or problem.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        said = " ".join(part for part in (problem.context, problem.problem) if part)
-        raise syntax_error(name, line, column, f"not valid YAML: {said}") from problem
-    except yaml.reader.ReaderError as problem:
-        line = text.count("\n", 0, problem.position) + 1
-        raise syntax_error(name, line, 1, f"not valid YAML: {problem.reason}") from problem
-    documents = reader.documents
-    data = None if not documents else documents[0] if len(documents) == 1 else documents
-    return reader.leaves.parsed(data, bom)
-
-
-def spell(value: JsonScalar, old: str | None) -> str:
-    """`value` in YAML that 1.1 and 1.2 loaders read alike, quoted as `old` was."""
-    quote = old[:1] if old and old[:1] in "'\"" else ""
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif value is None:
-        text = "null"
-    elif isinstance(value, str):
-        text = _spell_text(value, quote)
-    else:
-        text = json.dumps(value)
-    return text if old != "" else f" {text}"
-
-
-def _spell_text(value: str, quote: str) -> str:
-    if quote == '"' or not value.isprintable():
-        return json.dumps(value, ensure_ascii=False)
-    if quote == "'" or not _PLAIN_TEXT.fullmatch(value) or _retyped(value):
-        return "'" + value.replace("'", "''") + "'"
-    return value
-
-
-_PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@=-]*(?: [A-Za-z0-9_./+@=-]+)*")
-_NUMBER_12 = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+")
-
-
-def _retyped(value: str) -> bool:
-    """Whether some loader reads the plain text as something other than a string."""
-    plain = _implicit_tag(value) == "str"
-    return not plain or value.lower() in ("y", "n") or bool(_NUMBER_12.fullmatch(value))
-
-
-def _implicit_tag(text: str) -> str:
-    table = Resolver.yaml_implicit_resolvers
-    for tag, pattern in (*table.get(text[:1], ()), *table.get(None, ())):
-        if pattern.match(text):
-            return str(tag).removeprefix(_CORE)
-    return "str"
-
-
 class _Reader:
     """One pass over the parser's events."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.leaves = Leaves(text, _COMMENT_AFTER, _COMMENT_LINE)
+        self.leaves = Leaves()
         self.documents: list[Any] = []
         self._text = text
         self._name = name
         self._stack: list[_Frame] = []
         self._anchors: dict[str, _Anchor] = {}
         self._open: set[str] = set()
-        self._root = ""
+        self._several = False
 
     def run(self) -> None:
         loader = _LOADER(self._text)
@@ -148,67 +157,74 @@ class _Reader:
                     trace.append(("*", event.anchor))
                     self._alias(event)
                 elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                    trace.append((kind.__name__, event.anchor, event.tag))
+                    trace.append((kind, event.anchor, event.tag))
                     self._enter(event, is_list=kind is yaml.SequenceStartEvent)
                 elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                    trace.append(kind.__name__)
+                    trace.append(kind)
                     self._leave(event)
                 elif kind is yaml.DocumentStartEvent:
-                    trace.append("---")
-                    self._anchors = {}
-                    self._begin_document(loader)
+                    trace.append(kind)
+                    self._begin_document()
         finally:
             loader.dispose()
 
-    def _begin_document(self, loader: Any) -> None:
-        del loader
-        if self.documents:
-            self.leaves.notes.append("several YAML documents in one file")
-        self._root = ""
+    def _begin_document(self) -> None:
+        """A second document turns the whole into a list of documents."""
+        self._anchors = {}
+        if len(self.documents) == 1:
+            self.leaves.notes.append("several YAML documents in one file, numbered [0], [1], ...")
+            found = self.leaves.found
+            for number, leaf in enumerate(found):
+                if leaf:
+                    path, parent = _under_first(leaf.path), _under_first(leaf.parent)
+                    found[number] = leaf._replace(path=path, parent=parent)
+            aliases = self.leaves.aliases
+            renamed = {_under_first(a): _under_first(b) for a, b in aliases.items()}
+            aliases.clear()
+            aliases.update(renamed)
 
     def _error(self, event: Any, problem: str) -> Exception:
-        mark = event.start_mark
-        return syntax_error(self._name, mark.line + 1, mark.column + 1, problem)
+        return syntax_error(self._name, self._text, event.start_mark.index, problem)
 
     def _meaning(self, event: Any) -> tuple[JsonScalar, str | None]:
         """The loader's value of a scalar, and why it cannot be edited."""
-        text = str(event.value)
+        text = event.value
         tag, why = event.tag, None
         if tag is None or tag == "!":
             tag = _implicit_tag(text) if event.implicit[0] else "str"
-            if tag in ("int", "float") and _SEXAGESIMAL.fullmatch(text):
-                why = "a base-60 number to YAML 1.1, plain text to other loaders"
-        elif tag.startswith(_CORE):
+        else:
             tag = tag.removeprefix(_CORE)
-        if event.style in ("|", ">"):
-            why = "it is a block of text"
         if tag in _READERS:
-            node = yaml.ScalarNode(tag, text)
+            if len(text) > MAX_NUMBER_CHARS:
+                raise self._error(event, f"a number of {len(text):,} characters")
+            if ":" in text and _SEXAGESIMAL.fullmatch(text):
+                why = "it is a base-60 number to YAML 1.1 and text to other loaders"
             try:
-                return _READERS[tag](_constructor, node), why
+                return _READERS[tag](_constructor, yaml.ScalarNode(tag, text)), why
             except (ValueError, KeyError, IndexError, OverflowError) as problem:
                 raise self._error(event, f"{text!r} is no {tag}") from problem
-        if tag not in ("str", "timestamp", "merge", "value", "binary"):
+        if tag not in _TEXT_TAGS:
             why = f"its tag {event.tag} gives it a meaning of its own"
-        return text, why
+        elif event.style in ("|", ">"):
+            why = "it is a block of text"
+        return str(text), why
 
     def _scalar(self, event: Any) -> None:
         value, why = self._meaning(event)
-        frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and not frame.has_key:
-            merging = value == "<<" and event.implicit[0] and event.tag is None
-            self._key(event, frame, value, str(event.value), merging=merging)
-            return
         start, end = event.start_mark.index, event.end_mark.index
+        frame = self._stack[-1] if self._stack else None
+        if frame and not frame.is_list and frame.key is None:
+            merging = event.value == "<<" and event.implicit[0]
+            self._key(event, frame, value, event.value, merging=merging)
+            if event.anchor:
+                self._name_anchor(event, event.anchor, _Anchor(frame.place, value, 1))
+            return
         if event.anchor or event.tag:
             properties = _PROPERTIES.match(self._text, start, end)
             start = properties.end() if properties else start
-            if not event.value and event.style not in ("'", '"'):
-                end = start = len(self._text[:end].rstrip()) if properties else end
-        path = self._place(frame)
-        self.leaves.add(path, value, start, end, why)
+        path = self._leaf(frame, value, start, end, why)
         if event.anchor:
-            self._anchors[event.anchor] = _Anchor(path, value, 1)
+            self._name_anchor(event, event.anchor, _Anchor(path, value, 1))
         self._value(event, value, 1)
 
     def _alias(self, event: Any) -> None:
@@ -221,24 +237,32 @@ class _Reader:
             )
             raise self._error(event, problem)
         frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and not frame.has_key:
+        if frame and not frame.is_list and frame.key is None:
             self._key(event, frame, anchor.value, str(anchor.value), merging=False)
             return
-        path = self._place(frame)
-        self.leaves.aliases[path] = anchor.path
+        self.leaves.aliases[self._place(frame)] = anchor.path
         if not isinstance(anchor.value, (dict, list)):
             start, end = event.start_mark.index, event.end_mark.index
-            why = f"it repeats {anchor.path}"
-            self.leaves.add(path, anchor.value, start, end, why)
+            self._leaf(frame, anchor.value, start, end, f"it repeats {anchor.path}")
         self._value(event, anchor.value, anchor.size)
+
+    def _leaf(
+        self, frame: _Frame | None, value: JsonScalar, start: int, end: int, why: str | None
+    ) -> str:
+        path = self._place(frame)
+        parent, key, flow = (frame.path, frame.key, frame.flow) if frame else ("", None, False)
+        atom = len(self.leaves.trace) - 1
+        self.leaves.found.append(Leaf(path, value, start, end, atom, parent, why, key, flow))
+        return path
 
     def _enter(self, event: Any, *, is_list: bool) -> None:
         frame = self._stack[-1] if self._stack else None
-        if frame and not frame.is_list and not frame.has_key:
+        if frame and not frame.is_list and frame.key is None:
             raise self._error(event, "a list or a mapping stands where a key should be")
         if len(self._stack) >= MAX_DEPTH:
             raise self._error(event, f"nested more than {MAX_DEPTH} levels deep")
-        self._stack.append(_Frame(self._place(frame), is_list, event.anchor))
+        flow = bool(event.flow_style)
+        self._stack.append(_Frame(self._place(frame), is_list, event.anchor, flow))
         if event.anchor:
             self._open.add(event.anchor)
 
@@ -252,26 +276,30 @@ class _Reader:
             value.update(frame.pairs)
         if frame.anchor:
             self._open.discard(frame.anchor)
-            self._anchors[frame.anchor] = _Anchor(frame.path, value, frame.size)
+            self._name_anchor(event, frame.anchor, _Anchor(frame.path, value, frame.size))
         self._value(event, value, frame.size)
+
+    def _name_anchor(self, event: Any, name: str, anchor: _Anchor) -> None:
+        if name in self._anchors:
+            raise self._error(event, f"the anchor &{name} is given twice")
+        self._anchors[name] = anchor
 
     def _key(self, event: Any, frame: _Frame, key: Any, text: str, *, merging: bool) -> None:
         if isinstance(key, (dict, list)):
             raise self._error(event, "a list or a mapping stands where a key should be")
-        frame.has_key, frame.key, frame.merging = True, key, merging
+        frame.key = (event.start_mark.index, event.end_mark.index)
+        frame.name, frame.merging = key, merging
         frame.place = paths.member(frame.path, text)
-        frame.began = self.leaves.mark()
+        frame.began = len(self.leaves.found)
         if key in frame.seen and not merging:
             self.leaves.drop(*frame.seen[key])
-            line = event.start_mark.line + 1
-            self.leaves.notes.append(
-                f"line {line}: {frame.place} is written again; the last one counts"
-            )
+            position = event.start_mark.index
+            self.leaves.notes.append(written_again(self._text, position, frame.place))
 
     def _place(self, frame: _Frame | None) -> str:
         """Path of the value that begins now."""
         if frame is None:
-            return self._root
+            return paths.item("", len(self.documents)) if self.documents else ""
         return paths.item(frame.path, len(frame.items)) if frame.is_list else frame.place
 
     def _value(self, event: Any, value: Any, size: int) -> None:
@@ -282,7 +310,7 @@ class _Reader:
         frame = self._stack[-1]
         frame.size += size
         if frame.size > MAX_EXPANDED:
-            problem = f"its aliases expand to more than {MAX_EXPANDED:,} values"
+            problem = f"its aliases unfold to more than {MAX_EXPANDED:,} values"
             raise self._error(event, problem)
         if frame.is_list:
             frame.items.append(value)
@@ -291,8 +319,12 @@ class _Reader:
             several = value if isinstance(value, list) else [value]
             if not all(isinstance(mapping, dict) for mapping in several):
                 raise self._error(event, "<< needs a mapping or a list of mappings")
-            frame.merged = [*frame.merged, *reversed(several)]
+            frame.merged += reversed(several)
         else:
-            frame.pairs[frame.key] = value
-        frame.seen[frame.key] = (frame.began, self.leaves.mark())
-        frame.has_key = False
+            frame.pairs[frame.name] = value
+        frame.seen[frame.name] = (frame.began, len(self.leaves.found))
+        frame.key = None
+
+
+def _under_first(path: str) -> str:
+    return f"[0]{path}" if path.startswith("[") or not path else f"[0].{path}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from advisor.machine.gpu import GIB, on_wsl, read_gpus
+from advisor.machine.gpu import read_gpus
+from advisor.machine.readings import GIB, on_wsl
 from advisor.model import Machine
 
 if TYPE_CHECKING:

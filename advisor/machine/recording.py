@@ -13,7 +13,7 @@ import statistics
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from advisor.machine.gpu import EVENT_REASONS, GpuProcess, GpuSample
+from advisor.machine.readings import EVENT_REASONS, GpuProcess, GpuSample
 from advisor.model import Telemetry
 
 if TYPE_CHECKING:

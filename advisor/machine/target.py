@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
@@ -38,10 +38,8 @@ class Target:
     note: str
     """What a reader must know about the figures. Empty where the card is here."""
 
-    @property
-    def measured(self) -> bool:
-        """Whether speeds measured here are the target's own."""
-        return self.present
+    environment: tuple[tuple[str, str], ...] = ()
+    """What a program must find in its environment to run on `gpu`, where that is not the first."""
 
 
 def resolve(name: str, machine: Machine) -> Target:
@@ -54,12 +52,14 @@ def resolve(name: str, machine: Machine) -> Target:
         return _cpu(machine) if here is None else _present(here)
     profile = profiles.by_name(name)
     same = next((gpu for gpu in machine.gpus if gpu.profile == profile.name), None)
-    if same is not None:
-        return _present(same)
     larger = next((gpu for gpu in machine.gpus if _holds(gpu, profile)), None)
-    if larger is not None:
-        return _stand_in(profile, larger)
-    return _absent(profile, here, machine)
+    if same is not None:
+        found = _present(same)
+    elif larger is not None:
+        found = _stand_in(profile, larger)
+    else:
+        found = _absent(profile, here, machine)
+    return found if found.gpu is here else replace(found, environment=_only(found.gpu))
 
 
 def _cpu(machine: Machine) -> Target:
@@ -145,6 +145,11 @@ def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False
     return set(profile.precisions) <= set(_precisions(gpu))
+
+
+def _only(gpu: Gpu | None) -> tuple[tuple[str, str], ...]:
+    """Hides every other card, by UUID: CUDA and NVML may number cards differently."""
+    return (("CUDA_VISIBLE_DEVICES", gpu.uuid),) if gpu and gpu.uuid else ()
 
 
 def _precisions(gpu: Gpu) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from advisor.report import numbers
+from advisor.report.curves import SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,11 @@ class _State:
     @property
     def best(self) -> str:
         """`best so far 1.61 tiles/s (batch_size=8), 1.4x the original`."""
-        rated = [(entry.units_per_s, entry.label) for _, entry in self.done if entry.units_per_s]
+        rated = [
+            (entry.units_per_s, entry.label)
+            for _, entry in self.done
+            if entry.units_per_s and entry.purpose in SEARCHED
+        ]
         if not rated:
             return ""
         rate, label = max(rated)

@@ -148,7 +148,7 @@ def lay_out(job: dict[str, Any]) -> None:
 
 
 def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
-    """Remove candidate files and temporary directories; all of scratch if nobody is left to read."""
+    """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
     for entry in job["files"]:
         if entry.get("ours") and not entry["keep"]:
             Path(entry["path"]).unlink(missing_ok=True)

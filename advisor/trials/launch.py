@@ -11,12 +11,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from advisor.trials import guardian
 from advisor.trials.output import Stream, Tally
-from advisor.trials.prepare import Job
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from advisor.trials.prepare import Job
 
 GUARDIAN = Path(guardian.__file__)
 STOP_LIMIT_S = guardian.TERM_GRACE_S + guardian.KILL_GRACE_S + 10.0
@@ -140,6 +143,9 @@ class Launched:
                 self.refused, self.refused_stage = event["message"], event["stage"]
             case "gone":
                 self.left, self._clean = tuple(event["left"]), True
+            case other:
+                msg = f"the guardian sent an unknown event: {other}"
+                raise AssertionError(msg)
 
     def _tell(self, message: bytes) -> None:
         assert self._process.stdin is not None

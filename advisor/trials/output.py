@@ -7,7 +7,10 @@ import re
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
@@ -22,9 +25,7 @@ _LINE_END = re.compile(rb"[\r\n]+")
 def plain(data: bytes) -> str:
     """Text without terminal colours; of a line redrawn by carriage returns, the last state."""
     text = _ANSI.sub("", data.decode("utf-8", errors="replace"))
-    return "\n".join(
-        line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")
-    )
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

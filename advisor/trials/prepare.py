@@ -13,11 +13,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from advisor.model import Trial
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.model import Trial
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
 SHORT_TMP = 60
@@ -183,9 +186,7 @@ def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
     }
     # a tracker that its user has switched off stays off
     quiet = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "SWANLAB_MODE": "offline"}
-    return forced | {
-        name: mode for name, mode in quiet.items() if environ.get(name) != "disabled"
-    }
+    return forced | {name: mode for name, mode in quiet.items() if environ.get(name) != "disabled"}
 
 
 def _first(folder: Path, rest: str | None) -> str:

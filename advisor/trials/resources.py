@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class TreeSampler:
         self._interval_s = interval_s
         self._due = 0.0
         self.peak_gib: float | None = None
-        self.cpu: list[CpuReading] = []
+        self._cpu: deque[CpuReading] = deque(maxlen=256)
 
     def sample(self) -> None:
         """Take a sample if one is due."""
@@ -56,26 +56,17 @@ class TreeSampler:
                     memory += _memory(process)
         if memory:
             self.peak_gib = max(self.peak_gib or 0.0, memory / GIB)
-        self.cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
+        self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
         cost = time.monotonic() - begun
         self._due = begun + max(self._interval_s, cost / LIGHT)
 
-    def cpu_share(self, start: float, end: float, cpus: int) -> float | None:
-        """Share of `cpus` CPUs that the tree kept busy between two epoch times, 0 to 1."""
-        inside = [reading for reading in self.cpu if start <= reading.time <= end]
+    def busy_cpus(self, start: float, end: float) -> float | None:
+        """CPUs that the tree kept busy between two epoch times; None with too few samples."""
+        inside = [reading for reading in self._cpu if start <= reading.time <= end]
         if len(inside) < 2:
             return None
         first, last = inside[0], inside[-1]
-        busy = (last.cpu_s - first.cpu_s) / (last.time - first.time)
-        return min(1.0, max(0.0, busy / cpus))
-
-
-def usable_cpus() -> int:
-    """CPUs this process may be scheduled on."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+        return max(0.0, (last.cpu_s - first.cpu_s) / (last.time - first.time))
 
 
 def _memory(process: psutil.Process) -> float:
@@ -123,9 +114,7 @@ def oom_counters(
     return tuple(counters)
 
 
-def new_kills(
-    before: tuple[OomCounter, ...], after: tuple[OomCounter, ...]
-) -> OomCounter | None:
+def new_kills(before: tuple[OomCounter, ...], after: tuple[OomCounter, ...]) -> OomCounter | None:
     """The nearest counter that has grown, with the number of new kills; None if none has."""
     known = {counter.path: counter.kills for counter in before}
     for counter in after:

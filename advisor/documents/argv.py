@@ -1,0 +1,205 @@
+"""The user's command as a document: its flags are settings like any other.
+
+The text is the argv joined by NUL, which no argument can hold. Flags of the interpreter and of
+launchers, before the program's own name, are not the program's settings.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from advisor.documents.leaves import Leaf, Leaves, Parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import JsonScalar
+
+SEPARATOR = "\0"
+
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
+_SHELLS = {"sh", "bash", "zsh", "dash"}
+_SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
+_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
+_LAUNCHER_MODULES = {
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
+}
+_WRAPPERS = {
+    *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
+    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "xvfb-run"),
+}
+_WRAPPER_WORD = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
+_OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+
+_LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
+_ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
+_FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
+_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_INT = re.compile(r"[-+]?\d[\d_]*")
+_FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
+
+
+def join(command: Sequence[str]) -> bytes:
+    """The document's bytes."""
+    return SEPARATOR.join(command).encode()
+
+
+def split(content: bytes) -> tuple[str, ...]:
+    """The argv of a document's bytes."""
+    return tuple(content.decode().split(SEPARATOR))
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Leaves by flag as spelled: `--batch-size`, `-b`, or `data.batch_size` for Hydra."""
+    del name
+    words = text.split(SEPARATOR)
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word) + 1)
+    leaves = Leaves()
+    leaves.trace += words
+    seen: dict[str, int] = {}
+    data: dict[str, JsonScalar] = {}
+    for number, path, offset, why in _flags(words, first_own_word(words)):
+        if path in seen:
+            leaves.drop(seen[path], seen[path] + 1)
+            leaves.notes.append(f"{path} is given again; the last one counts")
+        seen[path] = len(leaves.found)
+        start, end = starts[number] + offset, starts[number] + len(words[number])
+        value = True if why == _BARE else _value(words[number][offset:])
+        data[path] = value
+        leaves.found.append(Leaf(path, value, start, end, number, why=why))
+    return Parsed(text, bom, data, leaves, "#")
+
+
+def spell_text(value: str, old: str) -> str:
+    """The text itself: an argv needs no quoting."""
+    del old
+    return value
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """The flag itself."""
+    del sibling
+    return key
+
+
+def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
+    """`--key value` or `key=value` behind the words of `leaf`, whichever `leaf` uses."""
+    del marker
+    apart = text[: leaf.start].endswith(SEPARATOR) and key.startswith("-")
+    joint = SEPARATOR if apart else "="
+    return [(leaf.end, f"{SEPARATOR}{key}{joint}{value}")]
+
+
+def first_own_word(words: Sequence[str]) -> int:
+    """Index of the first word that belongs to the program, behind its own name."""
+    at = 0
+    while at < len(words):
+        name = PurePath(words[at]).name
+        if _PYTHON.fullmatch(name):
+            at, is_launcher = _behind_interpreter(words, at + 1)
+            if not is_launcher:
+                return at
+            at = _next_program(words, at)
+        elif name in _SHELLS:
+            rest = range(at + 1, len(words))
+            script = next((i for i in rest if not words[i].startswith("-")), len(words))
+            opaque = any(re.fullmatch("-[a-z]*c", words[i]) for i in range(at + 1, script))
+            return len(words) if opaque else min(script + 1, len(words))
+        elif name in _LAUNCHERS or name in _WRAPPERS:
+            following = _next_program(words, at + 1)
+            if following == len(words) and name in _WRAPPERS:
+                rest = range(at + 1, len(words))
+                following = next(
+                    (i for i in rest if not _WRAPPER_WORD.fullmatch(words[i])), len(words)
+                )
+            at = following
+        else:
+            return at + 1
+        if at < len(words) and words[at] in ("-m", "--module"):
+            return min(at + 2, len(words))
+    return len(words)
+
+
+_BARE = "it is a flag without a value: it can only be given or left out"
+
+
+def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
+    """Index behind the script or module, and whether that module is itself a launcher."""
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-m":
+            module = words[at + 1] if at + 1 < len(words) else ""
+            return min(at + 2, len(words)), module in _LAUNCHER_MODULES
+        if words[at] == "-c":
+            return min(at + 2, len(words)), False
+        at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
+    return min(at + 1, len(words)), False
+
+
+def _next_program(words: Sequence[str], at: int) -> int:
+    """Index of the next interpreter, script or `-m`, else the end."""
+    for number in range(at, len(words)):
+        word = words[number]
+        name = PurePath(word).name
+        known = _PYTHON.fullmatch(name) or name in _LAUNCHERS or name in _SHELLS
+        if known or _SCRIPT.fullmatch(word) or word in ("-m", "--module"):
+            return number
+    return len(words)
+
+
+def _flags(words: Sequence[str], first: int) -> list[tuple[int, str, int, str | None]]:
+    """Word index, path, offset of the value in the word, and why it is not editable."""
+    found: list[tuple[int, str, int, str | None]] = []
+    number = first
+    while number < len(words):
+        word = words[number]
+        if word == "--":
+            break
+        if one := _LONG.fullmatch(word):
+            found.append((number, one[1], one.start(2), _several(one[2])))
+        elif one := _ATTACHED.fullmatch(word):
+            found.append((number, one[1], one.start(2), None))
+        elif _FLAG.fullmatch(word):
+            values = _values_behind(words, number + 1)
+            if not values:
+                found.append((number, word, 0, _BARE))
+            else:
+                several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
+                why = "it takes several values" if several else _several(values[0])
+                found.append((number + 1, word, 0, why))
+                number += 1
+        elif one := _HYDRA.fullmatch(word):
+            found.append((number, one[2], one.start(3), _several(one[3])))
+        number += 1
+    return found
+
+
+def _values_behind(words: Sequence[str], at: int) -> list[str]:
+    """The words up to the next flag or override."""
+    values: list[str] = []
+    for word in words[at:]:
+        is_flag = word.startswith("-") and not _FLOAT.fullmatch(word) and word != "-"
+        if is_flag or _HYDRA.fullmatch(word):
+            break
+        values.append(word)
+    return values
+
+
+def _several(value: str) -> str | None:
+    return "it takes several values" if _SEVERAL.fullmatch(value) else None
+
+
+def _value(word: str) -> JsonScalar:
+    """What argparse or Hydra would make of the word for a typed option."""
+    if _INT.fullmatch(word):
+        return int(word)
+    if _FLOAT.fullmatch(word):
+        return float(word)
+    return {"true": True, "false": False}.get(word.lower(), word)

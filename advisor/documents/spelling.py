@@ -1,0 +1,78 @@
+"""How a new value is written: in the family of the one it replaces, alike to every loader."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, TypeGuard
+
+from advisor.errors import EditRefusedError
+
+if TYPE_CHECKING:
+    from advisor.model import JsonScalar, Scalar
+
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"))
+_MOST_ZEROS = 16
+"""Floats are written out in full up to this power of ten."""
+
+
+def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
+    """`value` in the type the document keeps there.
+
+    A quoted number or boolean stays quoted text, a float stays a float, and a whole number
+    stays whole.
+    """
+    old = scalar.value
+    if isinstance(old, str) and scalar.text[:1] in ("'", '"'):
+        if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
+            return spell_boolean(value, old)
+        if _is_number(value) and _NUMBER.fullmatch(old):
+            return spell_number(value)
+    elif _is_number(value) and _is_number(old) and math.isfinite(value) and abs(value) < 2**53:
+        if isinstance(old, float):
+            return float(value)
+        return int(value) if value == int(value) else value
+    return value
+
+
+def is_same(one: JsonScalar, other: JsonScalar) -> bool:
+    """Equal, and alike to any program: 1 and 1.0 are, True and 1 are not."""
+    if _is_number(one) and _is_number(other):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return type(one) is type(other) and one == other
+
+
+def spell_number(value: float) -> str:
+    """`0.0001`, never `1e-4`, which YAML 1.1 reads as text.
+
+    Raises EditRefusedError for NaN and the infinities.
+    """
+    if not math.isfinite(value):
+        msg = f"{value} is no number to write into a config."
+        raise EditRefusedError(msg)
+    text = repr(value)
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    whole, _, digits = mantissa.lstrip("-").partition(".")
+    power = int(exponent)
+    sign = "-" if value < 0 else ""
+    if -_MOST_ZEROS <= power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{whole}{digits}"
+    if len(digits) <= power <= _MOST_ZEROS + len(digits):
+        return f"{sign}{whole}{digits}{'0' * (power - len(digits))}.0"
+    return f"{sign}{whole}.{digits or '0'}e{power:+03d}"
+
+
+def spell_boolean(value: bool, like: str) -> str:
+    """`value` in the words and letter case of `like`: `True`, `yes`, `OFF`."""
+    pair = next((pair for pair in _BOOLEANS if like.lower() in pair), _BOOLEANS[0])
+    word = pair[0] if value else pair[1]
+    if like.isupper():
+        return word.upper()
+    return word.title() if like[:1].isupper() else word
+
+
+def _is_number(value: JsonScalar) -> TypeGuard[int | float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,48 @@
+"""Trials in fresh processes on this machine."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from advisor.machine.host import read_machine
+from advisor.machine.telemetry import Sampler
+from advisor.trials import run_trial
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from advisor.model import Failure, Machine, Run, Trial
+
+
+class LocalEngine:
+    """The engine of a single machine; `cancel` ends the trial that runs and those to come."""
+
+    def __init__(
+        self,
+        *,
+        on_progress: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+        gpu_index: int | None = None,
+    ) -> None:
+        self._on_progress = on_progress
+        self._cancel = cancel
+        self._gpu_index = gpu_index
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """Run one trial; see `run_trial`."""
+
+        def sampler(root: int) -> Sampler:
+            return Sampler(self._gpu_index, pids=[root])
+
+        return run_trial(
+            trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler
+        )
+
+    def machine(self) -> Machine:
+        """This machine, read once."""
+        return _this_machine()
+
+
+_this_machine = cache(read_machine)

@@ -1,0 +1,285 @@
+"""catalogue.toml, read once: kinds, value families and rules, ready to be asked."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from advisor.knobs.tree import Leaf, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.knobs.schedule import Shape
+    from advisor.model import JsonScalar, KnobClass, Phase
+
+PHASES: tuple[Phase, ...] = ("train", "eval", "test")
+
+_RATE = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A set of values that belong together."""
+
+    types: frozenset[str]
+    words: frozenset[str] = frozenset()
+    low: float | None = None
+    high: float | None = None
+
+    def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
+        """Whether `value`, or each element of a list, belongs to the family."""
+        if str(value).strip().lower() in self.words:
+            return True
+        if not self.types & types_of(value):
+            return False
+        numbers = value if isinstance(value, tuple) else (value,)
+        return all(self._in_range(number) for number in numbers)
+
+    def _in_range(self, value: JsonScalar) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
+    """The type words of catalogue.toml that fit `value`."""
+    if isinstance(value, tuple):
+        kinds = {"list"}
+        if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
+            kinds |= {"ints", "floats"}
+        elif all(
+            "float" in types_of(v) or "int" in types_of(v) or "numeric-text" in types_of(v)
+            for v in value
+        ):
+            kinds.add("floats")
+        return frozenset(kinds)
+    if value is None:
+        return frozenset({"null"})
+    if isinstance(value, bool):
+        return frozenset({"bool"})
+    if isinstance(value, int):
+        return frozenset({"int", "zero-one"} if value in {0, 1} else {"int"})
+    if isinstance(value, float):
+        return frozenset({"float", "whole"} if value.is_integer() else {"float"})
+    return _text_types(value.strip())
+
+
+def _text_types(text: str) -> frozenset[str]:
+    kinds = {"text"} if text else {"empty"}
+    tests = {
+        "auto": r"(?i)auto",
+        "missing": r"\?\?\?",
+        "null": r"(?i)none|null|~",
+        "digits": r"\d+",
+        "numeric-text": _RATE.pattern,
+        "duration": r"\d+(ba|ep|tok|sp|s|m|h|d|dur)",
+        "flag-name": r"-{1,2}[A-Za-z].*",
+        "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
+        "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
+        "device-list-text": r"\d+\s*(,\s*\d*)+",
+        "ddim-text": r"ddim\d+|\d+(,\d+)+",
+        "bool": r"(?i)true|false|yes|no|on|off",
+    }
+    return frozenset(kinds | {kind for kind, test in tests.items() if re.fullmatch(test, text)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of knob, and what holds for it unless a rule says otherwise."""
+
+    name: str
+    knob_class: KnobClass
+    class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
+    phase: Phase | None = None
+    """The phase it is always of."""
+    usual_phase: Phase | None = None
+    """The phase where nothing tells otherwise."""
+    unit: str | None = None
+    value: str
+
+    def class_in(self, phase: Phase) -> KnobClass:
+        """The class of this kind in one phase."""
+        return self.class_of_phase.get(phase, self.knob_class)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the catalogue: conditions, and what a leaf is that meets them."""
+
+    names: re.Pattern[str]
+    family: Family
+    kind: str | None
+    trap: str | None
+    phase: Phase | None
+    unit: str | None
+    scope: str | None
+    under: frozenset[str]
+    not_under: frozenset[str]
+    parent: frozenset[str]
+    not_parent: frozenset[str]
+    sibling: re.Pattern[str] | None
+    not_sibling: re.Pattern[str] | None
+    document: re.Pattern[str] | None
+    not_document: re.Pattern[str] | None
+
+    def fits(self, leaf: Leaf, parent: str, names_in_document: frozenset[str]) -> bool:
+        """Whether `leaf`, whose name already matches, meets every other condition."""
+        return (
+            (not self.under or bool(self.under & leaf.words))
+            and not self.not_under & leaf.words
+            and (not self.parent or bool(self.parent & words_of(parent)))
+            and not self.not_parent & words_of(parent)
+            and (self.sibling is None or _any(self.sibling, leaf.siblings))
+            and (self.not_sibling is None or not _any(self.not_sibling, leaf.siblings))
+            and (self.document is None or _any(self.document, names_in_document))
+            and (self.not_document is None or not _any(self.not_document, names_in_document))
+            and self.family.holds(leaf.value)
+        )
+
+
+def _any(pattern: re.Pattern[str], names: frozenset[str]) -> bool:
+    return any(pattern.fullmatch(name) for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """Everything catalogue.toml says."""
+
+    kinds: Mapping[str, Kind]
+    families: Mapping[str, Family]
+    rules: tuple[Rule, ...]
+    wrappers: frozenset[str]
+    phase_words: Mapping[str, Phase]
+    sample_words: frozenset[str]
+    own_phase_words: frozenset[str]
+    document_phases: Mapping[Phase, re.Pattern[str]]
+    comments: Mapping[str, re.Pattern[str]]
+    unit_switch_keys: frozenset[str]
+    unit_switch: Mapping[str, str]
+    reference_names: re.Pattern[str]
+    reference_suffixes: tuple[str, ...]
+    output_names: re.Pattern[str]
+    output_not_under: frozenset[str]
+    schedule_ends: tuple[tuple[str, str], ...]
+    schedule_names: frozenset[str]
+    schedule_shapes: Mapping[str, Shape | None]
+    respacing_copies: frozenset[str]
+    fixed_targets: tuple[str, ...]
+    fixed_trained: frozenset[str]
+    self_scaling: re.Pattern[str]
+    multiples: frozenset[str]
+    precision_rows: tuple[Mapping[str, JsonScalar], ...]
+
+    @functools.lru_cache(maxsize=8192)  # noqa: B019  (there is one catalogue in a process)
+    def rules_for(self, name: str) -> tuple[Rule, ...]:
+        """The rules whose names match this canonical name, in order."""
+        return tuple(rule for rule in self.rules if rule.names.fullmatch(name))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@functools.cache
+def catalogue() -> Catalogue:
+    """The catalogue shipped with the package."""
+    text = resources.files("advisor.knobs").joinpath("catalogue.toml").read_text("utf-8")
+    table = tomllib.loads(text)
+    families = {name: _family(row, table["family"]) for name, row in table["family"].items()}
+    kinds = {
+        name: Kind(
+            name=name,
+            knob_class=row["class"],
+            class_of_phase=row.get("class-of-phase", {}),
+            phase=row.get("phase"),
+            usual_phase=row.get("usual-phase"),
+            unit=row.get("unit"),
+            value=row["value"],
+        )
+        for name, row in table["kind"].items()
+    }
+    return Catalogue(
+        kinds=kinds,
+        families=families,
+        rules=tuple(_rule(row, kinds, families) for row in table["rule"]),
+        wrappers=frozenset(table["wrappers"]),
+        phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
+        sample_words=frozenset(table["phase-words"]["sample"]),
+        own_phase_words=frozenset(table["own-phase-words"]["words"]),
+        document_phases={
+            p: _union(table["phase-of-document"][p])
+            for p in PHASES
+            if p in table["phase-of-document"]
+        },
+        comments={
+            name: re.compile("|".join(patterns), re.IGNORECASE)
+            for name, patterns in table["comments"].items()
+        },
+        unit_switch_keys=frozenset(table["unit-switch"]["keys"]),
+        unit_switch=table["unit-switch"]["units"],
+        reference_names=_union(table["references"]["names"]),
+        reference_suffixes=tuple(table["references"]["suffixes"]),
+        output_names=_union(table["outputs"]["names"]),
+        output_not_under=frozenset(table["outputs"]["not-under"]),
+        schedule_ends=tuple((start, end) for start, end in table["schedule"]["ends"]),
+        schedule_names=frozenset(table["schedule"]["names"]),
+        schedule_shapes=_shapes(table["schedule"]),
+        respacing_copies=frozenset(table["respacing"]["copies"]),
+        fixed_targets=tuple(table["fixed-steps"]["targets"]),
+        fixed_trained=frozenset(table["fixed-steps"]["trained"]),
+        self_scaling=_union(table["self-scaling"]["names"]),
+        multiples=frozenset(table["multiples"]["names"]),
+        precision_rows=tuple(table["precision-row"]),
+    )
+
+
+def _shapes(row: Mapping[str, Any]) -> dict[str, Shape | None]:
+    return {
+        **dict.fromkeys(row["line"], "line"),
+        **dict.fromkeys(row["root-line"], "root-line"),
+        **dict.fromkeys(row["without-ends"]),
+    }
+
+
+def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
+    words = row.get("words", rows.get(row.get("words-of", ""), {}).get("words", []))
+    return Family(
+        types=frozenset(row["types"]),
+        words=frozenset(words),
+        low=row.get("min"),
+        high=row.get("max"),
+    )
+
+
+def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str, Family]) -> Rule:
+    row = dict(row)
+    kind = row.pop("kind", None)
+    family = row.pop("value", kinds[kind].value if kind else "any")
+    rule = Rule(
+        names=_union(row.pop("names")),
+        family=families[family],
+        kind=kind,
+        trap=row.pop("trap", None),
+        phase=row.pop("phase", None),
+        unit=row.pop("unit", None),
+        scope=row.pop("scope", None),
+        under=frozenset(row.pop("under", ())),
+        not_under=frozenset(row.pop("not-under", ())),
+        parent=frozenset(row.pop("parent", ())),
+        not_parent=frozenset(row.pop("not-parent", ())),
+        sibling=_union(row.pop("sibling", ())),
+        not_sibling=_union(row.pop("not-sibling", ())),
+        document=_union(row.pop("document", ())),
+        not_document=_union(row.pop("not-document", ())),
+    )
+    assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
+    assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"
+    return rule
+
+
+def _union(patterns: Any) -> Any:
+    return re.compile("|".join(f"(?:{p})" for p in patterns)) if patterns else None

@@ -1,0 +1,235 @@
+"""Which leaves of a document are knobs, which only look like it, and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.knobs import phases
+from advisor.knobs.catalogue import Catalogue, Rule, catalogue, types_of
+from advisor.knobs.tree import Leaf, leaves, parts_of, path_of
+from advisor.model import Knob, Link, Trap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advisor.documents import Document
+
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$[A-Za-z_]\w*\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classified:
+    """Every leaf of a document, and what some of them are."""
+
+    leaves: tuple[Leaf, ...]
+    knobs: tuple[Knob, ...]
+    traps: tuple[Trap, ...]
+    references: tuple[Link, ...]
+
+
+def classify(document: Document) -> Classified:
+    """All leaves of `document`, and its knobs, traps and references to values elsewhere."""
+    finder = _Finder(document)
+    finder.run()
+    return Classified(
+        leaves=tuple(finder.leaves),
+        knobs=tuple(finder.knobs),
+        traps=tuple(finder.traps),
+        references=tuple(finder.references),
+    )
+
+
+class _Finder:
+    """One pass over one document."""
+
+    def __init__(self, document: Document) -> None:
+        self.catalogue = catalogue()
+        self.document = document
+        self.leaves = leaves(document.scalars)
+        self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
+        title = document.path.stem if document.path else ""
+        self.phase = phases.of_document(self.catalogue, self.names, title)
+        self.knobs: list[Knob] = []
+        self.traps: list[Trap] = []
+        self.references: list[Link] = []
+        self._of_models = self._literals_of_models()
+        self._variants = {
+            leaf.mapping
+            for leaf in self.leaves
+            if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
+        }
+
+    def run(self) -> None:
+        by_name: dict[str, list[Leaf]] = {}
+        for leaf in self.leaves:
+            by_name.setdefault(leaf.name, []).append(leaf)
+        for leaf in self.leaves:
+            rules = self.catalogue.rules_for(leaf.name)
+            if not rules:
+                continue
+            reference = self._reference(leaf)
+            if reference:
+                self.references.append(reference)
+                continue
+            parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
+            rule = next((r for r in rules if r.fits(leaf, parent, self.names)), None)
+            if rule is None:
+                continue
+            trap = rule.trap or self._context_trap(leaf, rule, by_name[leaf.name])
+            if trap:
+                self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            else:
+                self.knobs.append(self._knob(leaf, rule))
+                if "auto" in types_of(leaf.value):
+                    why = "auto: the value lives in the program or file that launches this one"
+                    self.references.append(Link(kind="reference", paths=(leaf.path,), why=why))
+
+    # --- what is no literal ---------------------------------------------------------------
+
+    def _reference(self, leaf: Leaf) -> Link | None:
+        target = self.document.aliases.get(leaf.path)
+        if target:
+            why = f"repeats {target}: change it there"
+            return Link(kind="reference", paths=(leaf.path, target), why=why)
+        if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
+            target = self._target(leaf.value)
+            where = f"the value lives at {target}" if target else "it is computed elsewhere"
+            paths = (leaf.path, target) if target else (leaf.path,)
+            return Link(kind="reference", paths=paths, why=f"{leaf.value}: {where}")
+        return None
+
+    def _target(self, text: str) -> str | None:
+        """The path a plain `${a.b}` or `<a.b>` points to, if it is in this document."""
+        found = re.fullmatch(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$([A-Za-z_]\w*)", text.strip())
+        if not found:
+            return None
+        path = path_of(parts_of(found[1] or found[2] or found[3]))
+        return path if path in self.document.scalars else None
+
+    def _literals_of_models(self) -> dict[str, str]:
+        """Paths that a key inside a model refers to, and that key."""
+        found = {}
+        for leaf in self.leaves:
+            if isinstance(leaf.value, str) and "model" in leaf.words:
+                target = self._target(leaf.value)
+                if target:
+                    found[target] = leaf.path
+        return found
+
+    # --- what a rule alone cannot see -----------------------------------------------------
+
+    def _context_trap(self, leaf: Leaf, rule: Rule, twins: list[Leaf]) -> str | None:
+        """Why a leaf that fits a rule is none the less no knob."""
+        if leaf.mapping in self._variants:
+            return f"part of {leaf.mapping}, a variant that overrides other values of this config"
+        if self.catalogue.kinds[rule.kind or ""].knob_class != "quality":
+            return None
+        if leaf.path in self._of_models:
+            return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
+        if rule.kind == "image_size" and not leaf.ancestors:
+            copy = next((t for t in twins if t.ancestors and t.value == leaf.value), None)
+            if copy:
+                return f"must agree with {copy.path}"
+        return None
+
+    # --- a knob ------------------------------------------------------------------------------
+
+    def _knob(self, leaf: Leaf, rule: Rule) -> Knob:
+        kind = self.catalogue.kinds[rule.kind or ""]
+        phase = rule.phase or phases.of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
+        frozen = self._frozen(leaf)
+        unit, scope = self._unit(leaf, rule), self._scope(leaf, rule)
+        why = f"`{leaf.key}`"
+        if leaf.ancestors:
+            why += f" under `{leaf.ancestors[0]}`"
+        why += f" is a {kind.name} by its name and value"
+        if phase != "any":
+            why += f", of the {phase} phase"
+        return Knob(
+            document=self.document.name,
+            path=leaf.path,
+            kind=kind.name,
+            phase=phase,
+            knob_class=kind.class_in(phase),
+            value=leaf.value,
+            unit=unit,
+            scope=scope,
+            editable=frozen is None,
+            why=f"{why}; not editable: {frozen}" if frozen else why,
+            comment=leaf.scalar.comment,
+        )
+
+    def _frozen(self, leaf: Leaf) -> str | None:
+        """Why the knob must be left alone, or None."""
+        scalar = leaf.scalar
+        comment = scalar.comment or ""
+        if self.catalogue.comments["constraint"].search(comment):
+            return f'the comment beside it says "{" ".join(comment.split())}"'
+        if leaf.is_list:
+            return "it is a list of values"
+        if not scalar.editable:
+            return scalar.why
+        kinds = types_of(leaf.value)
+        if "auto" in kinds:
+            return "auto: another program or file fills it in"
+        if "missing" in kinds:
+            return "??? stands for a value that another file or the command line gives"
+        if leaf.value is None or leaf.value == "":
+            return "no value is set here: the program's default decides"
+        return None
+
+    def _unit(self, leaf: Leaf, rule: Rule) -> str | None:
+        if rule.unit or rule.kind != "batch_size":
+            return rule.unit or self.catalogue.kinds[rule.kind or ""].unit
+        for key in self.catalogue.unit_switch_keys & leaf.siblings:
+            switch = self._sibling(leaf, key)
+            unit = self.catalogue.unit_switch.get(str(switch.value).lower()) if switch else None
+            if unit:
+                return unit
+        return self.catalogue.kinds["batch_size"].unit
+
+    def _scope(self, leaf: Leaf, rule: Rule) -> str | None:
+        if rule.kind != "batch_size" or rule.scope:
+            return rule.scope
+        comment = leaf.scalar.comment or ""
+        for scope in ("device", "global"):
+            if self.catalogue.comments[scope].search(comment):
+                return scope
+        return None
+
+    def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
+        return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
+
+
+def outputs(found: Iterable[Leaf], known: Catalogue) -> tuple[str, ...]:
+    """Paths of text values that name a directory the program writes to."""
+    return tuple(
+        leaf.path
+        for leaf in found
+        if known.output_names.fullmatch(leaf.name)
+        and not known.output_not_under & leaf.words
+        and isinstance(leaf.value, str)
+        and leaf.value
+        and leaf.scalar.editable
+        and "://" not in leaf.value
+    )
+
+
+def files(found: Iterable[Leaf], known: Catalogue) -> tuple[tuple[str, str], ...]:
+    """Path and file name wherever the document names another config it builds on."""
+    return tuple(
+        (leaf.path, value)
+        for leaf in found
+        if known.reference_names.fullmatch(leaf.name)
+        for value in (leaf.value if isinstance(leaf.value, tuple) else (leaf.value,))
+        if isinstance(value, str) and value.endswith(known.reference_suffixes)
+    )
+
+
+def file_links(named: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
+    """One reference link for each key that names another config."""
+    return tuple(
+        Link(kind="reference", paths=(path,), why=f"values live in {name}") for path, name in named
+    )

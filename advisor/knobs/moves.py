@@ -1,0 +1,206 @@
+"""Moving a knob together with everything that is linked to it, or refusing with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.knobs import schedule
+from advisor.knobs.catalogue import catalogue
+from advisor.knobs.tree import canonical, number_of, parts_of
+from advisor.model import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from advisor.documents import Document
+    from advisor.knobs.findings import Findings
+    from advisor.model import JsonScalar, Knob, Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A knob that cannot be moved so, and why."""
+
+    reason: str
+
+
+def move(
+    document: Document, findings: Findings, path: str, value: JsonScalar
+) -> tuple[Change, ...] | Refusal:
+    """The knob at `path` set to `value`, with everything linked to it; or why that cannot be.
+
+    Links that say nothing against a move alone (`lr-batch`, `reference`) change nothing: the
+    product link keeps the effective batch, so the learning rate stays right.
+    """
+    knob = findings.knob(path)
+    if knob is None:
+        return Refusal(reason=f"{path} is no knob of {findings.document}")
+    if not knob.editable:
+        return Refusal(reason=f"{path}: {knob.why}")
+    plan = _Plan(document, findings, knob, value)
+    for link in findings.links:
+        if path in link.paths and link.kind in _MOVES:
+            refusal = _MOVES[link.kind](plan, link)
+            if refusal:
+                return Refusal(reason=f"{path} = {value}: {refusal}")
+    return plan.changes()
+
+
+class _Plan:
+    """The changes a move needs, gathered link by link."""
+
+    def __init__(
+        self, document: Document, findings: Findings, knob: Knob, value: JsonScalar
+    ) -> None:
+        self.document = document
+        self.findings = findings
+        self.knob = knob
+        self.value = value
+        self._new: dict[str, JsonScalar] = {knob.path: value}
+
+    def old(self, path: str) -> JsonScalar:
+        scalar = self.document.scalars.get(path)
+        return scalar.value if scalar else None
+
+    def set(self, path: str, value: JsonScalar) -> str | None:
+        """Plan `value` at `path`; the reason where it cannot be written."""
+        scalar = self.document.scalars.get(path)
+        knob = self.findings.knob(path)
+        why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
+        why = knob.why if knob and not knob.editable else why
+        if why:
+            return f"{path} would have to become {value}, but {why}"
+        self._new[path] = value
+        return None
+
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(
+            Change(
+                document=self.findings.document,
+                path=path,
+                kind=knob.kind if (knob := self.findings.knob(path)) else self.knob.kind,
+                knob_class=knob.knob_class if knob else self.knob.knob_class,
+                old=self.old(path),
+                new=value,
+            )
+            for path, value in self._new.items()
+            if value != self.old(path)
+        )
+
+
+def _move_product(plan: _Plan, link: Link) -> str | None:
+    """Batch x accumulation stays; the partner of the one that moved gives way."""
+    new = number_of(plan.value)
+    if not new or new < 1:
+        return "a batch and an accumulation are at least 1"
+    kinds = {path: knob.kind for path in link.paths if (knob := plan.findings.knob(path))}
+    accumulation = next((p for p in link.paths if kinds.get(p) == "grad_accum"), None)
+    batch, totals = link.paths[0], link.paths[2 if accumulation else 1 :]
+    if plan.knob.path in totals:
+        return f"the global batch is what the optimizer sees: move {batch} instead"
+    if accumulation is None:
+        total = number_of(plan.old(totals[0]))
+        if total is None or total % new:
+            return f"{totals[0]} = {plan.old(totals[0])} is no multiple of {plan.value}"
+        return None
+    partner = accumulation if plan.knob.path == batch else batch
+    old, other = number_of(plan.old(plan.knob.path)), number_of(plan.old(partner))
+    if old is None or other is None:
+        return f"{partner} = {plan.old(partner)} is no number to keep the product with"
+    if (old * other) % new:
+        return (
+            f"the product {old:g} x {other:g} of {link.paths[0]} and {accumulation} cannot be kept"
+        )
+    return plan.set(partner, _like(old * other / new, plan.old(partner)))
+
+
+def _like(number: float, old: JsonScalar) -> JsonScalar:
+    return (
+        number
+        if isinstance(old, float)
+        else str(int(number))
+        if isinstance(old, str)
+        else int(number)
+    )
+
+
+def _move_exclusive(plan: _Plan, link: Link) -> str | None:
+    other = next(path for path in link.paths if path != plan.knob.path)
+    if plan.value is True and plan.old(other) is not False:
+        return plan.set(other, False)
+    return None
+
+
+def _move_needing_workers(plan: _Plan, link: Link) -> str | None:
+    dependent, workers = link.paths
+    if plan.knob.path == workers:
+        if plan.value != 0 or plan.old(dependent) in (None, False):
+            return None
+        return plan.set(dependent, False if isinstance(plan.old(dependent), bool) else None)
+    if plan.value not in (None, False) and plan.old(workers) == 0:
+        return f"{link.why}, and {workers} is 0"
+    return None
+
+
+def _move_schedule(plan: _Plan, link: Link) -> str | None:
+    steps_path, start_path, end_path = link.paths
+    if plan.knob.path != steps_path:
+        return f"it belongs to {steps_path}"
+    steps, new = number_of(plan.old(steps_path)), number_of(plan.value)
+    start, end = number_of(plan.old(start_path)), number_of(plan.old(end_path))
+    if None in (steps, new, start, end) or not new or new < 1:
+        return f"{start_path}, {end_path} and {steps_path} are not all numbers"
+    known = catalogue()
+    word = _schedule_word(plan, steps_path)
+    if word not in known.schedule_shapes:
+        return f"the schedule {word!r} is none whose terminal signal can be kept"
+    shape = known.schedule_shapes[word]
+    if shape is None:
+        return None
+    assert steps
+    assert start is not None
+    assert end is not None
+    try:
+        ends = schedule.rescaled(start, end, int(steps), int(new), shape)
+    except ValueError as problem:
+        return str(problem)
+    return plan.set(start_path, ends[0]) or plan.set(end_path, ends[1])
+
+
+def _schedule_word(plan: _Plan, steps_path: str) -> str:
+    """The kind of schedule named beside the steps; a line where none is."""
+    prefix = parts_of(steps_path)[:-1]
+    for path, scalar in plan.document.scalars.items():
+        parts = parts_of(path)
+        if parts[:-1] == prefix and canonical(str(parts[-1])) in catalogue().schedule_names:
+            return str(scalar.value).lower()
+    return "linear"
+
+
+def _move_fixed(plan: _Plan, link: Link) -> str | None:
+    return f"{link.why}: {plan.old(link.paths[1])}"
+
+
+def _move_equal(plan: _Plan, link: Link) -> str | None:
+    other = next(path for path in link.paths if path != plan.knob.path)
+    number = number_of(plan.value)
+    return plan.set(other, plan.value if number is None else _like(number, plan.old(other)))
+
+
+def _move_multiple(plan: _Plan, link: Link) -> str | None:
+    total, new = number_of(plan.old(link.paths[1])), number_of(plan.value)
+    if total is not None and new and total % new:
+        return f"{link.paths[1]} = {total:g} must be a multiple of it"
+    return None
+
+
+_MOVES: Mapping[str, Callable[[_Plan, Link], str | None]] = {
+    "product": _move_product,
+    "exclusive": _move_exclusive,
+    "needs-workers": _move_needing_workers,
+    "schedule": _move_schedule,
+    "fixed": _move_fixed,
+    "equal": _move_equal,
+    "multiple": _move_multiple,
+}

@@ -1,0 +1,146 @@
+"""The leaves of a document with what stands around them: ancestors, siblings, comments."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from advisor.model import JsonScalar, Scalar
+
+Part = str | int
+
+_PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A scalar, or a list of scalars, and its surroundings."""
+
+    path: str
+    key: str
+    """The last key as written."""
+    name: str
+    """Its canonical form: `IMS_PER_BATCH` is `ims_per_batch`, `AdamW.lr` is `lr`."""
+    ancestors: tuple[str, ...]
+    """Canonical names of the keys above, nearest first; list indices are left out."""
+    words: frozenset[str]
+    """Names of the ancestors and the words they are made of."""
+    siblings: frozenset[str]
+    """Canonical names of the other keys of the same mapping."""
+    mapping: str
+    """Path of the mapping the leaf stands in; empty at the root."""
+    value: JsonScalar | tuple[JsonScalar, ...]
+    scalar: Scalar
+    """The scalar itself; the first element of a list."""
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.value, tuple)
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(key: str) -> str:
+    """Lower-case words of the last part of a key, joined by `_`."""
+    last = re.split(r"[./]", key.strip().strip("-"))[-1] or key
+    return _snake(last)
+
+
+def _snake(text: str) -> str:
+    text = re.sub(r"([a-z0-9])([A-Z][a-z]|[A-Z]+$)", r"\1_\2", text)
+    text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text)
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+@functools.lru_cache(maxsize=4096)
+def words_of(name: str) -> frozenset[str]:
+    """A canonical name and the words in it."""
+    return frozenset((name, *name.split("_")))
+
+
+def parts_of(path: str) -> tuple[Part, ...]:
+    """`a.b[0]["odd.key"]` to ("a", "b", 0, "odd.key")."""
+    parts: list[Part] = []
+    for index, quoted, plain in _PART.findall(path):
+        if index:
+            parts.append(int(index))
+        else:
+            parts.append(plain or re.sub(r"\\(.)", r"\1", quoted))
+    return tuple(parts)
+
+
+def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
+    """Every scalar under a key, and every list of scalars as one leaf, in document order."""
+    groups: dict[tuple[Part, ...], list[Scalar]] = {}
+    lists: set[tuple[Part, ...]] = set()
+    children: dict[tuple[Part, ...], dict[str, None]] = {}
+    for scalar in scalars.values():
+        parts = parts_of(scalar.path)
+        for depth, part in enumerate(parts):
+            if isinstance(part, str):
+                children.setdefault(parts[:depth], {})[part] = None
+        while parts and isinstance(parts[-1], int):
+            parts = parts[:-1]
+            lists.add(parts)
+        if parts:
+            groups.setdefault(parts, []).append(scalar)
+    names = {
+        mapping: frozenset(canonical(key) for key in keys) for mapping, keys in children.items()
+    }
+    return [
+        _leaf(parts, scalars_here, parts in lists, names) for parts, scalars_here in groups.items()
+    ]
+
+
+def _leaf(
+    parts: tuple[Part, ...],
+    scalars: list[Scalar],
+    is_list: bool,
+    names: Mapping[tuple[Part, ...], frozenset[str]],
+) -> Leaf:
+    key = str(parts[-1])
+    scope = [_snake(part) for part in re.split(r"[./]", key.strip().strip("-"))[:-1]]
+    above = [canonical(part) for part in parts[:-1] if isinstance(part, str)] + scope
+    ancestors = tuple(name for name in reversed(above) if name)
+    name = canonical(key)
+    return Leaf(
+        path=path_of(parts),
+        key=key,
+        name=name,
+        ancestors=ancestors,
+        words=frozenset(word for ancestor in ancestors for word in words_of(ancestor)),
+        siblings=names[parts[:-1]] - {name},
+        mapping=path_of(parts[:-1]),
+        value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
+        scalar=scalars[0],
+    )
+
+
+def path_of(parts: Iterable[Part]) -> str:
+    """The inverse of `parts_of`."""
+    path = ""
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif re.fullmatch(r"[A-Za-z0-9_/+-]+", part):
+            path += f".{part}" if path else part
+        else:
+            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+            path += f'["{escaped}"]'
+    return path
+
+
+def number_of(value: object) -> float | None:
+    """A finite number, also one kept as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,253 @@
+"""What one GPU says of itself at one moment: each reading a value, or None and the reason."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+GIB = 2**30
+
+EVENT_REASONS = {
+    0x1: "idle",
+    0x2: "application clocks",
+    0x4: "software power cap",
+    0x8: "hardware slowdown",
+    0x10: "sync boost",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+    0x100: "display clocks",
+}
+"""NVML clock event (throttle) reasons, by bit."""
+
+HARMFUL_EVENT_REASONS = frozenset(EVENT_REASONS[bit] for bit in (0x8, 0x20, 0x40, 0x80))
+"""Those that make a measurement invalid. A power cap is the normal state of a busy small card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that holds a compute context, by the process id NVML gives."""
+
+    pid: int
+    memory_gib: float | None
+    """None under WSL2 and on Windows display drivers, where NVML does not know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One look at one GPU. None: withheld, or a slow reading that was not due."""
+
+    util_pct: float | None = None
+    """Share of the driver's last sample period (1/6 to 1 s) with a kernel running."""
+    mem_used_gib: float | None = None
+    mem_reserved_gib: float | None = None
+    """Held by the driver itself; older drivers count it into `mem_used_gib`."""
+    power_w: float | None = None
+    """A one second average on most cards since Ampere."""
+    power_limit_w: float | None = None
+    energy_j: float | None = None
+    """Counter since the driver was loaded."""
+    sm_clock_mhz: float | None = None
+    mem_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    event_reasons: int | None = None
+    """Bits of EVENT_REASONS."""
+    pcie_tx_mb_per_s: float | None = None
+    pcie_rx_mb_per_s: float | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A card, or one MIG slice of it."""
+
+    index: int
+    handle: Any
+    uuid: str | None
+    mig: bool | None
+    """Whether MIG is on; for a card without MIG support False, None where NVML does not say."""
+
+
+class GpuReader:
+    """Reads one GPU again and again, cheaply; what it withholds is asked for only once."""
+
+    def __init__(self, device: Device, nvml: Any) -> None:
+        self._device = device
+        self._nvml = nvml
+        self._pending = list(_READINGS)
+        self.gaps: dict[str, str] = {}
+        """Field of GpuSample, and why it is missing."""
+
+    @property
+    def name(self) -> str | None:
+        return optional(self._nvml, self._nvml.nvmlDeviceGetName, self._device.handle)
+
+    @property
+    def uuid(self) -> str | None:
+        return self._device.uuid
+
+    def sample(self, *, slow: bool = True) -> GpuSample:
+        """One sample; `slow` readings (PCIe, processes) take some 20 ms each on a real card."""
+        values: dict[str, Any] = {}
+        for reading in [r for r in self._pending if slow or not r.slow]:
+            try:
+                values |= zip(
+                    reading.fields, reading.read(self._nvml, self._device.handle), strict=True
+                )
+            except self._nvml.NVMLError as problem:
+                reason = _reason(self._nvml, problem, self._device)
+                self.gaps |= dict.fromkeys(reading.fields, reason)
+                if _lasts(self._nvml, problem):
+                    self._pending.remove(reading)
+        return GpuSample(**values)
+
+
+def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
+    """What a single NVML `call` returns, or None where it is withheld and nobody asks why."""
+    try:
+        return call(*args)
+    except nvml.NVMLError:
+        return None
+
+
+# --- the calls ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of a card or slice."""
+
+    total_gib: float
+    free_gib: float
+    used_gib: float
+    reserved_gib: float | None
+
+
+def read_memory(nvml: Any, handle: Any) -> Memory:
+    """Memory with the driver's own share apart where the driver knows version 2 of the call."""
+    try:
+        info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
+        reserved = info.reserved / GIB
+    except (AttributeError, nvml.NVMLError):
+        info = nvml.nvmlDeviceGetMemoryInfo(handle)
+        reserved = None
+    return Memory(
+        total_gib=info.total / GIB,
+        free_gib=info.free / GIB,
+        used_gib=info.used / GIB,
+        reserved_gib=reserved,
+    )
+
+
+def _memory_fields(nvml: Any, handle: Any) -> tuple[float, float | None]:
+    memory = read_memory(nvml, handle)
+    return memory.used_gib, memory.reserved_gib
+
+
+def _event_reasons(nvml: Any, handle: Any) -> tuple[int]:
+    """Under its new name where driver and binding know it, else under the old one."""
+    try:
+        return (nvml.nvmlDeviceGetCurrentClocksEventReasons(handle),)
+    except (AttributeError, nvml.NVMLError_FunctionNotFound):
+        return (nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),)
+
+
+def _processes(nvml: Any, handle: Any) -> tuple[tuple[GpuProcess, ...]]:
+    # The versioned calls: on an old driver the plain one raises what is no NVMLError.
+    try:
+        listed = nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
+    except nvml.NVMLError_FunctionNotFound:
+        listed = nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+    return (
+        tuple(
+            GpuProcess(
+                pid=process.pid,
+                memory_gib=None if process.usedGpuMemory is None else process.usedGpuMemory / GIB,
+            )
+            for process in listed
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    fields: tuple[str, ...]
+    read: Callable[[Any, Any], tuple[Any, ...]]
+    slow: bool = False
+
+
+_READINGS = (  # fast ones first, so that a sample's time is theirs
+    _Reading(
+        fields=("util_pct",), read=lambda n, h: (float(n.nvmlDeviceGetUtilizationRates(h).gpu),)
+    ),
+    _Reading(fields=("mem_used_gib", "mem_reserved_gib"), read=_memory_fields),
+    _Reading(fields=("power_w",), read=lambda n, h: (n.nvmlDeviceGetPowerUsage(h) / 1000,)),
+    _Reading(
+        fields=("energy_j",), read=lambda n, h: (n.nvmlDeviceGetTotalEnergyConsumption(h) / 1000,)
+    ),
+    _Reading(
+        fields=("sm_clock_mhz",),
+        read=lambda n, h: (float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),),
+    ),
+    _Reading(
+        fields=("mem_clock_mhz",),
+        read=lambda n, h: (float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),),
+    ),
+    _Reading(
+        fields=("temperature_c",),
+        read=lambda n, h: (float(n.nvmlDeviceGetTemperature(h, n.NVML_TEMPERATURE_GPU)),),
+    ),
+    _Reading(fields=("event_reasons",), read=_event_reasons),
+    _Reading(
+        fields=("power_limit_w",),
+        read=lambda n, h: (n.nvmlDeviceGetEnforcedPowerLimit(h) / 1000,),
+        slow=True,
+    ),
+    _Reading(
+        fields=("pcie_tx_mb_per_s",),
+        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1000,),
+        slow=True,
+    ),
+    _Reading(
+        fields=("pcie_rx_mb_per_s",),
+        read=lambda n, h: (n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1000,),
+        slow=True,
+    ),
+    _Reading(fields=("processes",), read=_processes, slow=True),
+)
+
+
+def _lasts(nvml: Any, problem: Any) -> bool:
+    """Whether asking again is pointless."""
+    return problem.value in {
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_NO_PERMISSION,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    }
+
+
+def _reason(nvml: Any, problem: Any, device: Device) -> str:
+    """Why a reading is missing, for a person."""
+    unsupported = "not supported by this GPU or driver"
+    if device.mig:
+        unsupported = "not available while the card is cut into MIG slices"
+    elif on_wsl():
+        unsupported = "not available under WSL2"
+    reasons = {
+        nvml.NVML_ERROR_NOT_SUPPORTED: unsupported,
+        nvml.NVML_ERROR_NO_PERMISSION: "the driver denies it to this user",
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND: "the installed driver is too old to know it",
+        nvml.NVML_ERROR_GPU_IS_LOST: "the GPU no longer answers (fallen off the bus)",
+    }
+    return reasons.get(problem.value) or f"NVML error: {problem}"
+
+
+def on_wsl(release: str | None = None) -> bool:
+    """Whether a Linux of this kernel release (default: ours) runs inside Windows."""
+    return "microsoft" in (platform.release() if release is None else release).lower()

@@ -1,0 +1,24 @@
+"""Code that runs inside the user's process, under the user's interpreter.
+
+Standard library only, syntax of Python 3.9. torch is touched only after the program itself
+imported it, and is reached through `sys.modules`, never imported. In the user's process this
+package is loaded by file path under the name `_gpu_advisor_probe`, so that nothing of the
+program's namespace is shadowed; for that reason its modules import each other relatively.
+
+    site/sitecustomize.py   found by Python at start-up through PYTHONPATH; chains any other one
+    bin/                    `python` shims that put PYTHONPATH back where a script overwrote it
+    boot.py                 one process joins the measurement: spec, boot file, import hooks
+    session.py              the process-wide state, and when to look, write and stop
+    hooks.py                what torch tells us: batches, forwards, backwards, optimizer steps
+    batches.py              how many items a batch holds
+    log.py                  what the hooks saw, as flat tuples
+    steps.py                log to ledger: what is a step here, and how many units it finished
+    window.py               ledger to window: warm-up discarded, rate, waits, shares
+    observe.py              effects, memory, fingerprint, read when the record is written
+    record.py               the record file
+    ranks.py                several ranks stop at the same step
+    ceilings.py             each part alone, after the window
+    whatif.py               settings tried from inside
+    guard.py                the user's existing files are not written over
+    arguments.py            what argparse returned
+"""

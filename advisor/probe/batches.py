@@ -1,0 +1,125 @@
+"""How many items a batch holds, whatever it is wrapped in.
+
+A batch may be a tensor, or a dict, list, tuple, dataclass or object that holds some, nested. The
+first batch is searched in full; the way to the value that gave the count is kept and used for
+the batches after it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Iterator, Optional
+
+Getter = Callable[[Any], Optional[float]]
+
+DEPTH = 6
+WIDTH = 64
+
+
+class Counter:
+    """Counts the items of successive batches of one source.
+
+    `expected`: items that the loader was asked for, if it was.
+    """
+
+    def __init__(self, expected: float | None = None) -> None:
+        self.expected = expected
+        self._path: tuple[Any, ...] | None = None
+        self._constant: float | None = None
+
+    def count(self, batch: Any) -> float:
+        """Items in `batch`; 1 where nothing says how many."""
+        if self._path is not None:
+            try:
+                return _size(_follow(batch, self._path))
+            except Exception:
+                self._path = None
+        elif self._constant is not None:
+            return self._constant
+        return self._search(batch)
+
+    def _search(self, batch: Any) -> float:
+        tensors: list[tuple[float, tuple[Any, ...]]] = []
+        sequences: list[tuple[float, tuple[Any, ...]]] = []
+        for path, value in _walk(batch, ()):
+            if is_tensor(value):
+                if len(value.shape):
+                    tensors.append((float(value.shape[0]), path))
+            elif isinstance(value, (list, tuple)):
+                sequences.append((float(len(value)), path))
+        if self.expected:
+            for size, path in tensors + sequences:
+                if size == self.expected:
+                    self._path = path
+                    return size
+            if not tensors or not any(size < self.expected for size, _ in tensors):
+                # an item without batch dimension, or a collation that hides it
+                self._constant = self.expected if not tensors else None
+                if self.expected == 1 or not tensors:
+                    self._constant = self.expected
+                    return self.expected
+        pool = tensors or sequences
+        if not pool:
+            self._constant = self.expected or 1.0
+            return self._constant
+        sizes = [size for size, _ in pool]
+        common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
+        self._path = next(path for size, path in pool if size == common)
+        return common
+
+
+def is_tensor(value: Any) -> bool:
+    """A torch tensor, or an array of another library with the same `shape`."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return True
+    shape = getattr(value, "shape", None)
+    return isinstance(shape, tuple) and hasattr(value, "dtype")
+
+
+def _children(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(step, child) pairs; a step is (how, key)."""
+    if isinstance(value, dict) or hasattr(value, "keys"):
+        for key in list(value.keys())[:WIDTH]:
+            yield ("item", key), value[key]
+    elif isinstance(value, (list, tuple)):
+        for index, child in enumerate(value[:WIDTH]):
+            yield ("item", index), child
+    elif not isinstance(value, (str, bytes, int, float, type(None), type)):
+        held = getattr(value, "__dict__", None)
+        names = list(held) if isinstance(held, dict) else list(getattr(value, "__slots__", ()))
+        for name in names[:WIDTH]:
+            child = getattr(value, name, None)
+            if child is not None:
+                yield ("attr", name), child
+
+
+def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    yield path, value
+    if is_tensor(value) or len(path) >= DEPTH:
+        return
+    for step, child in _children(value):
+        yield from _walk(child, (*path, step))
+
+
+def _follow(value: Any, path: tuple[Any, ...]) -> Any:
+    for how, key in path:
+        value = value[key] if how == "item" else getattr(value, key)
+    return value
+
+
+def _size(value: Any) -> float:
+    if isinstance(value, (list, tuple)):
+        return float(len(value))
+    return float(value.shape[0])
+
+
+def tensors_in(value: Any, limit: int = 16) -> list[Any]:
+    """The first tensors of a nested value."""
+    found = []
+    for _, child in _walk(value, ()):
+        if is_tensor(child):
+            found.append(child)
+            if len(found) == limit:
+                break
+    return found

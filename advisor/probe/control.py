@@ -1,0 +1,100 @@
+"""When the probe looks, writes and stops."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import NoReturn
+
+from . import ranks, record, steps, window
+from .session import Session
+
+BEAT_S = 0.5
+"""Shortest time between two rewrites of the record."""
+TRAINING_PATIENCE_S = 30.0
+"""How long inference is watched on when the program seems about to train."""
+
+exit_now = os._exit
+
+
+def tick(session: Session, now: float) -> None:
+    """Called by the hooks where a step may have ended, once `now` is past `session.due`."""
+    if session.stopping:
+        return
+    try:
+        _look(session, now)
+    except Exception as problem:
+        session.step_aside(problem)
+
+
+def _look(session: Session, now: float) -> None:
+    plan = session.plan
+    if session.first_event is None:
+        session.first_event = now
+        if plan.get("mode", "window") == "window":
+            session.next_check = now + float(plan.get("measure_s") or 3.0)
+    many = session.world_size > 1
+    if many and ranks.must_stop(session):
+        stop(session)
+    if now >= session.next_beat:
+        session.state = "stepping"
+        session.next_beat = now + BEAT_S
+        session.log.trim()
+        record.beat(session)
+    if now >= session.next_check:
+        need = missing_s(session, now)
+        session.next_check = float("inf") if need is None else time.perf_counter() + need
+        if need is None and not many:
+            stop(session)
+        elif need is None and session.rank == 0:
+            ranks.announce(session, now)
+    session.due = min(session.next_beat, session.next_check)
+    if many:
+        session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
+
+
+def missing_s(session: Session, now: float) -> float | None:
+    """Seconds until the window may be full; None when it is."""
+    ledger = steps.read(session.log, session.plan)
+    if ledger is None:
+        return 0.2
+    if _about_to_train(session, ledger, now):
+        return 0.5
+    _, need = window.find(session.log, ledger, session.plan)
+    return None if need is None else need.seconds
+
+
+def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
+    """A first validation pass must not be taken for the workload."""
+    if ledger.kind == steps.OPTIMIZER or not session.optimizers_built:
+        return False
+    idle = any(not loader.get("iterated") for loader in session.log.loaders)
+    return idle and now - (session.first_event or now) < TRAINING_PATIENCE_S
+
+
+def stop(session: Session) -> NoReturn:
+    """Write the record and leave at once.
+
+    Raising would run the program's own handlers (and save a checkpoint), so it is os._exit.
+    """
+    session.stopping = True
+    record.write(session, "stopped")
+    leave(0)
+
+
+def leave(status: int) -> NoReturn:
+    """Flush what the program printed, and end the process without running its handlers."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    exit_now(status)
+
+
+def finish(session: Session) -> None:
+    """The program came to its own end."""
+    if os.getpid() == session.pid and not session.muted and not session.stopping:
+        session.stopping = True
+        record.write(session, "exited")

@@ -1,0 +1,102 @@
+"""The record's content: the measured window, and the facts around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import observe, steps, window
+from .session import Session
+
+
+def measured(session: Session, ended: bool) -> dict[str, Any]:
+    """`measured`: rate, window, waits, shares; null where no step was recognised."""
+    log, plan = session.log, session.plan
+    ledger = steps.read(log, plan, ended)
+    if ledger is None:
+        return {"measured": None}
+    whole = ended or plan.get("mode", "window") != "window"
+    found, _ = window.find(log, ledger, plan, whole=whole)
+    session.ledger = ledger
+    if found is None or found.units_per_s() is None:
+        return {"measured": None, "unmeasured": ledger.source}
+    rate = found.units_per_s() or 0.0
+    return {
+        "measured": {
+            "kind": ledger.kind,
+            "source": ledger.source,
+            "units": rate * found.seconds,
+            "units_per_s": rate,
+            "window_start": found.start + session.epoch,
+            "window_end": found.end + session.epoch,
+            "windows": found.sub_rates(window.multiple_of(log, ledger)),
+            "steps": found.count,
+            "step_ms": 1000.0 * found.seconds / found.count,
+            "wait_share": window.wait_share(log, found),
+            "shares": window.shares(log, found),
+            "whole_units": ledger.whole_units,
+            "finished_batches": ledger.finished_batches,
+            "batch": ledger.batch,
+            "batches_per_step": ledger.batches_per_step,
+            "forwards_per_unit": ledger.forwards_per_unit,
+            "notes": found.notes,
+        }
+    }
+
+
+def facts(session: Session, ended: bool) -> dict[str, Any]:
+    """Everything that does not depend on the window."""
+    log = session.log
+    ledger = session.ledger
+    losses = observe.loss_values(session)
+    root = ledger.root if ledger is not None else steps.dominant_root(log)
+    seen = log.roots[root] if root is not None else {}
+    loader = ledger.loader if ledger is not None else None
+    optimizing = ledger is not None and ledger.kind == steps.OPTIMIZER
+    accumulation = None
+    if optimizing and ledger is not None and log.opts:
+        accumulation = _accumulation(log, ledger)
+    return {
+        "loaders": [_loader(number, entry) for number, entry in enumerate(log.loaders)],
+        "loader": loader,
+        "roots": [
+            {key: entry.get(key) for key in ("name", "parameters", "calls", "shapes", "seen")}
+            for entry in log.roots[:32]
+        ],
+        "root": root,
+        "accumulation": accumulation,
+        "input_shapes": list(seen.get("shapes", ())),
+        "seen": seen.get("seen", {}),
+        "losses": losses,
+        "fingerprint": observe.fingerprint(session, root, losses),
+        "memory": observe.memory(session),
+        "ceilings": session.ceilings,
+        "arguments": session.arguments,
+        "defaulted": session.defaulted,
+    }
+
+
+def _accumulation(log: Any, ledger: steps.Ledger) -> float | None:
+    """Backwards per optimizer step, to the nearest whole number where it is close to one."""
+    first, last = ledger.bounds[0], ledger.bounds[-1]
+    inside = sum(1 for _, end in log.backwards if first < end <= last)
+    if not ledger.steps or not inside:
+        return None
+    ratio = inside / ledger.steps
+    return float(round(ratio)) if abs(ratio - round(ratio)) < 0.1 else ratio
+
+
+def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
+    kept = (
+        "site",
+        "dataset",
+        "length",
+        "asked_batch",
+        "sampler",
+        "iterated",
+        "workers",
+        "prefetch",
+        "persistent",
+        "pin",
+        "pin_asked",
+    )
+    return {"number": number, **{key: entry.get(key) for key in kept}}

@@ -1,0 +1,80 @@
+"""The record: one JSON file a process, `<pid>.json`, always replaced whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from . import measure
+from .session import Session
+
+VERSION = 1
+
+
+def put(session: Session, content: dict[str, Any]) -> None:
+    """Write `content` as this process's record, atomically."""
+    path = os.path.join(session.records, f"{session.pid}.json")
+    temporary = f"{path}.tmp"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file, default=str)
+    os.replace(temporary, path)
+
+
+def beat(session: Session) -> None:
+    """The short record: is it alive, how far is it."""
+    put(session, _head(session))
+
+
+def write(session: Session, state: str) -> None:
+    """The whole record. What cannot be read is left out and noted, never fatal."""
+    session.state = state
+    content = _head(session)
+    for part in (measure.measured, measure.facts):
+        try:
+            content.update(part(session, ended=state == "exited"))
+        except Exception as problem:
+            session.fail(problem)
+    content["errors"] = session.errors
+    content["notes"] = session.notes
+    try:
+        put(session, content)
+    except OSError:
+        pass
+
+
+def _head(session: Session) -> dict[str, Any]:
+    log = session.log
+    last = log.last_time()
+    first = log.nexts[0][1] if log.nexts else (log.forwards[0][0] if log.forwards else None)
+    return {
+        "version": VERSION,
+        "pid": session.pid,
+        "ppid": os.getppid(),
+        "argv": list(getattr(sys, "argv", [])),
+        "python": sys.version.split()[0],
+        "torch": str(getattr(session.torch, "__version__", "")) or None,
+        "state": session.state,
+        "boot_time": session.boot_time,
+        "time": time.time(),
+        "first_step_time": None if first is None else first + session.epoch,
+        "last_step_time": None if last is None else last + session.epoch,
+        "steps": len(log.opts) or max(len(log.nexts), len(log.forwards)),
+        "counts": {
+            "optimizer_steps": len(log.opts),
+            "loader_batches": len(log.nexts),
+            "root_forwards": len(log.forwards),
+            "backwards": len(log.backwards),
+            "dropped": log.dropped,
+        },
+        "rank": session.rank,
+        "world_size": session.world_size,
+        "exception": session.exception,
+        "swallowed": session.swallowed,
+        "guard": session.guard,
+        "writes": session.writes,
+        "errors": session.errors,
+        "notes": session.notes,
+    }

@@ -1,0 +1,132 @@
+"""The process-wide state of the probe. It holds; `control` acts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from .log import Log
+
+if TYPE_CHECKING:
+    from .steps import Ledger
+
+KEPT = 5
+"""Errors, exceptions and notes of one kind that are kept."""
+
+
+class Session:
+    """One process of the user's program."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.plan: dict[str, Any] = spec.get("plan") or {}
+        self.records = str(spec["records"])
+        self.boot_time = time.time()
+        self.torch: Any = None
+        self.stacks: Any = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Start afresh: at boot, and in a forked child."""
+        self.pid = os.getpid()
+        self.state = "torch" if self.torch is not None else "booted"
+        self.muted: bool | None = None
+        """True in a DataLoader worker; None until it is known."""
+        self.epoch = time.time() - time.perf_counter()
+        """perf_counter + epoch = seconds since 1970."""
+
+        self.log = Log()
+        self.roots: Any = weakref.WeakKeyDictionary()
+        """Root module to its index in the log."""
+        self.losses: list[Any] = []
+        self.unscaled: Any = None
+        """The loss before a GradScaler multiplied it."""
+        self.optimizers_built = 0
+        self.last_batch: Any = None
+        self.arguments: dict[str, Any] = {}
+        self.defaulted: list[str] = []
+        self.writes: list[str] = []
+        self.guard: str | None = None
+        self.exception: dict[str, Any] | None = None
+        self.swallowed: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.errors: list[str] = []
+
+        self.due = 0.0
+        """When a tick has something to do; infinite once the probe stepped aside."""
+        self.next_beat = 0.0
+        self.next_check = float("inf")
+        self.first_event: float | None = None
+        self.target: tuple[str, int] | None = None
+        """The announced end of a job of several ranks: kind of step, and its count."""
+        self.stopping = False
+        self.replay: Any = None
+        """Set while a cached batch stands in for the loader."""
+        self.ceilings: dict[str, Any] | None = None
+        self.ledger: Ledger | None = None
+        """Of the last full reading."""
+
+    def step_aside(self, problem: BaseException) -> None:
+        """An error of ours: keep it, and measure no further."""
+        self.fail(problem)
+        self.due = float("inf")
+
+    def fail(self, problem: BaseException) -> None:
+        """An error of ours in a part that the others do not need."""
+        if len(self.errors) < KEPT:
+            trace = traceback.format_exception(type(problem), problem, problem.__traceback__)
+            self.errors.append("".join(trace)[-2000:])
+
+    def swallow(self, problem: BaseException, where: str) -> None:
+        """An exception that passed through torch; whether the program lives on is seen later."""
+        if len(self.swallowed) < KEPT:
+            self.swallowed.append(
+                {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}
+            )
+
+    def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
+        """An exception that ends the program: what, and how far the program was."""
+        frames = traceback.extract_tb(trace)
+        importing = isinstance(problem, (ImportError, SyntaxError)) or any(
+            frame.filename.startswith("<frozen importlib") for frame in frames
+        )
+        log = self.log
+        stepping = bool(log.nexts or log.forwards or log.opts or self.swallowed)
+        self.exception = {
+            "type": getattr(kind, "__name__", str(kind)),
+            "message": str(problem)[:2000],
+            "where": "step" if stepping else "import" if importing else "start",
+            "trace": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
+        }
+
+    @property
+    def rank(self) -> int:
+        """Rank in the job; 0 outside one."""
+        return _distributed("RANK", "get_rank", 0)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the job; 1 outside one."""
+        return _distributed("WORLD_SIZE", "get_world_size", 1)
+
+
+def _distributed(name: str, getter: str, default: int) -> int:
+    dist = sys.modules.get("torch.distributed")
+    try:
+        if dist is not None and dist.is_available() and dist.is_initialized():
+            return int(getattr(dist, getter)())
+        return int(os.environ.get(name, default))
+    except Exception:
+        return default
+
+
+def load_spec(path: str) -> dict[str, Any]:
+    """spec.json as the launcher wrote it."""
+    with open(path, encoding="utf-8") as file:
+        spec: dict[str, Any] = json.load(file)
+    return spec

@@ -1,0 +1,49 @@
+# ruff: noqa: INP001
+"""Found by Python at start-up through PYTHONPATH. Loads the probe, then the sitecustomize that
+would have been found without this one, if there is any."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+
+def _load_probe(spec_path: str) -> None:
+    """Load the package above this file under a name no program uses, and start it."""
+    name = "_gpu_advisor_probe"
+    if name in sys.modules:
+        return
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    spec = importlib.util.spec_from_file_location(
+        name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    package = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[name] = package
+    spec.loader.exec_module(package)  # type: ignore[union-attr]
+    importlib.import_module(name + ".boot").start(spec_path)
+
+
+def _chain() -> None:
+    """Import the next sitecustomize on the path in place of this one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    own = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as problem:
+        if problem.name != "sitecustomize":
+            raise
+        if own is not None:
+            sys.modules["sitecustomize"] = own
+
+
+try:
+    if os.environ.get("GPU_ADVISOR_SPEC"):
+        _load_probe(os.environ["GPU_ADVISOR_SPEC"])
+except Exception as problem:  # the program goes on unharmed; the launcher sees that no boot came
+    try:
+        with open(os.environ["GPU_ADVISOR_SPEC"] + ".error", "a", encoding="utf-8") as _file:
+            _file.write("{}: {}\n".format(type(problem).__name__, problem))
+    except Exception:
+        pass
+_chain()

@@ -1,0 +1,292 @@
+"""From a ledger to the measured window: warm-up discarded, whole cycles, rate, waits, shares."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import statistics
+from typing import Any, Sequence
+
+from . import steps
+from .log import EXHAUSTED, Log
+
+SETTLED = 1.25
+"""Warm-up lasts while a block of steps is slower than the median of the later blocks by this."""
+FORWARDS_DISCARDED = 5
+SUB_WINDOWS = 8
+DISCARD_LIMIT = 4.0
+"""A deep loader queue is waited for during at most this many times the measured seconds."""
+
+
+class Window:
+    """Steps [first, last) of a ledger, and what they say. Times are perf_counter seconds."""
+
+    def __init__(self, ledger: steps.Ledger, first: int, last: int) -> None:
+        self.ledger = ledger
+        self.first = first
+        self.last = last
+        self.start = ledger.bounds[first]
+        self.end = ledger.bounds[last]
+        self.notes: list[str] = []
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the window."""
+        return self.end - self.start
+
+    @property
+    def count(self) -> int:
+        """Steps in the window."""
+        return self.last - self.first
+
+    def units_per_s(self) -> float | None:
+        """End to end rate. A sampler stopped inside a batch also pays for the pause between
+        batches, where one was seen."""
+        ledger = self.ledger
+        if self.seconds <= 0 or (ledger.loader is not None and not ledger.batch):
+            return None
+        sampler = ledger.kind == steps.FORWARD and ledger.loader is not None
+        if sampler and ledger.forwards_per_unit is None:
+            return None
+        units = sum(ledger.units[self.first : self.last])
+        cycles = [mark for mark in ledger.marks if self.first <= mark < self.last]
+        if not sampler or ledger.gap_s is None or self.whole_cycles(cycles):
+            return units / self.seconds
+        pauses = sum(ledger.bounds[m + 1] - ledger.bounds[m] for m in cycles)
+        inside = self.count - len(cycles)
+        if inside <= 0:
+            return units / self.seconds
+        forward_s = (self.seconds - pauses) / inside
+        many = ledger.forwards_per_batch or 1.0
+        return (ledger.batch or 1.0) / ((many - 1) * forward_s + ledger.gap_s)
+
+    def whole_cycles(self, cycles: list[int]) -> bool:
+        """Whether the window is a whole number of batches."""
+        return bool(cycles) and cycles[0] == self.first and self.last in self.ledger.marks
+
+    def sub_rates(self, multiple: int) -> list[float]:
+        """Units/s of consecutive parts, each a multiple of `multiple` steps."""
+        size = max(multiple, self.count // SUB_WINDOWS // multiple * multiple, 1)
+        rates = []
+        for low in range(self.first, self.last - size + 1, size):
+            bounds = self.ledger.bounds
+            seconds = bounds[low + size] - bounds[low]
+            if seconds > 0:
+                rates.append(sum(self.ledger.units[low : low + size]) / seconds)
+        return rates
+
+
+class Need:
+    """What is still missing before the process may stop."""
+
+    def __init__(self, seconds: float, why: str) -> None:
+        self.seconds = seconds
+        """Best guess of the time until it is there."""
+        self.why = why
+
+
+def workers_of(log: Log, ledger: steps.Ledger) -> tuple[int, int]:
+    """(workers, prefetch factor) of the ledger's loader; zeros without one."""
+    if ledger.loader is None:
+        return 0, 0
+    facts = log.loaders[ledger.loader]
+    return int(facts.get("workers") or 0), int(facts.get("prefetch") or 0)
+
+
+def warm_up(log: Log, ledger: steps.Ledger, measure_s: float) -> int:
+    """The first step that counts, were the run long enough."""
+    workers, prefetch = workers_of(log, ledger)
+    if ledger.kind == steps.FORWARD:
+        discard = FORWARDS_DISCARDED
+    else:
+        batches = max(3, workers * prefetch + 2)
+        discard = math.ceil(batches / max(ledger.batches_per_step, 1e-9))
+        bounds = ledger.bounds
+        if discard < ledger.steps and bounds[discard] - bounds[0] > DISCARD_LIMIT * measure_s:
+            by_time = bisect.bisect_left(bounds, bounds[0] + DISCARD_LIMIT * measure_s)
+            discard = min(discard, max(3, workers + 2, by_time))
+    return _settled(ledger, discard, max(5, 2 * workers))
+
+
+def _settled(ledger: steps.Ledger, first: int, size: int) -> int:
+    """`first`, moved past leading blocks that are slower than what follows."""
+    bounds = ledger.bounds
+    blocks = [bounds[k + size] - bounds[k] for k in range(first, ledger.steps - size + 1, size)]
+    skipped = 0
+    while len(blocks) - skipped >= 4:
+        if blocks[skipped] <= SETTLED * statistics.median(blocks[skipped + 1 :]):
+            break
+        skipped += 1
+    return first + skipped * size
+
+
+def multiple_of(log: Log, ledger: steps.Ledger) -> int:
+    """Steps come in bursts of the number of workers."""
+    workers, _ = workers_of(log, ledger)
+    if ledger.kind == steps.FORWARD or workers < 2:
+        return 1
+    per_step = round(ledger.batches_per_step) or 1
+    return workers // math.gcd(workers, per_step)
+
+
+def find(
+    log: Log, ledger: steps.Ledger, plan: dict[str, Any], whole: bool = False
+) -> tuple[Window | None, Need | None]:
+    """The window as it stands, and what is missing for it to be full (None: it is full).
+
+    `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
+    """
+    measure_s = float(plan.get("measure_s") or 3.0)
+    min_steps = int(plan.get("min_steps") or 1)
+    steady = warm_up(log, ledger, measure_s)
+    if whole:
+        return _all_of_it(log, ledger, steady, min_steps), None
+    done = ledger.steps
+    typical_s = _typical_step_s(ledger)
+    if done <= steady:
+        return None, Need(max(0.05, (steady - done + 1) * typical_s), "warm-up")
+    first, last, cycle_s = _cycles(ledger, steady, measure_s)
+    multiple = multiple_of(log, ledger)
+    if cycle_s is None:
+        first += (last - first) % multiple
+    if last <= first:
+        return None, Need(max(0.05, typical_s, (cycle_s or 0.0) / 2), "a whole cycle")
+    window = Window(ledger, first, last)
+    slack_s = cycle_s / 2 if cycle_s else 0.0
+    missing_s = measure_s - slack_s - window.seconds
+    missing_steps = min_steps - window.count
+    if cycle_s is None or ledger.kind == steps.FORWARD:
+        missing_steps = min(missing_steps, min_steps)
+    if missing_s > 0 or missing_steps > 0:
+        wait_s = max(missing_s, missing_steps * typical_s, cycle_s / 2 if cycle_s else 0.0)
+        return window, Need(max(wait_s, 0.02), "time" if missing_s > 0 else "steps")
+    if window.units_per_s() is None:
+        return window, Need(max(0.2, measure_s / 4), "a batch finished to the end")
+    missing_batches = int(plan.get("whole_batches") or 0) - ledger.finished_batches
+    if missing_batches > 0:
+        return window, Need(max(0.1, measure_s / 4), "batches finished to the end")
+    return window, None
+
+
+def _typical_step_s(ledger: steps.Ledger) -> float:
+    recent = ledger.bounds[-40:]
+    return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
+
+
+def _cycles(ledger: steps.Ledger, steady: int, measure_s: float) -> tuple[int, int, float | None]:
+    """(first, last, cycle seconds): whole epochs or batches where they are short.
+
+    Where cycles are long the window lies inside one, and the seconds are None.
+    """
+    last = ledger.steps
+    marks = [mark for mark in _leading(ledger.marks) if mark >= steady]
+    bounds = ledger.bounds
+    lengths = [bounds[b] - bounds[a] for a, b in zip(marks, marks[1:])]
+    if not marks:
+        return steady, last, None
+    cycle_s = statistics.median(lengths) if lengths else None
+    if cycle_s is not None and cycle_s <= measure_s:
+        return marks[0], marks[-1], cycle_s
+    if ledger.kind == steps.FORWARD:
+        if lengths and bounds[marks[-1]] - bounds[marks[0]] >= measure_s:
+            return marks[0], marks[-1], cycle_s
+        return steady, last, None
+    if lengths:
+        after = marks[-1] + 1
+        before = max(zip(lengths, marks[1:], marks))
+        if bounds[last] - bounds[min(after, last)] < before[0]:
+            return before[2] + 1, before[1], None
+        return min(after, last), last, None
+    if bounds[marks[0]] - bounds[steady] >= bounds[last] - bounds[min(marks[0] + 1, last)]:
+        return steady, marks[0], None
+    return min(marks[0] + 1, last), last, None
+
+
+def _leading(marks: list[int]) -> list[int]:
+    """Marks of neighbouring steps (a validation pass between two epochs) count once."""
+    return [m for k, m in enumerate(marks) if not k or m - marks[k - 1] > 1]
+
+
+def _all_of_it(log: Log, ledger: steps.Ledger, steady: int, min_steps: int) -> Window | None:
+    """Everything after warm-up; a short run gives up part of the warm-up, and says so."""
+    done = ledger.steps
+    if done < 1:
+        return None
+    wanted = steady
+    if done - steady < min(min_steps, max(4, done // 2)):
+        steady = min(steady, max(1 if done > 1 else 0, done // 4))
+    multiple = multiple_of(log, ledger)
+    first = steady + (done - steady) % multiple if done - steady > 2 * multiple else steady
+    window = Window(ledger, first, done)
+    if steady != wanted:
+        window.notes.append(
+            f"the program ended by itself after {done + 1} steps: {first} were discarded as "
+            f"warm-up where {wanted} would have been right"
+        )
+    return window
+
+
+# --- where the time went ------------------------------------------------------------------
+
+
+def overlap(entries: Sequence[tuple[Any, ...]], start: float, end: float) -> float:
+    """Seconds of (enter, exit, ...) entries inside [start, end]; entries do not overlap."""
+    inside = [entry for entry in entries if entry[1] > start and entry[0] < end]
+    return float(sum(min(entry[1], end) - max(entry[0], start) for entry in inside))
+
+
+def shares(log: Log, window: Window) -> dict[str, float]:
+    """Parts of the window's wall clock as the host saw them; they add up to 1."""
+    ledger, start, end = window.ledger, window.start, window.end
+    total = window.seconds
+    if total <= 0:
+        return {}
+    wait = overlap([n for n in log.nexts if n[2] == ledger.loader], start, end)
+    foreign = _foreign_spans(log, ledger.loader) if ledger.kind == steps.OPTIMIZER else []
+    validation = overlap(foreign, start, end)
+    busy = 0.0
+    for entries in (log.forwards, log.backwards, log.opts):
+        mine = [entry for entry in entries if entry[1] > start and entry[0] < end]
+        if foreign:
+            mine = [e for e in mine if not any(a <= e[0] < b for a, b in foreign)]
+        busy += overlap(mine, start, end)
+    parts = {"data_wait": wait, "compute": busy}
+    if validation:
+        parts["validation"] = validation
+    scale = max(total, sum(parts.values()))
+    parts["other"] = scale - sum(parts.values())
+    return {name: seconds / scale for name, seconds in parts.items()}
+
+
+def _foreign_spans(log: Log, loader: int | None) -> list[tuple[float, float]]:
+    """Spans in which another loader than the measured one was in turn."""
+    spans = []
+    if loader is None:
+        return []
+    for position, (enter, end, which, items) in enumerate(log.nexts):
+        if which == loader:
+            continue
+        later = log.nexts[position + 1][0] if position + 1 < len(log.nexts) else end
+        spans.append((enter, end if items == EXHAUSTED else later))
+    return spans
+
+
+def wait_share(log: Log, window: Window) -> float | None:
+    """Share of the window spent waiting for the loader; without one, from the optimizer step
+    to the next root forward."""
+    ledger = window.ledger
+    if window.seconds <= 0:
+        return None
+    if ledger.loader is not None:
+        waits: list[Any] = [n for n in log.nexts if n[2] == ledger.loader]
+    elif ledger.kind == steps.OPTIMIZER:
+        enters = [f[0] for f in log.forwards if f[2] == ledger.root]
+        waits = []
+        for bound in ledger.bounds:
+            at = bisect.bisect_left(enters, bound)
+            if at < len(enters):
+                waits.append((bound, enters[at]))
+    else:
+        ends = [(a[1], b[0]) for a, b in zip(log.forwards, log.forwards[1:])]
+        waits = [gap for gap in ends if gap[1] > gap[0]]
+    return min(1.0, overlap(waits, window.start, window.end) / window.seconds)

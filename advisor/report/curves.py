@@ -1,0 +1,265 @@
+"""The data behind each figure, and what a reader who cannot see it is told instead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from advisor.report import numbers, view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from advisor.report.model import Report, Side, TrialEntry
+
+SEARCHED = ("baseline", "ceilings", "search", "effects", "confirm")
+"""Purposes whose rates may be set side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCurve:
+    """Rate and memory against batch size, all other settings equal."""
+
+    units: str
+    rates: dict[float, list[float]]
+    """Units/s of each run, by batch size."""
+    memory_gib: dict[float, float]
+    """Largest peak, by batch size."""
+    failed: dict[float, str]
+    """How it failed, by batch size."""
+    chosen: float | None
+    noise_band: float | None
+    memory_limit_gib: float | None
+
+    @property
+    def means(self) -> dict[float, float]:
+        """Mean units/s by batch size, ascending."""
+        return {batch: fmean(self.rates[batch]) for batch in sorted(self.rates)}
+
+    @property
+    def alt(self) -> str:
+        told = "; ".join(
+            f"{numbers.count(batch)}: {numbers.number(rate)} {self.units}/s"
+            + (f", {numbers.gib(self.memory_gib[batch])}" if batch in self.memory_gib else "")
+            for batch, rate in self.means.items()
+        )
+        ends = "".join(f"; {numbers.count(batch)}: {kind}" for batch, kind in self.failed.items())
+        return f"Rate and peak memory by batch size. {told}{ends}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSplit:
+    """Where one unit's time goes, before and after."""
+
+    unit: str
+    bars: dict[str, dict[str, float]]
+    """Seconds of each part, by bar."""
+
+    @property
+    def alt(self) -> str:
+        told = "; ".join(
+            f"{bar}: " + ", ".join(f"{part} {numbers.duration(s, 3)}" for part, s in parts.items())
+            for bar, parts in self.bars.items()
+        )
+        return f"Where the time of one {self.unit} goes. {told}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSeries:
+    """Every trial in the order in which it was run."""
+
+    units: str
+    purposes: list[str]
+    rates: list[float | None]
+    """Units/s; None for a trial that failed or was not rated."""
+    failed: dict[int, str]
+    """How it failed, by position."""
+    original: float | None
+    """Mean units/s of the baseline runs."""
+
+    @property
+    def best_so_far(self) -> list[float | None]:
+        """Largest rate until each trial, among those that may be set side by side."""
+        best: list[float | None] = []
+        for rate, purpose in zip(self.rates, self.purposes, strict=True):
+            new = rate if purpose in SEARCHED else None
+            known = [r for r in (new, best[-1] if best else None) if r is not None]
+            best.append(max(known, default=None))
+        return best
+
+    @property
+    def alt(self) -> str:
+        rated = [rate for rate in self.rates if rate is not None]
+        ends = "".join(f"; trial {at + 1}: {kind}" for at, kind in self.failed.items())
+        return (
+            f"Rate of each of {len(self.rates)} trials, from {numbers.number(min(rated))} "
+            f"to {numbers.number(max(rated))} {self.units}/s{ends}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityCurve:
+    """One quality measure against the number of timesteps."""
+
+    measure: str
+    knob: str
+    reference: float
+    limit: float
+    chosen: float | None
+    points: dict[float, float] = field(default_factory=dict)
+    """Value by number of steps; the original among them."""
+
+    def within(self, value: float) -> bool:
+        """Whether `value` is on the accepted side of the limit."""
+        return value <= self.limit if self.limit >= self.reference else value >= self.limit
+
+    @property
+    def alt(self) -> str:
+        told = "; ".join(
+            f"{numbers.count(steps)}: {numbers.measure(value)}"
+            for steps, value in sorted(self.points.items())
+        )
+        return f"{self.measure} by {self.knob}, limit {numbers.measure(self.limit)}. {told}."
+
+
+def batch_curve(report: Report) -> BatchCurve | None:
+    """None with fewer than two batch sizes that differ in nothing else."""
+    groups: dict[frozenset[str], list[TrialEntry]] = {}
+    names = _names(report, "batch_size")
+    for trial in report.trials:
+        if trial.purpose in SEARCHED:
+            rest = frozenset(t for t in _tokens(trial.label) if t.split("=")[0] not in names)
+            groups.setdefault(rest, []).append(trial)
+
+    curves = [_batch_curve(report, trials) for trials in groups.values()]
+    best = max(curves, key=lambda curve: len(curve.rates), default=None)
+    return best if best and len(best.rates) > 1 else None
+
+
+def _batch_curve(report: Report, trials: list[TrialEntry]) -> BatchCurve:
+    rates: dict[float, list[float]] = {}
+    memory: dict[float, float] = {}
+    failed: dict[float, str] = {}
+    for trial in trials:
+        batch = trial.batch or _asked(report, "batch_size", trial.label)
+        if not batch:
+            continue
+        if trial.outcome != "ok":
+            failed[batch] = trial.outcome
+        elif trial.units_per_s is not None:
+            rates.setdefault(batch, []).append(trial.units_per_s)
+            if trial.peak_mem_gib is not None:
+                memory[batch] = max(trial.peak_mem_gib, memory.get(batch, 0.0))
+    side = report.after if report.changes else report.before
+    return BatchCurve(
+        units=numbers.plural(report.unit),
+        rates=rates,
+        memory_gib=memory,
+        failed={batch: kind for batch, kind in failed.items() if batch not in rates},
+        chosen=side.batch if side.batch in rates else None,
+        noise_band=report.noise_band,
+        memory_limit_gib=report.target.memory_limit_gib if report.target else None,
+    )
+
+
+def time_split(report: Report) -> TimeSplit | None:
+    """None where no shares were measured."""
+    names = ("before", "after") if report.changes else ("as it is",)
+    bars = {
+        name: parts
+        for name, side in zip(names, (report.before, report.after), strict=False)
+        if (parts := _parts(side))
+    }
+    return TimeSplit(unit=report.unit, bars=bars) if bars else None
+
+
+def _parts(side: Side) -> dict[str, float]:
+    if not side.units_per_s:
+        return {}
+    seconds = 1 / side.units_per_s
+    known = [name for name in view.SHARES if name in side.shares]
+    rest = sorted(set(side.shares) - set(known))
+    return {
+        view.SHARES.get(name, name.replace("_", " ")): side.shares[name] * seconds
+        for name in known + rest
+        if side.shares[name] > 0
+    }
+
+
+def trial_series(report: Report) -> TrialSeries | None:
+    """None with fewer than two rates."""
+    rates = [trial.units_per_s if trial.outcome == "ok" else None for trial in report.trials]
+    if sum(rate is not None for rate in rates) < 2:
+        return None
+    base = [
+        trial.units_per_s
+        for trial in report.trials
+        if trial.purpose == "baseline" and trial.outcome == "ok" and trial.units_per_s is not None
+    ]
+    return TrialSeries(
+        units=numbers.plural(report.unit),
+        purposes=[trial.purpose for trial in report.trials],
+        rates=rates,
+        failed={at: t.outcome for at, t in enumerate(report.trials) if t.outcome != "ok"},
+        original=fmean(base) if base else None,
+    )
+
+
+def quality_curves(report: Report) -> list[QualityCurve]:
+    """One curve a measure that was taken at two or more numbers of timesteps."""
+    knobs = [d for d in report.decisions if d.kind == "timesteps"]
+    if not knobs:
+        return []
+    original = _number(knobs[0].from_)
+    chosen = next((_number(c.to) for c in report.changes if c.kind == "timesteps"), original)
+    curves: dict[str, QualityCurve] = {}
+    for point in report.quality:
+        curve = curves.setdefault(
+            point.measure,
+            QualityCurve(
+                measure=point.measure,
+                knob=_leaf(knobs[0].path),
+                reference=point.reference,
+                limit=point.limit,
+                chosen=chosen,
+                points={} if original is None else {original: point.reference},
+            ),
+        )
+        steps = _asked(report, "timesteps", point.candidate)
+        if steps is not None and point.value is not None:
+            curve.points[steps] = point.value
+    return [curve for curve in curves.values() if len(curve.points) > 1]
+
+
+def _asked(report: Report, kind: str, label: str) -> float | None:
+    """The value of the first knob of `kind` in a candidate's label; the original's by default."""
+    names = _names(report, kind)
+    for token in _tokens(label):
+        name, _, spelled = token.partition("=")
+        if name in names:
+            try:
+                return _number(json.loads(spelled))
+            except ValueError:
+                return None
+    tuned = (d for d in report.decisions if d.kind == kind and d.outcome != "skipped")
+    return next((_number(decision.from_) for decision in tuned), None)
+
+
+def _names(report: Report, kind: str) -> set[str]:
+    decided = {_leaf(entry.path) for entry in report.decisions if entry.kind == kind}
+    return decided | {_leaf(change.path) for change in report.changes if change.kind == kind}
+
+
+def _tokens(label: str) -> Iterator[str]:
+    return (token for token in label.split() if "=" in token)
+
+
+def _leaf(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else None  # type: ignore[arg-type]

@@ -1,0 +1,279 @@
+"""From how a trial ended to what that means: a typed Failure, or None where the work was done."""
+
+from __future__ import annotations
+
+import math
+import re
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.trials.signs import (
+    CONFIG,
+    DEATHS,
+    NEXT_STEPS,
+    NOISE,
+    RESOURCES,
+    SWALLOWED,
+    Sign,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from advisor.model import Trial
+    from advisor.trials.records import ProgramException
+    from advisor.trials.watch import Ending
+
+TAIL_LINES = 20
+EVIDENCE_CHARS = 300
+IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
+
+_EXCEPTION_LINE = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (?P<message>.*))?$")
+_TRACEBACK = "Traceback (most recent call last):"
+_ISOLATED = re.compile(r"(?:^|\s)(?:\S*/)?python[\d.]*\s+(?:-\w+\s+)*?(-\w*[SIE]\w*)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What went wrong: a key of FAILURE_EXIT_CODES, the decisive line, and what to do."""
+
+    kind: str
+    evidence: str
+    next_step: str
+
+    @classmethod
+    def of(cls, kind: str, evidence: str, next_step: str | None = None) -> Finding:
+        return cls(
+            kind=kind,
+            evidence=evidence.strip()[:EVIDENCE_CHARS],
+            next_step=next_step or NEXT_STEPS[kind],
+        )
+
+
+def classify(
+    trial: Trial, ending: Ending, *, losses: Sequence[float], measured: bool
+) -> Finding | None:
+    """What kept the work of `trial` from being done; None if nothing did.
+
+    `losses`: what the probe saw of the loss. `measured`: whether a rate could be told, by the
+    probe or by other means.
+    """
+    for judge in (_by_us, _guarded, _died, _swallowed):
+        finding = judge(trial, ending)
+        if finding is not None:
+            return finding
+    wrong = [(step, loss) for step, loss in enumerate(losses) if not math.isfinite(loss)]
+    if wrong:
+        step, loss = wrong[0]
+        return Finding.of("non-finite", f"loss {loss} at recorded loss {step + 1} of {len(losses)}")
+    return None if measured else _nothing_measured(trial, ending)
+
+
+def log_tail(ending: Ending) -> str:
+    """The stacks of a hung program, then the last lines of its standard error, or output."""
+    lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
+    lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
+    return "\n".join([*ending.stacks.splitlines(), *lines[-TAIL_LINES:]])
+
+
+# --- one judge after another --------------------------------------------------------------
+
+
+def _by_us(trial: Trial, ending: Ending) -> Finding | None:
+    """We ended it: on request, or because a limit was reached."""
+    silence = f"{ending.silence_s or 0:.0f} s"
+    last = _last_line(ending)
+    match ending.end:
+        case "cancelled":
+            return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
+        case "not-started":
+            return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
+        case "hang":
+            busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
+            return Finding.of("hang", f"no step for {silence} after step {ending.steps}{busy}")
+        case "start-limit" if ending.booted:
+            return Finding.of("no-steps", f"no step within {silence}; last line: {last}")
+        case "start-limit":
+            return _probe_missing(trial, ending)
+        case "total-limit":
+            return Finding.of(
+                "timeout", f"still running after {ending.wall_s:.0f} s, at step {ending.steps}"
+            )
+        case _:
+            return None
+
+
+def _guarded(_: Trial, ending: Ending) -> Finding | None:
+    """The probe kept the program from overwriting something."""
+    guarded = next((p.guard for p in ending.processes if p.guard), None)
+    if guarded is None:
+        return None
+    return Finding.of("outputs-not-apart", f"stopped before it overwrote {guarded}")
+
+
+def _died(trial: Trial, ending: Ending) -> Finding | None:
+    """It ended badly: an exception, a signal, an exit code."""
+    problems = [p.exception for p in ending.processes if p.exception is not None]
+    code = ending.exit_code
+    if ending.end == "measured" and not problems:
+        return None
+    if not problems and code == 0:
+        return None
+    if code is None and ending.end == "exited":
+        return Finding.of("killed", "the process that guards the trial was ended from outside")
+    said = [line for problem in problems for line in problem.line.splitlines()]
+    printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
+    return (
+        _signed(RESOURCES, said)
+        or _signed(RESOURCES, reversed(printed))
+        or _by_signal(ending, [*said, *printed])
+        or _rejected(trial, ending, problems)
+        or _crashed(ending, problems)
+    )
+
+
+def _swallowed(_: Trial, ending: Ending) -> Finding | None:
+    """It ended well, but its own words say that work was lost."""
+    lines = ending.output.splitlines()
+    return _signed(SWALLOWED, lines) or _logged_exception(lines)
+
+
+def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
+    if not ending.booted:
+        return _probe_missing(trial, ending)
+    return Finding.of(
+        "no-steps",
+        f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s and "
+        f"{ending.steps} steps; last line: {_last_line(ending)}",
+    )
+
+
+# --- how it died --------------------------------------------------------------------------
+
+
+def _signed(signs: Iterable[Sign], lines: Iterable[str]) -> Finding | None:
+    lines = list(lines)
+    for sign in signs:
+        for line in lines:
+            if sign.pattern.search(line):
+                return Finding.of(sign.kind, line, sign.next_step)
+    return None
+
+
+def _by_signal(ending: Ending, lines: Sequence[str]) -> Finding | None:
+    number = _signal_of(ending.exit_code)
+    told = f"ended by {signal.Signals(number).name}" if number else ""
+    if not number:
+        for line in lines:
+            number = _signal_told(line)
+            if number:
+                told = line
+                break
+    if ending.oom is not None and (number == signal.SIGKILL or ending.oom.scope == "this cgroup"):
+        counted = (
+            f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
+        )
+        return Finding.of("host-oom", "; ".join(filter(None, [told, counted])))
+    if not number:
+        return None
+    return Finding.of("shm" if number == signal.SIGBUS else "killed", told)
+
+
+def _signal_of(code: int | None) -> int | None:
+    """The signal in an exit code: negative from a child, 128 and more from a shell."""
+    number = -code if code is not None and code < 0 else (code or 0) - 128
+    return number if number in set(signal.Signals) else None
+
+
+def _signal_told(line: str) -> int | None:
+    found = DEATHS.search(line)
+    if not found:
+        return None
+    name = found["name"] or found["rank"]
+    for each in signal.Signals:
+        if name == each.name or (found["text"] or "?") in (signal.strsignal(each) or ""):
+            return each
+    return None
+
+
+def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]) -> Finding | None:
+    """The program would not take its settings, before any step was made."""
+    if ending.steps or any(problem.where == "step" for problem in problems):
+        return None
+    last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
+    said = [line for problem in problems for line in problem.line.splitlines()]
+    finding = _signed(CONFIG, said or last)
+    if finding is not None:
+        return finding
+    usage = any(line.lower().startswith("usage:") for line in last)
+    if ending.exit_code == 2 and usage:
+        return Finding.of("config-rejected", last[-1])
+    for change in trial.candidate.changes:
+        leaf = re.search(r"[^.\[\]\"]+(?=[\]\"]*$)", change.path)
+        named = re.compile(rf"\b{re.escape(leaf[0])}\b") if leaf else None
+        for line in said or _exception_lines(last):
+            if named and named.search(line):
+                return Finding.of("config-rejected", f"{line} (tried {trial.label})")
+    return None
+
+
+def _crashed(ending: Ending, problems: Sequence[ProgramException]) -> Finding:
+    kinds = {"import": "crash-import", "start": "crash-start", "step": "crash-step"}
+    if problems:
+        return Finding.of(kinds.get(problems[0].where, "crash-start"), problems[0].line)
+    raised = _exception_lines(ending.stderr.splitlines())
+    evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
+    if ending.steps:
+        return Finding.of("crash-step", evidence)
+    missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
+    return Finding.of("crash-import" if missing else "crash-start", evidence)
+
+
+def _logged_exception(lines: Sequence[str]) -> Finding | None:
+    """A traceback in the output of a program that ended well: something was caught and lost.
+
+    What Python prints when an object is torn down is no loss of work, nor is an optional import
+    that was missing.
+    """
+    for number, line in enumerate(lines):
+        if line.strip() != _TRACEBACK:
+            continue
+        if number and lines[number - 1].startswith("Exception ignored in"):
+            continue
+        raised = next(iter(_exception_lines(lines[number + 1 :])), None)
+        if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
+            return Finding.of("work-not-done", f"caught and printed: {raised}")
+    return None
+
+
+def _exception_lines(lines: Sequence[str]) -> list[str]:
+    """The lines that end tracebacks: `ValueError: ...`."""
+    found = []
+    inside = False
+    for line in lines:
+        if line.strip() == _TRACEBACK:
+            inside = True
+        elif inside and line and not line[0].isspace():
+            inside = False
+            if _EXCEPTION_LINE.match(line):
+                found.append(line)
+    return found
+
+
+def _probe_missing(trial: Trial, ending: Ending) -> Finding:
+    isolated = next(filter(None, map(_ISOLATED.search, [" ".join(trial.command)])), None)
+    why = f" (python {isolated[1]} keeps it out)" if isolated else ""
+    return Finding.of(
+        "probe-not-loaded",
+        f"no Python process of the command loaded the probe{why}; "
+        f"it ran {ending.wall_s:.1f} s, last line: {_last_line(ending)}",
+    )
+
+
+def _last_line(ending: Ending) -> str:
+    for text in (ending.stderr, ending.stdout):
+        lines = [line for line in text.splitlines() if not NOISE.search(line)]
+        if lines:
+            return lines[-1].strip()
+    return "(no output)"

@@ -1,0 +1,333 @@
+"""What the probe's records say about one trial: the measured part of a Run.
+
+A trial's records directory holds, for each process of the user's program that Python started:
+
+`boot-<pid>.json`   {pid, ppid, argv, time, python, executable}: the probe was loaded
+`<pid>.json`        the record, present once torch was imported or an exception ended the process
+`stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
+`stop.json`         {kind, count}: the step after which all ranks stop
+
+The record (version 1; times are epoch seconds, `null` is "not measured"):
+
+    state              booted | torch | stepping | stopped | exited
+    steps              optimizer steps, or else loader batches or root forwards, whichever are more
+    counts             {optimizer_steps, loader_batches, root_forwards, backwards, dropped}
+    boot_time first_step_time last_step_time time
+    rank world_size pid ppid argv python torch
+    exception          {type, message, where: import|start|step, trace} that ended the process
+    swallowed          [{type, message, where}] raised inside a forward or backward
+    guard              path of the user's whose overwriting was refused (the process left with 97)
+    writes             files opened for writing outside the trial's scratch
+    errors notes       of the probe itself
+
+and, once the process stopped or exited:
+
+    measured           null, or {kind, source, units, units_per_s, window_start, window_end,
+                       windows, steps, step_ms, wait_share, shares, whole_units,
+                       finished_batches, batch, batches_per_step, forwards_per_unit, notes}
+    loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
+                       persistent, pin, ...}; index of the measured one
+    roots root         every module called from outside a module; index of the dominant one
+    seen               {device, model_dtype, autocast_dtype, compiled, channels_last, tf32,
+                       cudnn_benchmark} of the dominant root
+    accumulation input_shapes losses fingerprint arguments defaulted
+    memory             {allocated_gib, reserved_gib, alloc_retries, ooms, rss_gib,
+                       workers_rss_gib}
+    ceilings           null, or {compute_units_per_s, loader: [{workers, units_per_s}], notes}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor.model import Ceilings, Effects, JsonScalar, LoaderCeiling, Shares
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Trial
+
+Record = dict[str, Any]
+
+STATES = ("booted", "torch", "stepping", "exited", "stopped")
+"""How far a process came; the furthest of all processes is the trial's."""
+
+OOM_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramException:
+    """An exception of the user's program."""
+
+    type: str
+    message: str
+    where: str
+    """import, start or step if it ended the process; forward or backward if it was caught."""
+    fatal: bool
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the probe can know of a Run; the names are those of `advisor.model.Run`."""
+
+    state: str
+    """booted, torch, stepping, exited (by itself) or stopped (by the probe)."""
+    processes: int
+    """Processes in which the probe was loaded."""
+    units: float | None = None
+    units_per_s: float | None = None
+    rate_source: str | None = None
+    window_start: float | None = None
+    window_end: float | None = None
+    windows: tuple[float, ...] = ()
+    step_ms: float | None = None
+    step_kind: str | None = None
+    steps: int = 0
+    wait_share: float | None = None
+    shares: Shares = field(default_factory=Shares)
+    whole_units: float = 0.0
+    peak_mem_gib: float | None = None
+    peak_reserved_gib: float | None = None
+    """What the device allocator held, freed blocks included; None without a device."""
+    peak_host_gib: float | None = None
+    alloc_retries: int | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    losses: tuple[float, ...] = ()
+    effects: Effects = field(default_factory=Effects)
+    ceilings: Ceilings | None = None
+    ranks: int = 1
+    rank_units_per_s: tuple[float, ...] = ()
+    startup_s: float | None = None
+    """From the first process's start to the first step."""
+    first_step_time: float | None = None
+    last_step_time: float | None = None
+    exceptions: tuple[ProgramException, ...] = ()
+    oom_seen: bool = False
+    guard: str | None = None
+    """The user's file that the program was about to write over."""
+    writes: tuple[str, ...] = ()
+    torch: str | None = None
+    python: str | None = None
+    unmeasured: str | None = None
+    """Why there is no rate, where steps were seen."""
+    probe_errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_records(records_dir: Path, trial: Trial) -> Reading | None:
+    """The reading of one trial; None if the probe was loaded in no process at all."""
+    boots = _load(records_dir, "boot-*.json")
+    records = _load(records_dir, "[0-9]*.json")
+    if not boots and not records:
+        return None
+    state = max((str(r["state"]) for r in records), key=STATES.index, default="booted")
+    chosen, notes = _measured_processes(records)
+    started = min((float(b["time"]) for b in boots), default=None)
+    firsts = [r["first_step_time"] for r in chosen or records if r.get("first_step_time")]
+    lasts = [r["last_step_time"] for r in chosen or records if r.get("last_step_time")]
+    exceptions = _exceptions(records)
+    common: dict[str, Any] = {
+        "state": state,
+        "processes": max(len(boots), len(records)),
+        "steps": max((int(r.get("steps") or 0) for r in chosen or records), default=0),
+        "exceptions": exceptions,
+        "oom_seen": any(_is_oom(e) for e in exceptions)
+        or any((r.get("memory") or {}).get("ooms") for r in records),
+        "guard": next((r["guard"] for r in records if r.get("guard")), None),
+        "writes": tuple(sorted({str(path) for r in records for path in r.get("writes") or ()})),
+        "torch": next((r["torch"] for r in records if r.get("torch")), None),
+        "python": next((b["python"] for b in boots), None),
+        "first_step_time": min(firsts, default=None),
+        "last_step_time": max(lasts, default=None),
+        "startup_s": min(firsts) - started if firsts and started is not None else None,
+        "unmeasured": next((r["unmeasured"] for r in records if r.get("unmeasured")), None),
+        "probe_errors": tuple(str(e) for r in records for e in r.get("errors") or ()),
+        "notes": tuple(str(note) for r in chosen or records for note in r.get("notes") or ())
+        + notes,
+    }
+    if not chosen:
+        return Reading(**common)
+    finished = max(int(r["measured"]["finished_batches"]) for r in chosen)
+    if finished < trial.plan.whole_batches:
+        common["notes"] += (
+            f"{finished} batches were finished to the end, {trial.plan.whole_batches} were asked for",
+        )
+    return _merged(chosen, common)
+
+
+def _load(folder: Path, pattern: str) -> list[Record]:
+    """Every JSON object that matches; a file cut short by a kill is skipped."""
+    found = []
+    for path in sorted(folder.glob(pattern)):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(content, dict):
+            found.append(content)
+    return found
+
+
+# --- which process was the workload --------------------------------------------------------
+
+
+def _measured_processes(records: list[Record]) -> tuple[list[Record], tuple[str, ...]]:
+    """The process that did the work, or the ranks that shared it."""
+    able = [r for r in records if r.get("measured")]
+    if not able:
+        return [], ()
+    best = max(able, key=_weight)
+    ranks = [r for r in able if _same_job(r, best)]
+    by_rank = {int(r.get("rank") or 0): r for r in ranks}
+    chosen = [by_rank[rank] for rank in sorted(by_rank)] if best["world_size"] > 1 else ranks
+    others = len(able) - len(chosen)
+    if not others:
+        return chosen, ()
+    return chosen, (f"{others} other processes ran steps too and were not counted",)
+
+
+def _weight(record: Record) -> tuple[bool, float]:
+    """Training before inference, then the longer window."""
+    measured = record["measured"]
+    seconds = measured["window_end"] - measured["window_start"]
+    return measured["kind"] == "optimizer step", seconds
+
+
+def _same_job(record: Record, best: Record) -> bool:
+    """Ranks of one job, or processes that one parent ran side by side."""
+    if record is best:
+        return True
+    mine, its = record["measured"], best["measured"]
+    if mine["kind"] != its["kind"] or record["world_size"] != best["world_size"]:
+        return False
+    overlap = min(mine["window_end"], its["window_end"]) - max(
+        mine["window_start"], its["window_start"]
+    )
+    shorter = min(r["window_end"] - r["window_start"] for r in (mine, its))
+    together = overlap > shorter / 2
+    return together and bool(best["world_size"] > 1 or record["ppid"] == best["ppid"])
+
+
+# --- merging -------------------------------------------------------------------------------
+
+
+def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
+    """One reading of one process or of several ranks: rates add up, rank 0 speaks for the rest."""
+    first = chosen[0]
+    lead = first["measured"]
+    rates = tuple(float(r["measured"]["units_per_s"]) for r in chosen)
+    seconds = lead["window_end"] - lead["window_start"]
+    memories = [r.get("memory") or {} for r in chosen]
+    allocated = [m["allocated_gib"] for m in memories if m.get("allocated_gib") is not None]
+    reserved = [m["reserved_gib"] for m in memories if m.get("reserved_gib") is not None]
+    retries = [m["alloc_retries"] for m in memories if m.get("alloc_retries") is not None]
+    host = sum((m.get("rss_gib") or 0.0) + (m.get("workers_rss_gib") or 0.0) for m in memories)
+    on_device = bool(allocated) and max(allocated) > 0
+    losses = tuple(float(value) for value in first.get("losses") or ())
+    waits = [r["measured"]["wait_share"] for r in chosen]
+    known_waits = [float(wait) for wait in waits if wait is not None]
+    parts = tuple(zip(*(r["measured"]["windows"] for r in chosen), strict=False))
+    return Reading(
+        **{**common, "notes": common["notes"] + tuple(lead.get("notes") or ())},
+        units=sum(rates) * seconds,
+        units_per_s=sum(rates),
+        rate_source=lead["source"],
+        window_start=lead["window_start"],
+        window_end=lead["window_end"],
+        windows=tuple(sum(part) for part in parts),
+        step_ms=lead["step_ms"],
+        step_kind=lead["kind"],
+        wait_share=sum(known_waits) / len(known_waits) if known_waits else None,
+        shares=Shares(**(lead.get("shares") or {})),
+        whole_units=sum(float(r["measured"]["whole_units"]) for r in chosen),
+        peak_mem_gib=max(allocated) if on_device else host or None,
+        peak_reserved_gib=max(reserved) if on_device else None,
+        peak_host_gib=host or None,
+        alloc_retries=sum(retries) if on_device else None,
+        loss_first=losses[0] if losses else None,
+        loss_last=losses[-1] if losses else None,
+        losses=losses,
+        effects=_effects(first, len(chosen)),
+        ceilings=_ceilings(first.get("ceilings")),
+        ranks=len(chosen),
+        rank_units_per_s=rates if len(chosen) > 1 else (),
+    )
+
+
+def _effects(record: Record, ranks: int) -> Effects:
+    measured, seen = record["measured"], record.get("seen") or {}
+    number = record.get("loader")
+    loader = record["loaders"][number] if number is not None else {}
+    model_dtype = seen.get("compute_dtype") or seen.get("model_dtype")
+    return Effects(
+        batch=measured["batch"],
+        workers=loader.get("workers"),
+        prefetch_factor=loader.get("prefetch"),
+        persistent_workers=loader.get("persistent"),
+        pin_memory=loader.get("pin"),
+        dtype=seen.get("autocast_dtype") or model_dtype,
+        autocast_dtype=seen.get("autocast_dtype"),
+        tf32=seen.get("tf32"),
+        cudnn_benchmark=seen.get("cudnn_benchmark"),
+        compiled=seen.get("compiled"),
+        channels_last=seen.get("channels_last"),
+        accumulation=record.get("accumulation"),
+        world_size=max(ranks, int(record.get("world_size") or 1)),
+        forwards_per_unit=measured["forwards_per_unit"],
+        input_shapes=tuple(record.get("input_shapes") or ()),
+        device=seen.get("device"),
+        loader_site=loader.get("site"),
+        fingerprint=record.get("fingerprint"),
+        arguments=tuple((str(k), _scalar(v)) for k, v in (record.get("arguments") or {}).items()),
+        defaulted_arguments=tuple(record.get("defaulted") or ()),
+    )
+
+
+def _scalar(value: object) -> JsonScalar:
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _ceilings(found: Record | None) -> Ceilings | None:
+    if not found:
+        return None
+    return Ceilings(
+        compute_units_per_s=found.get("compute_units_per_s"),
+        loader=tuple(
+            LoaderCeiling(workers=int(entry["workers"]), units_per_s=float(entry["units_per_s"]))
+            for entry in found.get("loader") or ()
+        ),
+    )
+
+
+def _exceptions(records: list[Record]) -> tuple[ProgramException, ...]:
+    """Those that ended a process first, then those that the program caught."""
+    fatal = [
+        ProgramException(
+            type=str(e["type"]),
+            message=str(e["message"]),
+            where=str(e["where"]),
+            fatal=True,
+            trace=str(e.get("trace") or ""),
+        )
+        for e in (r.get("exception") for r in records)
+        if e
+    ]
+    ends = {(e.type, e.message[:200]) for e in fatal}
+    caught = [
+        ProgramException(
+            type=str(e["type"]), message=str(e["message"]), where=str(e["where"]), fatal=False
+        )
+        for r in records
+        for e in r.get("swallowed") or ()
+        if (str(e["type"]), str(e["message"])[:200]) not in ends
+    ]
+    return tuple(fatal + caught)
+
+
+def _is_oom(problem: ProgramException) -> bool:
+    text = problem.message.lower()
+    return problem.type == "OutOfMemoryError" or any(word in text for word in OOM_WORDS)

@@ -1,0 +1,87 @@
+"""What a program left behind in its working directory and in its scratch outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENTRIES_LIMIT = 50_000
+"""Files looked at in a working directory; a larger tree is compared in part, and that is said."""
+LISTED_LIMIT = 200
+SKIPPED = {
+    ".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".gpu-advisor",
+    ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", "site-packages",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Every file of a tree by relative path, with what shows that it was written to."""
+
+    files: dict[str, tuple[int, int]]
+    """mtime in ns, and size in bytes."""
+    complete: bool
+
+
+def snapshot(root: str, leave_out: str) -> Snapshot:
+    """The files under `root`, without version control, environments, caches and `leave_out`."""
+    files: dict[str, tuple[int, int]] = {}
+    for entry in _walk(root, os.path.realpath(leave_out)):
+        if len(files) >= ENTRIES_LIMIT:
+            return Snapshot(files=files, complete=False)
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        files[os.path.relpath(entry.path, root)] = (status.st_mtime_ns, status.st_size)
+    return Snapshot(files=files, complete=True)
+
+
+def created(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """Files that are there now and were not before, relative to the root."""
+    if not before.complete:  # what was not looked at cannot be told from what is new
+        return ()
+    return tuple(sorted(after.files.keys() - before.files.keys())[:LISTED_LIMIT])
+
+
+def altered(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """Files that were there before and have been written to, relative to the root."""
+    common = before.files.keys() & after.files.keys()
+    changed = sorted(name for name in common if before.files[name] != after.files[name])
+    return tuple(changed[:LISTED_LIMIT])
+
+
+def digest(folder: str) -> str | None:
+    """SHA-256 over relative names and contents of all files below; None if there are none."""
+    root = Path(folder)
+    total = hashlib.sha256()
+    paths = sorted(path for path in root.rglob("*") if path.is_file())
+    for path in paths:
+        name = os.fsencode(path.relative_to(root))
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        total.update(len(name).to_bytes(4) + name + content)
+    return total.hexdigest() if paths else None
+
+
+def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:
+    folders = [root]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                inside = list(entries)
+        except OSError:
+            continue
+        if any(entry.name == "pyvenv.cfg" for entry in inside):
+            continue
+        for entry in inside:
+            if not entry.is_dir(follow_symlinks=False):
+                yield entry
+            elif entry.name not in SKIPPED and os.path.realpath(entry.path) != leave_out:
+                folders.append(entry.path)

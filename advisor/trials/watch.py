@@ -1,0 +1,240 @@
+"""Waits for a running trial to end, and ends it when a limit is reached. Judges nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from advisor.trials.output import Count, Tally, plain
+from advisor.trials.records import ProcessRecord, Records
+from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.model import Trial
+    from advisor.trials.launch import Launched
+
+TICK_S = 0.1
+"""Between two looks; the command's end is heard at once."""
+RANKS_GRACE_S = 2.0
+"""For the other ranks to fill their window, once one has."""
+STACKS_S = 1.0
+"""For a hung process to write its stacks."""
+HANG_MARGIN = 0.95
+"""Part of the hang limit after which a silence is acted on, so that it is reported in time."""
+BUSY_S = 10.0
+PROGRESS_S = 2.0
+
+NOTHING = Count()
+End = Literal[
+    "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a trial ended, before anybody judges it. Output is as it was before we ended it."""
+
+    end: End
+    started: float
+    """Epoch seconds of the command's start."""
+    ended: float
+    exit_code: int | None = None
+    """Of the command, if it ended by itself; minus the signal's number if a signal ended it."""
+    problem: str = ""
+    """not-started: why."""
+    own_files: bool = False
+    """not-started because of the trial's own files, not because of the command."""
+    stdout: str = ""
+    stderr: str = ""
+    processes: tuple[ProcessRecord, ...] = ()
+    silence_s: float | None = None
+    """Since the last step."""
+    busy_cpus: float | None = None
+    """CPUs that the process tree kept busy in the last seconds before the end."""
+    stacks: str = ""
+    oom: OomCounter | None = None
+    """The kernel's out-of-memory kills during the trial."""
+    count: Count = NOTHING
+    left: tuple[int, ...] = ()
+
+    @property
+    def wall_s(self) -> float:
+        return self.ended - self.started
+
+    @property
+    def booted(self) -> bool:
+        """The probe started in at least one process."""
+        return bool(self.processes)
+
+    @property
+    def steps(self) -> int:
+        """Of the process that made most."""
+        return max((process.steps for process in self.processes), default=0)
+
+    @property
+    def output(self) -> str:
+        return f"{self.stdout}\n{self.stderr}"
+
+
+class Watch:
+    """One look after another at a launched trial, until something ends it."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        launched: Launched,
+        tally: Tally,
+        *,
+        on_progress: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self._trial = trial
+        self._launched = launched
+        self._tally = tally
+        self._say = on_progress or (lambda _: None)
+        self._cancel = cancel or threading.Event()
+        self._records = Records(launched.job.records)
+        self._processes: tuple[ProcessRecord, ...] = ()
+        self._oom_before = oom_counters()
+        self._full_since: float | None = None
+        self._ended_since: float | None = None
+        self._was_at_work = False
+        self._last_sign = time.time()
+        """Epoch seconds of the start, of the last step, or of the end of what stepped."""
+        self._said = 0.0
+        self.tree = TreeSampler(launched.guardian_pid)
+
+    def until_end(self) -> Ending:
+        """Watch, end every process of the trial, and tell how it went."""
+        end = self._wait()
+        ended = time.time()
+        stacks = self._stacks() if end in {"hang", "start-limit"} else ""
+        launched = self._launched
+        stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        launched.stop()
+        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
+            stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        self._processes = self._records.read()
+        return Ending(
+            end=end,
+            started=launched.started,
+            ended=ended,
+            exit_code=launched.exit_code,
+            problem=launched.refused or "",
+            own_files=launched.refused_stage == "layout",
+            stdout=plain(stdout),
+            stderr=plain(stderr),
+            processes=self._processes,
+            silence_s=max(0.0, ended - self._last_sign),
+            busy_cpus=self.tree.busy_cpus(ended - BUSY_S, ended),
+            stacks=stacks,
+            oom=new_kills(self._oom_before, oom_counters()),
+            count=self._tally.count,
+            left=launched.left,
+        )
+
+    def _wait(self) -> End:
+        while True:
+            self._launched.wait(TICK_S)
+            self._processes = self._records.read()
+            self.tree.sample()
+            end = self._look()
+            if end is not None:
+                return end
+            self._progress()
+
+    def _look(self) -> End | None:
+        """What ends the trial now, if anything does; the order is the order of precedence."""
+        trial, launched, now = self._trial, self._launched, time.time()
+        stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
+        steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
+        self._last_sign = max([self._last_sign, *steps])
+        count = self._tally.count
+        if count.last_time is not None:
+            self._last_sign = max(self._last_sign, count.last_time)
+        at_work = bool(stepping) or count.lines > 0
+        if self._was_at_work and not at_work:  # the next part of a longer command starts up
+            self._last_sign = now
+        self._was_at_work = at_work
+        silence = now - self._last_sign
+        if self._cancel.is_set():
+            return "cancelled"
+        if launched.refused is not None:
+            return "not-started"
+        if self._window_full(now, stepping):
+            return "measured"
+        if launched.ended and not (stepping and self._grace(now)):
+            return "exited" if self._full_since is None else "measured"
+        if at_work and silence > trial.hang_limit_s * HANG_MARGIN:
+            return "hang"
+        if not at_work and silence > trial.start_limit_s:
+            return "start-limit"
+        if now - launched.started > trial.total_limit_s:
+            return "total-limit"
+        return None
+
+    def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
+        """The probe has stopped a process, and the other ranks have had their time to follow."""
+        plan, count = self._trial.plan, self._tally.count
+        if any(process.state == "stopped" for process in self._processes):
+            if self._full_since is None:
+                self._full_since = now
+            return not stepping or now - self._full_since > RANKS_GRACE_S
+        if plan.mode != "window" or count.first_time is None or count.last_time is None:
+            return False
+        return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
+
+    def _grace(self, now: float) -> bool:
+        """The command has ended well while ranks of it still step: they may end by themselves."""
+        if self._ended_since is None:
+            self._ended_since = now
+        return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
+
+    def _stacks(self) -> str:
+        """Stacks of all threads of every Python process that the probe reached."""
+        asked = [pid for pid in sorted(self._records.booted) if _alive(pid)]
+        for pid in asked:
+            self._launched.signal(pid, signal.SIGUSR1)
+        deadline = time.monotonic() + STACKS_S
+        texts: dict[int, str] = {}
+        while asked and time.monotonic() < deadline:
+            time.sleep(0.05)
+            fresh = {pid: _read(self._records.stacks_path(pid)) for pid in asked}
+            if all(fresh.values()) and fresh == texts:
+                break
+            texts = fresh
+        return "\n".join(f"process {pid}:\n{text}" for pid, text in texts.items() if text)
+
+    def _progress(self) -> None:
+        now = time.time()
+        if now - self._said < PROGRESS_S:
+            return
+        self._said = now
+        steps = max((process.steps for process in self._processes), default=0)
+        elapsed = now - self._launched.started
+        state = f"{steps} steps" if steps else "starting"
+        self._say(f"{state}, {elapsed:.0f} s")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _read(path: os.PathLike[str]) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123  any PathLike
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,201 @@
+"""Which GPUs a program is shown, and the sentence where it is shown none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from nvml_stub import H100, LAPTOP
+
+from advisor.machine import gpu
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import StubProcess
+    from nvml_stub import NvmlStub
+
+    from advisor.model import Gpu
+
+SECOND = {f"gpu1.{key}": value for key, value in LAPTOP.items()} | {
+    "gpu1.power.limit": 115_000,
+    "gpu1.err.power.limit": 0,
+}
+TWO_CARDS = {**H100, **SECOND, "count": 2}
+
+SLICES = {
+    "mig": 1,
+    "err.util": 3,
+    "mig0.0.uuid": "MIG-aaaa",
+    "mig0.0.memory.total": 10 * 2**30,
+    "mig0.1.uuid": "MIG-bbbb",
+    "mig0.1.memory.total": 20 * 2**30,
+}
+
+
+def read_gpus(environ: dict[str, str]) -> tuple[tuple[Gpu, ...], str | None]:
+    return gpu.read_gpus(environ)
+
+
+def fresh(root: Path, stub: NvmlStub, code: str) -> str:
+    """Output of `code` in a new process, for what is asked once a process."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=stub.env(),
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_a_card_is_described_in_full(nvml: StubProcess) -> None:
+    (card,), note = nvml.call(read_gpus, {})
+    assert note is None
+    assert (card.index, card.name, card.uuid) == (0, H100["name"], H100["uuid"])
+    assert card.memory_total_gib == pytest.approx(79.65, abs=0.01)
+    assert card.memory_free_gib == pytest.approx(79.65 - 12 - 600 / 1024, abs=0.01)
+    assert (card.driver, card.compute_capability) == ("560.35.03", "9.0")
+    assert (card.power_limit_w, card.profile, card.mig) == (700.0, "h100-sxm", False)
+
+
+def test_what_a_card_withholds_is_none(nvml: StubProcess) -> None:
+    nvml.stub.write({"count": 1, "err.memory": 4, "err.mig": 999})
+    (card,), note = nvml.call(read_gpus, {})
+    assert (card.name, note) == ("unknown NVIDIA GPU", None)
+    assert {card.uuid, card.memory_total_gib, card.memory_free_gib, card.driver} == {None}
+    assert {card.power_limit_w, card.compute_capability, card.profile, card.mig} == {None}
+
+
+def test_a_card_without_mig_support_has_mig_off(nvml: StubProcess) -> None:
+    nvml.stub.write(LAPTOP)
+    (card,), _ = nvml.call(read_gpus, {})
+    assert (card.mig, card.profile) == (False, "rtx-4060-laptop")
+
+
+@pytest.mark.parametrize(
+    ("visible", "indices"),
+    [
+        ("0", [0]),
+        ("1", [1]),
+        ("1,0", [1, 0]),
+        (" 1 , 0 ", [1, 0]),
+        ("0,7,1", [0]),
+        ("0,-1,1", [0]),
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("0,0", []),
+        (str(LAPTOP["uuid"]), [1]),
+        ("GPU-2222,0", [1, 0]),
+        ("GPU-3", []),
+        ("GPU-", []),
+    ],
+)
+def test_cuda_visible_devices_chooses_as_cuda_does(
+    nvml: StubProcess, visible: str, indices: list[int]
+) -> None:
+    """By index or UUID prefix; an invalid entry ends the list, a repeated one empties it."""
+    nvml.stub.write(TWO_CARDS)
+    cards, note = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": visible})
+    assert [card.index for card in cards] == indices
+    hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides the 2 GPUs of this host."
+    assert note == (None if indices else hidden)
+
+
+def test_a_card_cut_into_slices_appears_as_its_slices(nvml: StubProcess) -> None:
+    """A slice has the memory it was given, and is no card of the profile."""
+    nvml.stub.write(H100, SLICES)
+    cards, _ = nvml.call(read_gpus, {})
+    assert [(c.uuid, c.index, c.mig, c.profile) for c in cards] == [
+        ("MIG-aaaa", 0, True, None),
+        ("MIG-bbbb", 0, True, None),
+    ]
+    (chosen,), _ = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
+    assert chosen.uuid == "MIG-bbbb"
+    assert chosen.memory_total_gib == 20.0
+
+
+def test_mig_without_slices_is_the_card_itself(nvml: StubProcess) -> None:
+    nvml.stub.write(H100, mig=1)
+    (card,), _ = nvml.call(read_gpus, {})
+    assert (card.uuid, card.mig) == (H100["uuid"], True)
+
+
+def test_one_card_that_cannot_be_opened_does_not_hide_the_other(nvml: StubProcess) -> None:
+    nvml.stub.write(TWO_CARDS, {"gpu0.err.handle": 15})
+    cards, note = nvml.call(read_gpus, {})
+    assert ([card.index for card in cards], note) == ([1], None)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"count": 0}, "lists no GPU"),
+        ({"count": 1, "err.handle": 15}, "GPU 0 could not be opened"),
+        ({"err.count": 999}, "could not list the GPUs"),
+    ],
+)
+def test_no_card_has_a_reason(nvml: StubProcess, script: dict[str, object], words: str) -> None:
+    nvml.stub.write(script)
+    cards, note = nvml.call(read_gpus, {})
+    assert cards == ()
+    assert note is not None
+    assert words in note
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (9, "installed but not loaded"),
+        (4, "denies this user"),
+        (18, "reboot"),
+        (999, "could not be started: Unknown Error"),
+    ],
+)
+def test_a_driver_that_does_not_start_has_a_reason(
+    root: Path, stub: NvmlStub, code: int, words: str
+) -> None:
+    stub.write(H100, {"err.init": code})
+    said = fresh(root, stub, "from advisor.machine import gpu; print(gpu.read_gpus())")
+    assert said.startswith("((), ")
+    assert words in said
+
+
+def test_a_host_without_a_driver_says_so(root: Path, stub: NvmlStub, tmp_path: Path) -> None:
+    """The library is looked for and not found; nothing raises."""
+    broken = tmp_path / "libnvidia-ml.so.1"
+    broken.write_bytes(b"not a library")  # hides a real driver, where the test host has one
+    env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    code = "from advisor.machine import gpu; print(gpu.read_gpus(), gpu.open_reader())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("No NVIDIA driver is installed on this host") == 2
+
+
+def test_a_stranger_named_pynvml_is_recognised(root: Path, stub: NvmlStub, tmp_path: Path) -> None:
+    """The abandoned distribution of that name shadows NVIDIA's; the note says how to repair."""
+    (tmp_path / "pynvml").mkdir()
+    (tmp_path / "pynvml" / "__init__.py").write_text("def nvmlInit(): pass\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    said = fresh(root, stub, code + "from advisor.machine import gpu; print(gpu.read_gpus())")
+    assert "pip uninstall pynvml" in said
+
+
+def test_a_reader_takes_the_first_visible_card(nvml: StubProcess) -> None:
+    nvml.stub.write(TWO_CARDS)
+    assert nvml.call(reader_uuid, None, {"CUDA_VISIBLE_DEVICES": "1"}) == LAPTOP["uuid"]
+    assert nvml.call(reader_uuid, None, {}) == H100["uuid"]
+    assert nvml.call(reader_uuid, 1, {}) == LAPTOP["uuid"]
+    assert nvml.call(reader_uuid, 5, {}) == "NVML lists no GPU with index 5."
+    assert "hides" in str(nvml.call(reader_uuid, None, {"CUDA_VISIBLE_DEVICES": ""}))
+
+
+def reader_uuid(index: int | None, environ: dict[str, str]) -> str | None:
+    reader, note = gpu.open_reader(index, environ)
+    return reader.uuid if reader else note

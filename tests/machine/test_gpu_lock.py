@@ -1,0 +1,140 @@
+"""One measurement at a time on a GPU, held by the kernel and named for the one who waits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.errors import StateBusyError
+from advisor.machine.lock import gpu_lock, runtime_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOLD = """
+import pathlib, sys, time
+from advisor.machine.lock import gpu_lock
+with gpu_lock(sys.argv[1] or None, folder=pathlib.Path(sys.argv[2])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def holder(root: Path, uuid: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until its stdin is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, uuid, str(folder)],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+@pytest.mark.parametrize(("uuid", "words"), [("GPU-1", "on GPU GPU-1"), ("", "on this host")])
+def test_the_one_who_comes_second_is_told_who_holds_it(
+    root: Path, tmp_path: Path, uuid: str, words: str
+) -> None:
+    with (
+        holder(root, uuid, tmp_path) as process,
+        pytest.raises(StateBusyError) as refusal,
+        gpu_lock(uuid or None, folder=tmp_path),
+    ):
+        pass
+    message = str(refusal.value)
+    assert words in message
+    assert f"process {process.pid}, `{sys.executable} -c" in message
+    assert refusal.value.exit_code == 20
+
+
+def test_it_is_free_again_when_its_holder_ends_or_is_killed(root: Path, tmp_path: Path) -> None:
+    with holder(root, "GPU-1", tmp_path):
+        pass
+    with gpu_lock("GPU-1", folder=tmp_path):
+        pass
+    with holder(root, "GPU-1", tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with gpu_lock("GPU-1", folder=tmp_path):
+            pass
+
+
+def test_it_is_free_after_an_exception(tmp_path: Path) -> None:
+    with contextlib.suppress(KeyError), gpu_lock("GPU-1", folder=tmp_path):
+        raise KeyError
+    with gpu_lock("GPU-1", folder=tmp_path):
+        pass
+
+
+def test_other_gpus_are_not_held(root: Path, tmp_path: Path) -> None:
+    with (
+        holder(root, "GPU-1", tmp_path),
+        gpu_lock("GPU-2", folder=tmp_path),
+        gpu_lock(None, folder=tmp_path),
+        gpu_lock("MIG-GPU-1/7/0", folder=tmp_path),
+    ):
+        assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_waiting_gets_it_when_the_holder_ends(root: Path, tmp_path: Path) -> None:
+    with holder(root, "GPU-1", tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        with gpu_lock("GPU-1", wait_s=30.0, folder=tmp_path):
+            assert process.wait() == 0
+
+
+def test_waiting_ends(root: Path, tmp_path: Path) -> None:
+    with holder(root, "GPU-1", tmp_path):
+        began = time.monotonic()
+        with pytest.raises(StateBusyError), gpu_lock("GPU-1", wait_s=0.3, folder=tmp_path):
+            pass
+        assert time.monotonic() - began >= 0.3
+
+
+def test_a_child_does_not_inherit_it(tmp_path: Path) -> None:
+    """Else a program left running in the background would hold the lock for ever."""
+    with gpu_lock("GPU-1", folder=tmp_path):
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with child:
+        with gpu_lock("GPU-1", folder=tmp_path):
+            pass
+        child.communicate(b"\n")
+
+
+def test_a_folder_that_another_could_have_planted_is_refused(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StateBusyError, match="cannot be trusted"), gpu_lock("x", folder=planted):
+        pass
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    with (
+        pytest.raises(StateBusyError, match="belongs to user 12345"),
+        gpu_lock("x", folder=tmp_path),
+    ):
+        pass
+
+
+def test_every_process_of_a_user_finds_the_same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of one runner have temporary folders of their own; the lock must not follow them."""
+    before = runtime_dir()
+    for name in ("TMPDIR", "XDG_RUNTIME_DIR", "HOME"):
+        monkeypatch.setenv(name, "/nowhere")
+    assert runtime_dir() == before

@@ -1,0 +1,196 @@
+"""The profiles are data: complete, consistent with each other, and found by a card's real name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from advisor.errors import TargetError
+from advisor.machine import profiles
+from advisor.model import GpuProfile
+
+ALL = profiles.load_all()
+TABLES = profiles.load_tables()
+CHECKED = [name for name, table in TABLES.items() if "check" in table]
+
+
+def test_every_profile_is_complete_and_spelled_right() -> None:
+    """Optional rates may be absent; any other missing or unknown key is a mistake."""
+    fields = {field.name for field in dataclasses.fields(GpuProfile)} - {"name"}
+    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops", "fp8_tflops", "l2_mb"}
+    for name, table in TABLES.items():
+        keys = set(table) - {"check"}
+        assert fields - optional <= keys <= fields, name
+        assert len(table["source"]) > 40, name
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_rates_follow_from_the_chip(name: str) -> None:
+    """TFLOPS = SM x GHz x FMA per clock and SM x 2 / 1000, dense, to 2 %.
+
+    A published sparse figure, or fp16 accumulation on a GeForce card, is off by a factor of 2.
+    """
+    chip, profile = TABLES[name]["check"], ALL[name]
+    fp32 = chip["sm"] * chip["fp32_ghz"] * chip["fp32_fma"] * 2 / 1000
+    tensor = chip["sm"] * chip["tensor_ghz"] * chip["tensor_fma"] * 2 / 1000
+    assert profile.fp32_tflops == pytest.approx(fp32, rel=0.02)
+    assert profile.fp16_tflops == pytest.approx(tensor, rel=0.02)
+
+
+def test_only_what_the_formula_does_not_explain_goes_unchecked() -> None:
+    assert set(ALL) - set(CHECKED) == {"b200"}
+
+
+@pytest.mark.parametrize("profile", ALL.values(), ids=list(ALL))
+def test_figures_are_of_the_right_size(profile: GpuProfile) -> None:
+    generation = float(profile.compute_capability)
+    assert 8 <= profile.memory_gib <= 192
+    assert 200 <= profile.bandwidth_gb_per_s <= 8000
+    assert 35 <= profile.tdp_w <= 1000
+    assert 0 < profile.eta_compute <= 1
+    assert 0 < profile.eta_bandwidth <= 1
+    assert 0 < profiles.usable_gib(profile) < profile.memory_gib
+    assert (profile.bf16_tflops is not None) == (generation >= 8.0)
+    assert (profile.tf32_tflops is not None) == (generation >= 8.0)
+    assert (profile.fp8_tflops is not None) == (generation >= 8.9)
+    assert all(name == name.lower() for name in profile.match)
+    if profile.fp16_tflops is not None and profile.fp8_tflops is not None:
+        assert profile.fp8_tflops == pytest.approx(2 * profile.fp16_tflops, rel=0.01)
+    if profile.bf16_tflops is not None:
+        assert profile.bf16_tflops == profile.fp16_tflops
+    if profile.tf32_tflops is not None and profile.fp16_tflops is not None:
+        assert profile.tf32_tflops == pytest.approx(profile.fp16_tflops / 2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("lesser", "greater"),
+    [
+        ("rtx-4060-laptop", "rtx-4060"),
+        ("rtx-4060", "rtx-4090"),
+        ("rtx-3090", "rtx-4090"),
+        ("rtx-4090", "rtx-5090"),
+        ("t4", "l4"),
+        ("l4", "l40s"),
+        ("v100-pcie", "v100-sxm"),
+        ("v100-sxm", "a100-40"),
+        ("a100-40", "a100-80"),
+        ("a100-80", "h100-sxm"),
+        ("h100-pcie", "h100-sxm"),
+        ("h100-sxm", "h200-sxm"),
+        ("h200-sxm", "b200"),
+    ],
+)
+def test_a_greater_card_is_greater_in_nothing_less(lesser: str, greater: str) -> None:
+    """In memory, tensor rate and power; bandwidth too, but that the L4 has less than the T4."""
+    less, more = ALL[lesser], ALL[greater]
+    assert less.memory_gib <= more.memory_gib
+    assert (less.fp16_tflops or 0) <= (more.fp16_tflops or 0)
+    assert less.tdp_w <= more.tdp_w
+    if (lesser, greater) != ("t4", "l4"):
+        assert less.bandwidth_gb_per_s <= more.bandwidth_gb_per_s
+
+
+# Names as nvidia-smi prints them, with the memory it shows.
+REAL_NAMES = [
+    ("NVIDIA GeForce RTX 3090", 24.0, "rtx-3090"),
+    ("NVIDIA GeForce RTX 4060", 8.0, "rtx-4060"),
+    ("NVIDIA GeForce RTX 4060 Laptop GPU", 8.0, "rtx-4060-laptop"),
+    ("NVIDIA GeForce RTX 4090", 24.0, "rtx-4090"),
+    ("NVIDIA GeForce RTX 5090", 31.8, "rtx-5090"),
+    ("NVIDIA H100 80GB HBM3", 79.6, "h100-sxm"),
+    ("NVIDIA H100 PCIe", 79.6, "h100-pcie"),
+    ("NVIDIA H100 NVL", 93.6, "h100-nvl"),
+    ("NVIDIA H200", 140.4, "h200-sxm"),
+    ("NVIDIA H200 NVL", 140.4, "h200-nvl"),
+    ("NVIDIA GH200 480GB", 95.6, "gh200"),
+    ("NVIDIA B200", 179.1, "b200"),
+    ("NVIDIA A100-SXM4-40GB", 40.0, "a100-40"),
+    ("NVIDIA A100-PCIE-40GB", 40.0, "a100-40-pcie"),
+    ("NVIDIA A100-SXM4-80GB", 80.0, "a100-80"),
+    ("NVIDIA A100 80GB PCIe", 80.0, "a100-80-pcie"),
+    ("NVIDIA L4", 22.5, "l4"),
+    ("NVIDIA L40S", 45.0, "l40s"),
+    ("NVIDIA A10", 22.5, "a10"),
+    ("Tesla T4", 15.0, "t4"),
+    ("Tesla V100-SXM2-16GB", 16.0, "v100-sxm"),
+    ("Tesla V100-SXM2-32GB", 32.0, "v100-sxm-32"),
+    ("Tesla V100-PCIE-16GB", 16.0, "v100-pcie"),
+    ("NVIDIA GeForce RTX 4060 Ti", 16.0, None),
+    ("NVIDIA GeForce RTX 3090 Ti", 24.0, None),
+    ("NVIDIA GeForce RTX 4090 D", 24.0, None),
+    ("NVIDIA GeForce RTX 4090 Laptop GPU", 16.0, None),
+    ("NVIDIA A10G", 22.5, None),
+    ("NVIDIA L40", 45.0, None),
+    ("NVIDIA H100 80GB HBM2e", 79.6, None),
+    ("NVIDIA GeForce RTX 4090", 48.0, None),
+    ("NVIDIA A100-SXM4-80GB", 9.8, None),
+]
+
+
+@pytest.mark.parametrize(("device", "memory_gib", "expected"), REAL_NAMES)
+def test_a_card_is_known_by_its_whole_name_and_memory(
+    device: str, memory_gib: float, expected: str | None
+) -> None:
+    """SXM, PCIe and NVL are told apart; a rebuilt card, a slice or a namesake is no match."""
+    found = profiles.match(device, memory_gib)
+    assert (found.name if found else None) == expected
+
+
+def test_without_a_memory_figure_the_name_decides() -> None:
+    found = profiles.match("NVIDIA H100 PCIe")
+    assert found is not None
+    assert found.name == "h100-pcie"
+
+
+def test_no_two_profiles_claim_one_device_name() -> None:
+    claimed = [name for profile in ALL.values() for name in profile.match]
+    assert len(claimed) == len(set(claimed))
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["rtx-3090", "RTX 3090", "rtx3090", "NVIDIA GeForce RTX 3090", "geforce rtx-3090"],
+)
+def test_a_profile_is_found_as_people_write_it(spelling: str) -> None:
+    assert profiles.by_name(spelling).name == "rtx-3090"
+
+
+def test_an_unknown_name_lists_near_ones() -> None:
+    with pytest.raises(TargetError, match=r"'rtx 3080'.*Near names: .*rtx-3090"):
+        profiles.by_name("rtx 3080")
+    with pytest.raises(TargetError, match=r"Known: a10, .*v100-sxm"):
+        profiles.by_name("???")
+
+
+def test_usable_memory_leaves_context_and_margin() -> None:
+    profile = ALL["rtx-3090"]
+    assert profiles.usable_gib(profile) == pytest.approx(24 * 0.91 - 350 / 1024)
+
+
+def test_usable_memory_fits_what_the_cards_really_show() -> None:
+    """Error correction takes up to a sixteenth of what the datasheet promises."""
+    for device, shown_gib, name in REAL_NAMES:
+        if name is not None and profiles.match(device, shown_gib):
+            profile = ALL[name]
+            assert profiles.usable_gib(profile) + profile.context_mib / 1024 < shown_gib
+
+
+def test_the_description_is_one_line_with_its_figures() -> None:
+    line = profiles.describe(ALL["t4"])
+    assert line == (
+        "NVIDIA T4: 16 GiB (14.2 usable), 320 GB/s, dense TFLOPS fp32 8.1, fp16 65, 70 W"
+    )
+
+
+def test_precisions_are_those_the_card_has() -> None:
+    assert ALL["t4"].precisions == ("float32", "float16")
+    assert ALL["rtx-3090"].precisions == ("float32", "float16", "bfloat16")
+
+
+def test_the_wheel_carries_every_profile(root: object) -> None:
+    wheel = pytest.importorskip("hatchling.builders.wheel")
+    shipped = {
+        file.distribution_path for file in wheel.WheelBuilder(str(root)).recurse_included_files()
+    }
+    assert {f"advisor/machine/profiles/{name}.toml" for name in ALL} <= shipped

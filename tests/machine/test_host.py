@@ -1,0 +1,154 @@
+"""CPUs and memory that may really be used, from cgroup trees as kernels lay them out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from advisor.machine import host
+from advisor.machine.readings import GIB, on_wsl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNLIMITED_V1 = 9_223_372_036_854_771_712
+
+
+def quota_cpus(root: Path) -> float | None:
+    quota = host.cpu_quota(root)
+    return quota.cpus if quota else None
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Path) -> None:
+    write(tmp_path, "proc/self/cgroup", "0::/user.slice/job\n")
+    write(tmp_path, "sys/fs/cgroup/user.slice/job/cpu.max", "max 100000\n")
+    write(tmp_path, "sys/fs/cgroup/user.slice/job/memory.max", f"{8 * GIB}\n")
+    write(tmp_path, "sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n")
+    write(tmp_path, "sys/fs/cgroup/user.slice/memory.max", "max\n")
+    assert quota_cpus(tmp_path) == 1.5
+    assert host.memory_limit_bytes(tmp_path) == 8 * GIB
+
+
+def test_inside_a_container_the_mount_is_our_group(tmp_path: Path) -> None:
+    """The path may be `/`, or the host's, which does not exist here."""
+    for path in ("/", "/docker/0123abcd", "/../../system.slice/x"):
+        write(tmp_path, "proc/self/cgroup", f"0::{path}\n")
+        write(tmp_path, "sys/fs/cgroup/cpu.max", "400000 100000\n")
+        write(tmp_path, "sys/fs/cgroup/memory.max", f"{16 * GIB}\n")
+        assert quota_cpus(tmp_path) == 4.0
+        assert host.memory_limit_bytes(tmp_path) == 16 * GIB
+
+
+@pytest.mark.parametrize("mount", ["cpu,cpuacct", "cpu"])
+@pytest.mark.parametrize("group", ["", "docker/0123abcd/"])
+def test_version_1_has_a_tree_a_controller(tmp_path: Path, mount: str, group: str) -> None:
+    lines = "11:memory:/docker/0123abcd\n4:cpu,cpuacct:/docker/0123abcd\n0::/\n"
+    write(tmp_path, "proc/self/cgroup", lines)
+    write(tmp_path, f"sys/fs/cgroup/{mount}/{group}cpu.cfs_quota_us", "250000\n")
+    write(tmp_path, f"sys/fs/cgroup/{mount}/{group}cpu.cfs_period_us", "100000\n")
+    write(tmp_path, f"sys/fs/cgroup/memory/{group}memory.limit_in_bytes", f"{4 * GIB}\n")
+    assert quota_cpus(tmp_path) == 2.5
+    assert host.memory_limit_bytes(tmp_path) == 4 * GIB
+
+
+def test_no_limit_is_none(tmp_path: Path) -> None:
+    assert (quota_cpus(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+    write(tmp_path, "proc/self/cgroup", "2:memory:/\n1:cpu:/\n0::/\n")
+    write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
+    write(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
+    write(tmp_path, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{UNLIMITED_V1}\n")
+    write(tmp_path, "sys/fs/cgroup/cpu.max", "max 100000\n")
+    write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
+    assert (quota_cpus(tmp_path), host.memory_limit_bytes(tmp_path)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("quota", "slurm", "expected"),
+    [
+        ("50000 100000", "", 1),
+        ("10000000 100000", "1", 1),
+        ("max 100000", "0", None),
+        ("max 100000", "four", None),
+        ("max 100000", "4096", None),
+    ],
+)
+def test_usable_cpus_are_the_smallest_limit(
+    tmp_path: Path, quota: str, slurm: str, expected: int | None
+) -> None:
+    """A started CPU counts; what sets no limit changes nothing; None: the affinity."""
+    write(tmp_path, "proc/self/cgroup", "0::/\n")
+    write(tmp_path, "sys/fs/cgroup/cpu.max", quota)
+    found = host.usable_cpus({"SLURM_CPUS_PER_TASK": slurm}, tmp_path)
+    assert found == (len(host.affinity()) if expected is None else expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no CPU affinity on this OS")
+def test_affinity_limits_the_cpus(root: Path, tmp_path: Path) -> None:
+    """taskset and Slurm bind a process to fewer CPUs than the host has."""
+    code = (
+        "import os, pathlib; from advisor.machine import host\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        f"print(host.usable_cpus({{}}, pathlib.Path({str(tmp_path)!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n"
+
+
+def test_the_busy_counter_counts_work() -> None:
+    before, own = host.cpu_busy_s(host.affinity()), time.process_time()
+    while time.process_time() < own + 0.2:
+        pass
+    assert host.cpu_busy_s(host.affinity()) - before > 0.1
+    assert host.cpu_busy_s(set()) == 0.0
+
+
+def test_a_groups_own_counter_is_read_from_either_version(tmp_path: Path) -> None:
+    assert host.cgroup_cpu_busy_s(tmp_path) is None
+    write(tmp_path, "cpuacct.usage", "2500000000\n")
+    assert host.cgroup_cpu_busy_s(tmp_path) == 2.5
+    write(tmp_path, "cpu.stat", "nr_periods 3\nusage_usec 1500000\nuser_usec 1\n")
+    assert host.cgroup_cpu_busy_s(tmp_path) == 1.5
+
+
+def test_the_cpu_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 7763\n")
+    assert host.cpu_model(tmp_path) == "AMD EPYC 7763"
+    write(tmp_path, "proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\n")
+    assert host.cpu_model(tmp_path)
+
+
+def test_missing_shared_memory_is_none(tmp_path: Path) -> None:
+    assert host.shm_gib(tmp_path) is None
+    (tmp_path / "dev/shm").mkdir(parents=True)
+    assert (host.shm_gib(tmp_path) or 0) > 0
+
+
+def test_windows_subsystem_is_told_by_the_kernels_name() -> None:
+    assert on_wsl("5.15.153.1-microsoft-standard-WSL2")
+    assert on_wsl("4.4.0-19041-Microsoft")
+    assert not on_wsl("6.1.0-18-amd64")
+
+
+def test_this_host_is_read_whole() -> None:
+    """With the GPUs hidden, the note says why there is none."""
+    machine = host.read_machine({"CUDA_VISIBLE_DEVICES": ""})
+    assert 1 <= machine.cpus <= (os.cpu_count() or 1)
+    assert machine.ram_gib == pytest.approx(psutil.virtual_memory().total / GIB)
+    assert 0 < machine.ram_limit_gib <= machine.ram_gib
+    assert machine.gpus == ()
+    assert machine.gpu_note
+    assert machine.os
+    assert len(machine.key) == 16

@@ -1,0 +1,174 @@
+"""Every reading of one GPU through the real pynvml: its value, or None and the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from nvml_stub import GIB, H100, LAPTOP
+
+from advisor.machine import gpu, readings
+from advisor.machine.readings import GpuProcess, GpuSample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import StubProcess
+
+# Field of GpuSample, key of the stub's script, raw value, value in our unit.
+READINGS = [
+    ("util_pct", "util", 42, 42.0),
+    ("power_w", "power", 123_456, 123.456),
+    ("power_limit_w", "power.limit", 350_000, 350.0),
+    ("energy_j", "energy", 5_000_000_500, 5_000_000.5),
+    ("sm_clock_mhz", "clock.sm", 1410, 1410.0),
+    ("mem_clock_mhz", "clock.mem", 1593, 1593.0),
+    ("temperature_c", "temperature", 83, 83.0),
+    ("event_reasons", "events", 0x64, 0x64),
+    ("pcie_tx_mb_per_s", "pcie.tx", 1500, 1.5),
+    ("pcie_rx_mb_per_s", "pcie.rx", 25_000_000, 25_000.0),
+]
+
+ERRORS = [
+    (3, "not supported by this GPU or driver"),
+    (4, "the driver denies it to this user"),
+    (13, "the installed driver is too old to know it"),
+    (15, "the GPU no longer answers (fallen off the bus)"),
+    (999, "NVML error: Unknown Error"),
+]
+
+
+def read() -> tuple[GpuSample, dict[str, str]]:
+    reader, note = gpu.open_reader(environ={})
+    assert reader is not None, note
+    return reader.sample(), reader.gaps
+
+
+def reasons_then_recovery(script: str, busy: str, well: str) -> list[GpuSample]:
+    """Samples of one reader while its reading fails and after it has recovered."""
+    reader, _ = gpu.open_reader(environ={})
+    assert reader is not None
+    samples = []
+    for text in (busy, well):
+        with open(script, "w") as file:  # noqa: PTH123
+            file.write(text)
+        samples.append(reader.sample())
+    return samples
+
+
+@pytest.mark.parametrize(("field", "key", "raw", "value"), READINGS)
+def test_each_reading_has_its_unit(
+    nvml: StubProcess, field: str, key: str, raw: int, value: float
+) -> None:
+    nvml.stub.write(H100, {key: raw})
+    sample, gaps = nvml.call(read)
+    assert getattr(sample, field) == value
+    assert gaps == {}
+
+
+@pytest.mark.parametrize(("code", "reason"), ERRORS)
+@pytest.mark.parametrize(("field", "key"), [(field, key) for field, key, _, _ in READINGS])
+def test_each_missing_reading_is_none_with_its_reason_and_the_rest_goes_on(
+    nvml: StubProcess, field: str, key: str, code: int, reason: str
+) -> None:
+    nvml.stub.write(H100, {f"err.{key}": code})
+    sample, gaps = nvml.call(read)
+    assert getattr(sample, field) is None
+    assert gaps == {field: reason}
+
+
+@pytest.mark.parametrize(("code", "reason"), ERRORS)
+def test_memory_and_processes_may_be_missing_too(nvml: StubProcess, code: int, reason: str) -> None:
+    nvml.stub.write(H100, {"err.memory": code, "err.processes": code})
+    sample, gaps = nvml.call(read)
+    assert (sample.mem_used_gib, sample.processes) == (None, None)
+    assert gaps == dict.fromkeys(("mem_used_gib", "mem_reserved_gib", "processes"), reason)
+
+
+def test_the_drivers_own_memory_is_kept_apart(nvml: StubProcess) -> None:
+    sample, _ = nvml.call(read)
+    assert (sample.mem_used_gib, sample.mem_reserved_gib) == (12.0, 600 / 1024)
+
+
+def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -> None:
+    """No entry is None: NVML was asked and listed nobody."""
+    sample, _ = nvml.call(read)
+    assert sample.processes == ()
+    nvml.stub.write(H100, processes=f"4711:{3 * GIB},4712:-")
+    sample, _ = nvml.call(read)
+    assert sample.processes == (
+        GpuProcess(pid=4711, memory_gib=3.0),
+        GpuProcess(pid=4712, memory_gib=None),
+    )
+
+
+def test_a_slice_says_that_mig_is_why(nvml: StubProcess) -> None:
+    nvml.stub.write(H100, {"mig": 1, "err.util": 3, "mig0.0.uuid": "MIG-a"})
+    sample, gaps = nvml.call(read)
+    assert sample.util_pct is None
+    assert gaps == {"util_pct": "not available while the card is cut into MIG slices"}
+
+
+def test_a_laptop_card_gives_what_it_has(nvml: StubProcess) -> None:
+    nvml.stub.write(LAPTOP)
+    sample, gaps = nvml.call(read)
+    assert (sample.util_pct, sample.power_w, sample.event_reasons) == (88.0, 79.0, 4)
+    assert set(gaps) == {"energy_j", "power_limit_w", "pcie_tx_mb_per_s", "pcie_rx_mb_per_s"}
+
+
+def test_a_passing_error_is_asked_again(nvml: StubProcess) -> None:
+    texts = ["count 1\nerr.power 999\n", "count 1\npower 5000\n"]
+    lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
+    assert (lost.power_w, back.power_w) == (None, 5.0)
+
+
+def test_a_lasting_gap_is_not_asked_again(nvml: StubProcess) -> None:
+    texts = ["count 1\nerr.power 3\n", "count 1\npower 5000\n"]
+    lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
+    assert (lost.power_w, back.power_w) == (None, None)
+
+
+# --- older drivers ------------------------------------------------------------------------
+
+
+def test_an_older_driver_is_read_by_its_older_calls(
+    old_driver: Callable[..., StubProcess],
+) -> None:
+    """Event reasons, processes and memory had other names; memory then holds the driver's part."""
+    process = old_driver(
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetMemoryInfo_v2",
+    )
+    process.stub.write(H100, events=0x8, processes="77:1073741824")
+    sample, gaps = process.call(read)
+    assert sample.event_reasons == 0x8
+    assert sample.processes == (GpuProcess(pid=77, memory_gib=1.0),)
+    assert sample.mem_used_gib == pytest.approx(12 + 600 / 1024)
+    assert sample.mem_reserved_gib is None
+    assert gaps == {}
+
+
+def test_a_symbol_the_driver_lacks_is_a_gap(old_driver: Callable[..., StubProcess]) -> None:
+    process = old_driver(
+        "nvmlDeviceGetTotalEnergyConsumption",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "nvmlDeviceGetCurrentClocksThrottleReasons",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v2",
+    )
+    sample, gaps = process.call(read)
+    assert (sample.energy_j, sample.event_reasons, sample.processes) == (None, None, None)
+    reason = "the installed driver is too old to know it"
+    assert gaps == dict.fromkeys(("energy_j", "event_reasons", "processes"), reason)
+
+
+def test_harmful_event_reasons_leave_out_the_power_cap() -> None:
+    """A card at its power cap works as it always does; one that overheats does not."""
+    assert set(readings.EVENT_REASONS.values()) - readings.HARMFUL_EVENT_REASONS == {
+        "idle",
+        "application clocks",
+        "software power cap",
+        "sync boost",
+        "display clocks",
+    }

@@ -1,0 +1,126 @@
+"""What `--target` means on a machine: the card itself, a larger one standing in, or neither."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import TargetError
+from advisor.machine import profiles, target
+from advisor.model import Gpu, Machine
+
+CPU_ONLY = Machine(
+    cpu_model="Test CPU",
+    cpus=2,
+    ram_gib=24.0,
+    ram_limit_gib=8.0,
+    shm_gib=1.0,
+    os="Linux",
+    python="3.11.7",
+    gpu_note="No NVIDIA driver is installed on this host.",
+)
+
+
+def card(name: str, total_gib: float, capability: str, index: int = 0) -> Gpu:
+    found = profiles.match(name, total_gib)
+    return Gpu(
+        index=index,
+        name=name,
+        uuid=f"GPU-{index}",
+        memory_total_gib=total_gib,
+        memory_free_gib=total_gib - 0.3,
+        driver="560",
+        power_limit_w=None,
+        compute_capability=capability,
+        profile=found.name if found else None,
+    )
+
+
+H100 = card("NVIDIA H100 80GB HBM3", 79.6, "9.0")
+RTX_3090 = card("NVIDIA GeForce RTX 3090", 24.0, "8.6", index=1)
+V100 = card("Tesla V100-SXM2-32GB", 32.0, "7.0")
+UNKNOWN = card("NVIDIA RTX 6000 Ada Generation", 48.0, "8.9")
+
+
+def machine(*gpus: Gpu) -> Machine:
+    return replace(CPU_ONLY, gpus=gpus, gpu_note=None)
+
+
+def test_auto_without_a_gpu_is_this_cpu_and_says_so() -> None:
+    found = target.resolve("auto", CPU_ONLY)
+    assert (found.name, found.present, found.stood_in, found.gpu) == ("cpu", True, False, None)
+    assert found.precisions == ("float32", "bfloat16")
+    assert found.note == (
+        "No NVIDIA driver is installed on this host. Everything was tuned for this CPU."
+    )
+    assert found.figures == "Test CPU: 2 CPUs, 8.0 GiB"
+
+
+def test_auto_is_the_first_gpu() -> None:
+    found = target.resolve("auto", machine(H100, RTX_3090))
+    assert (found.name, found.gpu, found.present) == ("h100-sxm", H100, True)
+    assert (found.memory_cap_gib, found.note, found.environment) == (None, "", ())
+    assert "989" in found.figures
+
+
+def test_a_card_without_a_profile_is_used_with_what_it_says_of_itself() -> None:
+    found = target.resolve("auto", machine(UNKNOWN))
+    assert (found.name, found.profile, found.figures) == (UNKNOWN.name, None, "")
+    assert found.precisions == ("float32", "float16", "bfloat16")
+    assert "No profile of NVIDIA RTX 6000 Ada Generation is known" in found.note
+
+
+def test_the_named_card_is_taken_where_it_is_here_and_others_are_hidden() -> None:
+    """Even where a larger card comes first."""
+    found = target.resolve("rtx-3090", machine(H100, RTX_3090))
+    assert (found.gpu, found.present, found.stood_in) == (RTX_3090, True, False)
+    assert found.environment == (("CUDA_VISIBLE_DEVICES", "GPU-1"),)
+
+
+def test_a_larger_card_stands_in_with_the_targets_memory() -> None:
+    found = target.resolve("RTX 3090", machine(H100))
+    assert (found.name, found.gpu, found.present, found.stood_in) == (
+        "rtx-3090",
+        H100,
+        False,
+        True,
+    )
+    assert found.memory_cap_gib == profiles.usable_gib(profiles.by_name("rtx-3090"))
+    assert "memory capped to 21.5 GiB" in found.note
+    assert "speed was not measured" in found.note
+
+
+def test_precisions_are_the_targets_not_those_of_the_card_that_stands_in() -> None:
+    found = target.resolve("t4", machine(H100))
+    assert found.precisions == ("float32", "float16")
+
+
+@pytest.mark.parametrize(
+    ("name", "here", "why"),
+    [
+        ("h200-sxm", H100, "too small"),
+        ("rtx-3090", V100, "no bfloat16"),
+        ("rtx-3090", replace(H100, memory_free_gib=10.0), "others hold its memory"),
+        ("rtx-3090", replace(H100, memory_free_gib=None, memory_total_gib=None), "unknown"),
+    ],
+)
+def test_a_card_that_cannot_give_what_the_target_has_does_not_stand_in(
+    name: str, here: Gpu, why: str
+) -> None:
+    found = target.resolve(name, machine(here))
+    assert (found.present, found.stood_in, found.memory_cap_gib) == (False, False, None), why
+    assert "lacks the free memory or the precisions to stand in" in found.note
+    assert f"All figures are those of {here.name}." in found.note
+
+
+def test_a_cpu_never_stands_in() -> None:
+    found = target.resolve("h100-sxm", CPU_ONLY)
+    assert (found.gpu, found.present, found.stood_in) == (None, False, False)
+    assert found.precisions == ("float32", "bfloat16")
+    assert "its speed was not measured. All figures are those of this CPU (Test CPU)." in found.note
+
+
+def test_an_unknown_target_is_an_error_with_near_names() -> None:
+    with pytest.raises(TargetError, match="rtx-4060-laptop"):
+        target.resolve("rtx-4060-mobile", machine(H100))

@@ -1,0 +1,123 @@
+"""A scripted NVIDIA driver library, so that the real pynvml can be driven without a GPU.
+
+    stub = nvml_stub.build(tmp_path)               # skips the test where there is no gcc
+    stub.write(nvml_stub.H100, util=97, events=0x20)
+    subprocess.run([...], env=stub.env())          # that process and its children see one H100
+    stub.write(nvml_stub.H100, util=0)             # from the next NVML call on
+
+Keys of a script (all optional; what is left out is NotSupported): count, driver, name, uuid,
+capability, mig, memory.total / .used / .reserved (bytes), util (%), power / power.limit (mW),
+energy (mJ), clock.sm / clock.mem (MHz), temperature, events (bits), pcie.tx / pcie.rx (KB/s),
+processes ("pid:bytes,pid:-"), err.KEY (an NVML error code for that reading; also err.init,
+err.handle, err.memory). `gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2 of GPU 0, which
+exists once it has a uuid.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SOURCE = Path(__file__).parent / "machine" / "nvml_stub.c"
+
+GIB = 2**30
+
+H100: dict[str, object] = {
+    "count": 1,
+    "driver": "560.35.03",
+    "name": "NVIDIA H100 80GB HBM3",
+    "uuid": "GPU-11111111-0000-0000-0000-000000000001",
+    "capability": "9.0",
+    "mig": 0,
+    "memory.total": 85_520_809_984,
+    "memory.used": 12 * GIB,
+    "memory.reserved": 600 * 2**20,
+    "util": 97,
+    "power": 650_000,
+    "power.limit": 700_000,
+    "energy": 1_000_000,
+    "clock.sm": 1980,
+    "clock.mem": 2619,
+    "temperature": 61,
+    "events": 0,
+    "pcie.tx": 120_000,
+    "pcie.rx": 2_400_000,
+}
+"""A busy card that withholds nothing."""
+
+LAPTOP: dict[str, object] = {
+    "count": 1,
+    "driver": "560.35.03",
+    "name": "NVIDIA GeForce RTX 4060 Laptop GPU",
+    "uuid": "GPU-22222222-0000-0000-0000-000000000002",
+    "capability": "8.9",
+    "memory.total": 8_585_740_288,
+    "memory.used": 1 * GIB,
+    "util": 88,
+    "power": 79_000,
+    "clock.sm": 2100,
+    "clock.mem": 8001,
+    "temperature": 74,
+    "events": 4,
+    "err.energy": 3,
+    "err.power.limit": 3,
+}
+"""A power-capped laptop card: no MIG, no energy counter, no power limit, no PCIe counters."""
+
+
+@dataclass(frozen=True)
+class NvmlStub:
+    """One built library and its script."""
+
+    folder: Path
+
+    @property
+    def script(self) -> Path:
+        return self.folder / "script.txt"
+
+    def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+        """An environment whose processes load the stub as NVML, and see all its GPUs."""
+        env = dict(os.environ if base is None else base)
+        env.pop("CUDA_VISIBLE_DEVICES", None)
+        path = [str(self.folder), *filter(None, [env.get("LD_LIBRARY_PATH")])]
+        return {
+            **env,
+            "LD_LIBRARY_PATH": os.pathsep.join(path),
+            "NVML_STUB_SCRIPT": str(self.script),
+        }
+
+    def write(self, *tables: Mapping[str, object], **more: object) -> None:
+        """Script the readings from now on; later tables win. No process sees a half of it."""
+        merged: dict[str, object] = {}
+        for table in (*tables, more):
+            merged |= table
+        draft = self.folder / "script.draft"
+        draft.write_text("".join(f"{key} {value}\n" for key, value in merged.items()))
+        draft.replace(self.script)
+
+
+def build(folder: Path, without: Iterable[str] = ()) -> NvmlStub:
+    """Compile the stub into `folder`, leaving out the symbols in `without`."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        pytest.skip("no gcc here to build the stub NVML library with")
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / "libnvidia-ml.so.1"
+    subprocess.run(
+        [gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
+        + [f"-DWITHOUT_{symbol}" for symbol in without]
+        + ["-o", str(library), str(SOURCE)],
+        check=True,
+    )
+    stub = NvmlStub(folder)
+    stub.write(H100)
+    return stub

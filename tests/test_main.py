@@ -1,0 +1,70 @@
+"""The command line itself: help, typing errors, exit codes, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor import errors
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def advisor(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", *argv], cwd=cwd, capture_output=True, text=True,
+        check=False, timeout=60, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+
+
+def test_help_names_every_command() -> None:
+    done = advisor("--help")
+    assert done.returncode == 0
+    for name in ("optimize", "inspect", "profile", "gate", "revert", "report"):
+        assert f"  {name} " in done.stdout
+
+
+def test_a_misspelled_command_names_the_near_one() -> None:
+    done = advisor("optimise")
+    assert done.returncode == errors.UsageError.exit_code
+    assert "Did you mean 'optimize'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_errors_show_no_traceback_unless_asked(tmp_path: Path) -> None:
+    plain = advisor("revert", str(tmp_path / "no.json"))
+    assert plain.returncode == errors.ConfigMissingError.exit_code
+    assert "Traceback" not in plain.stderr
+    assert "Traceback" in advisor("revert", str(tmp_path / "no.json"), "--debug").stderr
+
+
+def leaves(cls: type[errors.AdvisorError]) -> list[type[errors.AdvisorError]]:
+    found = []
+    for sub in cls.__subclasses__():
+        found += [sub, *leaves(sub)]
+    return found
+
+
+def test_every_error_class_has_an_exit_code_of_its_own() -> None:
+    codes = [cls.exit_code for cls in leaves(errors.AdvisorError)
+             if cls is not errors.TrialFailedError]
+    assert len(codes) == len(set(codes))
+    kinds = {k: v for k, v in errors.FAILURE_EXIT_CODES.items() if k != "interrupted"}
+    assert len(set(kinds.values())) == len(kinds)
+    assert not set(kinds.values()) & set(codes)
+
+
+def test_every_exit_code_stands_in_the_tree_at_the_top() -> None:
+    assert errors.__doc__ is not None
+    for cls in leaves(errors.AdvisorError):
+        assert cls.__name__ in errors.__doc__
+        if cls is not errors.TrialFailedError:
+            assert f"{cls.exit_code}" in errors.__doc__
+
+
+@pytest.mark.parametrize("kind", sorted(errors.FAILURE_EXIT_CODES))
+def test_a_failed_trial_exits_with_its_kinds_code(kind: str) -> None:
+    assert errors.TrialFailedError(kind, "x").exit_code == errors.FAILURE_EXIT_CODES[kind]

@@ -1,0 +1,86 @@
+"""gpu-advisor.toml: what is wrong is named, with the line to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from advisor import settings
+from advisor.errors import SettingsError
+from advisor.settings import QualityMeasure, parse_duration_s, parse_share
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), (30, 30)]
+)
+def test_durations(text: str | int, seconds: float) -> None:
+    assert parse_duration_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-5m", "0", "10 parsecs", True])
+def test_no_duration_is_refused_with_the_forms_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match="write 90s, 10m or 1h"):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), (0.1, 0.1)])
+def test_shares(text: str | float, share: float) -> None:
+    assert parse_share(text) == pytest.approx(share)
+
+
+def write(tmp_path: Path, text: str, name: str = settings.FILE_NAME) -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_a_misspelled_key_is_named_with_the_near_one(tmp_path: Path) -> None:
+    path = write(tmp_path, '[defaults]\nbugdet = "10m"\n')
+    with pytest.raises(SettingsError, match="unknown key 'defaults.bugdet'. Did you mean 'budget'"):
+        settings.load(path)
+
+
+def test_broken_toml_names_the_line(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="line 1"):
+        settings.load(write(tmp_path, "[defaults\n"))
+
+
+def test_pyproject_holds_the_same_table(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        '[tool.gpu-advisor.workload.a]\nconfig = "c.yaml"\ncommand = "python t.py {config}"\n',
+        "pyproject.toml",
+    )
+    (tmp_path / "sub").mkdir()
+    found = settings.find(tmp_path / "sub")
+    assert found == path
+    entry = settings.load(found).workload_for(tmp_path / "c.yaml")
+    assert entry is not None
+    assert entry[0] == "a"
+
+
+def test_the_search_for_settings_stops_at_the_repository(tmp_path: Path) -> None:
+    write(tmp_path, "")
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    assert settings.find(tmp_path / "repo") is None
+
+
+@pytest.mark.parametrize(
+    ("better", "tolerance", "value", "within"),
+    [
+        ("lower", "2%", 1.02, True),
+        ("lower", "2%", 1.03, False),
+        ("lower", "0.5", 1.5, True),
+        ("higher", "2%", 0.98, True),
+        ("higher", "2%", 0.97, False),
+        ("higher", "0%", 2.0, True),
+    ],
+)
+def test_tolerance_is_relative_with_a_percent_sign_and_absolute_without(
+    better: str, tolerance: str, value: float, within: bool
+) -> None:
+    measure = QualityMeasure.model_validate(
+        {"pattern": "x", "better": better, "tolerance": tolerance}
+    )
+    assert measure.within(value, 1.0) is within

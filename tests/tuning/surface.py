@@ -1,0 +1,130 @@
+"""A program that exists only as a formula: an engine that answers trials from a model.
+
+The strategy is judged on it because its true optimum is known; no process is started.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from advisor.model import (
+    Ceilings,
+    Effects,
+    Failure,
+    LoaderCeiling,
+    Machine,
+    Run,
+    Trial,
+)
+
+MACHINE = Machine(
+    cpu_model="formula", cpus=8, ram_gib=64.0, ram_limit_gib=64.0, shm_gib=32.0, os="Linux",
+    python="3.11",
+)
+
+
+@dataclass(kw_only=True)
+class Surface:
+    """Seconds a unit of data takes to load, and of compute at a batch, on an imagined device."""
+
+    load_s: float = 0.004
+    """One worker's time for one unit."""
+    launch_s: float = 0.004
+    """Fixed cost of one step, whatever the batch."""
+    unit_s: float = 0.0005
+    """Compute of one unit in a full device."""
+    base_gib: float = 1.0
+    unit_gib: float = 0.1
+    oom_gib: float = 1e9
+    bf16_speedup: float = 1.5
+    bf16_drift: float = 0.001
+    forwards_per_step: int = 0
+    """Above 0: an iterative sampler whose steps knob is `steps`."""
+    rmse_of_steps: Any = None
+    """Quality by steps, for whole runs."""
+    ignored: frozenset[str] = frozenset()
+    noise: float = 0.0
+    fail_on: Any = None
+    """Called with the values; a Failure kind or None."""
+    seed: int = 0
+    seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    original: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    def machine(self) -> Machine:
+        return MACHINE
+
+    def run(self, trial: Trial) -> Run | Failure:
+        values = yaml.safe_load(trial.files[0].content)
+        if not self.original:
+            self.original = values
+        self.seen.append((trial.purpose, values))
+        used = {k: (self.original[k] if k in self.ignored else v) for k, v in values.items()}
+        kind = self.fail_on(values) if self.fail_on else None
+        batch, workers = used["batch_size"], used["num_workers"]
+        memory = self.base_gib + self.unit_gib * batch
+        if memory > self.oom_gib:
+            kind = "gpu-oom"
+        if kind:
+            return Failure(
+                trial_id=trial.id, purpose=trial.purpose, label=trial.label,
+                candidate_key=trial.candidate.key, kind=kind, evidence=f"batch {batch}",
+                next_step="less", wall_s=1.0,
+            )
+        return self._run(trial, used, batch, workers, memory)
+
+    def _run(
+        self, trial: Trial, used: dict[str, Any], batch: int, workers: int, memory: float
+    ) -> Run:
+        speed = self.bf16_speedup if used.get("precision") == "bf16" else 1.0
+        steps = used.get("steps", 1) if self.forwards_per_step else 1
+        step_s = (self.launch_s + self.unit_s * batch) * steps / speed
+        load_s = batch * self.load_s / max(workers, 1)
+        whole_s = step_s + load_s if workers == 0 else max(step_s, load_s)
+        rate = batch / whole_s * (1 + self.noise * self._random.gauss(0, 1))
+        drift = self.bf16_drift if used.get("precision") == "bf16" else 0.0
+        quality = ""
+        if self.rmse_of_steps is not None:
+            quality = f"rmse: {self.rmse_of_steps(used['steps'])}\n"
+        return Run(
+            trial_id=trial.id, purpose=trial.purpose, label=trial.label,
+            candidate_key=trial.candidate.key, unit="item", units=rate * 3, units_per_s=rate,
+            rate_source="formula", window_start=0.0, window_end=3.0, windows=(rate, rate),
+            step_ms=step_s * 1000, wait_share=max(0.0, 1 - step_s / whole_s),
+            peak_mem_gib=memory, losses=tuple(1.0 + drift for _ in range(16)),
+            effects=Effects(
+                batch=batch, workers=workers, forwards_per_unit=float(steps),
+                dtype="bfloat16" if used.get("precision") == "bf16" else "float32",
+                input_shapes=("3x8x8",), fingerprint="same",
+                accumulation=used.get("accumulation_steps", 1),
+            ),
+            ceilings=Ceilings(
+                compute_units_per_s=batch / step_s,
+                loader=tuple(
+                    LoaderCeiling(workers=w, units_per_s=max(w, 1) / self.load_s)
+                    for w in trial.plan.ceilings_workers
+                ),
+            ) if trial.plan.ceilings_workers else None,
+            stdout_tail=quality, output_digest="same", wall_s=1.0,
+        )
+
+
+class Quiet:
+    """A listener that says nothing."""
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None: ...
+
+    def trial_done(self, trial: object) -> None: ...
+
+
+def scratch(tmp: Path) -> Path:
+    folder = tmp / "scratch"
+    folder.mkdir(exist_ok=True)
+    return folder
