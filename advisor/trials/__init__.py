@@ -36,7 +36,6 @@ from advisor.trials.watch import Watch
 if TYPE_CHECKING:
     import threading
 
-
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 
 
@@ -86,14 +85,10 @@ def run_trial(
     created = traces.created(before, after)
     reading = read_records(Path(job.records), trial)
     rate = counted_rate(trial, ending)
-    if rate is None and reading is None:
+    probed = trial.plan.unit_regex is None and reading is not None and bool(reading.units_per_s)
+    if rate is None and not probed:
         rate = whole_run_rate(trial, ending)
-    finding = classify(
-        trial,
-        ending,
-        losses=reading.losses if reading else (),
-        measured=rate is not None or reading is not None,
-    )
+    finding = classify(trial, ending, reading, measured=probed or rate is not None)
     if finding is not None:
         return Failure(
             trial_id=trial.id,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.model import Trial
-    from advisor.trials.records import ProgramException
+    from advisor.trials.reading import ProgramException, Reading
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
@@ -52,22 +52,18 @@ class Finding:
 
 
 def classify(
-    trial: Trial, ending: Ending, *, losses: Sequence[float], measured: bool
+    trial: Trial, ending: Ending, reading: Reading | None, *, measured: bool
 ) -> Finding | None:
     """What kept the work of `trial` from being done; None if nothing did.
 
-    `losses`: what the probe saw of the loss. `measured`: whether a rate could be told, by the
-    probe or by other means.
+    `reading` is what the probe saw, None if it was loaded nowhere. `measured` tells whether there
+    is a rate, by the probe or by other means.
     """
-    for judge in (_by_us, _guarded, _died, _swallowed):
-        finding = judge(trial, ending)
+    for judge in (_by_us, _guarded, _died, _swallowed, _not_finite):
+        finding = judge(trial, ending, reading)
         if finding is not None:
             return finding
-    wrong = [(step, loss) for step, loss in enumerate(losses) if not math.isfinite(loss)]
-    if wrong:
-        step, loss = wrong[0]
-        return Finding.of("non-finite", f"loss {loss} at recorded loss {step + 1} of {len(losses)}")
-    return None if measured else _nothing_measured(trial, ending)
+    return None if measured else _nothing_measured(trial, ending, reading)
 
 
 def log_tail(ending: Ending) -> str:
@@ -80,10 +76,8 @@ def log_tail(ending: Ending) -> str:
 # --- one judge after another --------------------------------------------------------------
 
 
-def _by_us(trial: Trial, ending: Ending) -> Finding | None:
+def _by_us(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
     """We ended it: on request, or because a limit was reached."""
-    silence = f"{ending.silence_s or 0:.0f} s"
-    last = _last_line(ending)
     match ending.end:
         case "cancelled":
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
@@ -91,38 +85,39 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
-            return Finding.of("hang", f"no step for {silence} after step {ending.steps}{busy}")
-        case "start-limit" if ending.booted:
-            return Finding.of("no-steps", f"no step within {silence}; last line: {last}")
+            after = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
+            return Finding.of("hang", after + busy)
+        case "start-limit" if reading is not None:
+            return Finding.of(
+                "no-steps",
+                f"no step within {ending.silence_s:.0f} s; last line: {_last_line(ending)}",
+            )
         case "start-limit":
             return _probe_missing(trial, ending)
         case "total-limit":
             return Finding.of(
                 "timeout", f"still running after {ending.wall_s:.0f} s, at step {ending.steps}"
             )
-        case _:
+        case "exited" | "measured":
             return None
 
 
-def _guarded(_: Trial, ending: Ending) -> Finding | None:
+def _guarded(_: Trial, __: Ending, reading: Reading | None) -> Finding | None:
     """The probe kept the program from overwriting something."""
-    guarded = next((p.guard for p in ending.processes if p.guard), None)
-    if guarded is None:
+    if reading is None or reading.guard is None:
         return None
-    return Finding.of("outputs-not-apart", f"stopped before it overwrote {guarded}")
+    return Finding.of("outputs-not-apart", f"stopped before it overwrote {reading.guard}")
 
 
-def _died(trial: Trial, ending: Ending) -> Finding | None:
+def _died(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
-    problems = [p.exception for p in ending.processes if p.exception is not None]
+    problems = [problem for problem in reading.exceptions if problem.fatal] if reading else []
     code = ending.exit_code
-    if ending.end == "measured" and not problems:
-        return None
-    if not problems and code == 0:
+    if not problems and (ending.end == "measured" or code == 0):
         return None
     if code is None and ending.end == "exited":
         return Finding.of("killed", "the process that guards the trial was ended from outside")
-    said = [line for problem in problems for line in problem.line.splitlines()]
+    said = [line for problem in problems for line in _lines(problem)]
     printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
     return (
         _signed(RESOURCES, said)
@@ -133,20 +128,33 @@ def _died(trial: Trial, ending: Ending) -> Finding | None:
     )
 
 
-def _swallowed(_: Trial, ending: Ending) -> Finding | None:
-    """It ended well, but its own words say that work was lost."""
+def _swallowed(_: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
+    """It ended well, but work was lost: by its own words, or by what the probe saw it catch."""
     lines = ending.output.splitlines()
-    return _signed(SWALLOWED, lines) or _logged_exception(lines)
+    finding = _signed(SWALLOWED, lines) or _logged_exception(lines)
+    if finding is None and reading is not None and reading.exceptions:
+        caught = reading.exceptions[0]
+        evidence = f"caught in the {caught.where}: {_lines(caught)[0]}"
+        finding = Finding.of("work-not-done", evidence)
+    return finding
 
 
-def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
-    if not ending.booted:
+def _not_finite(_: Trial, __: Ending, reading: Reading | None) -> Finding | None:
+    losses = reading.losses if reading else ()
+    for number, loss in enumerate(losses, 1):
+        if not math.isfinite(loss):
+            return Finding.of("non-finite", f"loss {number} of the {len(losses)} seen is {loss}")
+    return None
+
+
+def _nothing_measured(trial: Trial, ending: Ending, reading: Reading | None) -> Finding:
+    if reading is None:
         return _probe_missing(trial, ending)
-    return Finding.of(
-        "no-steps",
-        f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s and "
-        f"{ending.steps} steps; last line: {_last_line(ending)}",
-    )
+    ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
+    if reading.steps:
+        why = reading.unmeasured or "; ".join(reading.probe_errors[:1]) or "too few to measure"
+        return Finding.of("no-steps", f"{ended} and {reading.steps} steps: {why}")
+    return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
 
 
 # --- how it died --------------------------------------------------------------------------
@@ -202,7 +210,7 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
     if ending.steps or any(problem.where == "step" for problem in problems):
         return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    said = [line for problem in problems for line in problem.line.splitlines()]
+    said = [line for problem in problems for line in _lines(problem)]
     finding = _signed(CONFIG, said or last)
     if finding is not None:
         return finding
@@ -219,15 +227,20 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
 
 
 def _crashed(ending: Ending, problems: Sequence[ProgramException]) -> Finding:
-    kinds = {"import": "crash-import", "start": "crash-start", "step": "crash-step"}
     if problems:
-        return Finding.of(kinds.get(problems[0].where, "crash-start"), problems[0].line)
-    raised = _exception_lines(ending.stderr.splitlines())
-    evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
-    if ending.steps:
-        return Finding.of("crash-step", evidence)
-    missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
-    return Finding.of("crash-import" if missing else "crash-start", evidence)
+        where, lines = problems[0].where, _lines(problems[0])
+        evidence = next(reversed(_exception_lines(lines)), lines[0])
+    else:
+        raised = _exception_lines(ending.stderr.splitlines())
+        evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
+        missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
+        where = "import" if missing else "start"
+    return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
+
+
+def _lines(problem: ProgramException) -> list[str]:
+    """`ValueError: ...`, and what else the message holds, such as a child's traceback."""
+    return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
 def _logged_exception(lines: Sequence[str]) -> Finding | None:

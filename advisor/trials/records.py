@@ -13,21 +13,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramException:
-    """An exception that nobody caught, as the probe saw it."""
-
-    type: str
-    message: str
-    where: str
-    """import, start or step."""
-    tail: str = ""
-
-    @property
-    def line(self) -> str:
-        return f"{self.type}: {self.message}".strip(": ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
     """One Python process of the trial."""
 
@@ -36,9 +21,8 @@ class ProcessRecord:
     """booted, torch, stepping, stopped (by us: the window is full), exited."""
     steps: int = 0
     last_step_time: float | None = None
-    exception: ProgramException | None = None
-    guard: str | None = None
-    """The existing file that the program was kept from overwriting."""
+    aside: bool = False
+    """The probe met an error of its own and leaves the program alone: its steps are not told."""
 
 
 class Records:
@@ -83,19 +67,10 @@ class Records:
 
 
 def _record(pid: int, data: Mapping[str, Any]) -> ProcessRecord:
-    problem = data.get("exception")
     return ProcessRecord(
         pid=pid,
         state=str(data.get("state", "booted")),
         steps=int(data.get("steps") or 0),
         last_step_time=data.get("last_step_time"),
-        exception=None
-        if not problem
-        else ProgramException(
-            type=str(problem.get("type", "")),
-            message=str(problem.get("message", "")),
-            where=str(problem.get("where", "start")),
-            tail=str(problem.get("tail", "")),
-        ),
-        guard=data.get("guard"),
+        aside=bool(data.get("errors")),
     )

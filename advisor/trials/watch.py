@@ -28,6 +28,8 @@ STACKS_S = 1.0
 HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
+CEILINGS_SLACK = 5.0
+"""Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
 
 NOTHING = Count()
@@ -105,6 +107,12 @@ class Watch:
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
+        plan = trial.plan
+        # after the window the parts are measured alone, and no step is told of meanwhile
+        alone_s = plan.ceilings_s * CEILINGS_SLACK * (1 + len(plan.ceilings_workers))
+        self._hang_limit_s = trial.hang_limit_s * HANG_MARGIN + (
+            alone_s if plan.ceilings_workers else 0.0
+        )
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
@@ -153,12 +161,13 @@ class Watch:
         """What ends the trial now, if anything does; the order is the order of precedence."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
+        told = any(not process.aside for process in stepping)
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         self._last_sign = max([self._last_sign, *steps])
         count = self._tally.count
         if count.last_time is not None:
             self._last_sign = max(self._last_sign, count.last_time)
-        at_work = bool(stepping) or count.lines > 0
+        at_work = told or count.lines > 0
         if self._was_at_work and not at_work:  # the next part of a longer command starts up
             self._last_sign = now
         self._was_at_work = at_work
@@ -171,9 +180,9 @@ class Watch:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        if at_work and silence > trial.hang_limit_s * HANG_MARGIN:
+        if at_work and silence > self._hang_limit_s:
             return "hang"
-        if not at_work and silence > trial.start_limit_s:
+        if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
         if now - launched.started > trial.total_limit_s:
             return "total-limit"
