@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from advisor import documents, invocation, knobs, revert
+from advisor.documents.argv import join
 from advisor.engines.local import LocalEngine
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 from advisor.history import History, program_key, state_folder
@@ -32,8 +33,8 @@ from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import stages, steps
 from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven
-from advisor.tuning.runner import COMMAND_LINE, Runner
-from advisor.tuning.search import Search
+from advisor.tuning.runner import COMMAND_LINE, Runner, Taken
+from advisor.tuning.search import Search, Source
 from advisor.versions import Versions, diff
 
 
@@ -91,12 +92,27 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return 0
 
 
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """Passes what the runner says on to the progress display."""
+
+    progress: Progress
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None:
+        """A process is about to start."""
+        self.progress.trial_started(number, label, purpose)
+
+    def trial_done(self, trial: Taken) -> None:
+        """A result is there."""
+        self.progress.trial_done(compose.trial_entry(trial))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What one call was asked to do, all of it checked before the first process starts."""
 
     invocation: invocation.Invocation
-    findings: knobs.Findings
+    sources: tuple[Source, ...]
     machine: Machine
     target: target.Target
     versions: Versions
@@ -140,20 +156,23 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     state = state_folder(root)
     return Job(
         invocation=asked,
-        findings=knobs.find(asked.config, command_line(asked.argv)),
+        sources=tuple(
+            Source(document=document, findings=knobs.find(document))
+            for document in (asked.config, command_line(asked.argv))
+        ),
         machine=machine,
         target=target.resolve(args.target or asked.settings.defaults.target, machine),
         versions=Versions(state, args.config),
         state=state,
         budget_s=budget_s,
-        progress=Progress(sys.stderr, budget_s=budget_s),
+        progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
         output=args.output or args.config,
     )
 
 
 def command_line(argv: tuple[str, ...]) -> documents.Document:
     """The command as a document of its own."""
-    return documents.parse("\0".join(argv).encode("utf-8", "surrogateescape"), "argv", COMMAND_LINE)
+    return documents.parse(join(argv), "argv", COMMAND_LINE)
 
 
 def start_search(
@@ -176,9 +195,12 @@ def start_search(
         scratch=scratch,
         unit=asked.workload.unit,
         budget_s=job.budget_s,
-        listener=job.progress,
-        output_paths=job.findings.outputs,
-        output_flags=tuple(asked.workload.output_flags),
+        listener=Telling(job.progress),
+        output_paths=job.sources[0].findings.outputs,
+        output_flags=(
+            *asked.workload.output_flags,
+            *job.sources[1].findings.outputs,
+        ),
         env=env,
         memory_cap_gib=job.target.memory_cap_gib,
         allow_writes=args.allow_writes,
@@ -187,7 +209,7 @@ def start_search(
     )
     return Search(
         runner=runner,
-        findings=job.findings,
+        sources=job.sources,
         workload=asked.workload,
         machine=job.machine,
         memory_limit_gib=limit_gib,
@@ -272,8 +294,8 @@ def write_config(job: Job, args: argparse.Namespace, winner: Candidate, new: byt
     """Put the tuned config in place; the original's bytes are kept first."""
     original = job.invocation.config
     if args.output is not None and args.output.resolve() != args.config.resolve():
-        known = args.output.read_bytes() if args.output.exists() else None
-        documents.write_atomic(args.output, new, known)
+        args.output.touch()
+        documents.write_atomic(args.output, new, args.output.read_bytes())
         return
     ours: list[Change] = [c for c in winner.changes if c.document != COMMAND_LINE]
     job.versions.keep(original, new, ours)
@@ -289,7 +311,14 @@ def show(report: Report, args: argparse.Namespace) -> None:
     if args.json:
         sys.stdout.write(json.dumps(writing.headline(report), indent=2) + "\n")
         return
-    sys.stdout.write(writing.verdict_lines(report) + "\n")
+    lines = [f"{report.config}: {report.verdict}. {report.reason}"]
+    lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
+    if report.tuned_command:
+        lines.append(f"tuned command: {report.tuned_command}")
+    if report.how_to_revert:
+        lines.append(f"undo: {report.how_to_revert}")
+    lines.append(f"report: {report.report}")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 @contextmanager

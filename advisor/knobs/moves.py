@@ -74,12 +74,17 @@ class _Plan:
         self._new[path] = value
         return None
 
+    @property
+    def _linked_kind(self) -> str:
+        """What a linked value that is no knob itself is called."""
+        return "schedule" if self.knob.kind == "timesteps" else self.knob.kind
+
     def changes(self) -> tuple[Change, ...]:
         return tuple(
             Change(
                 document=self.findings.document,
                 path=path,
-                kind=knob.kind if (knob := self.findings.knob(path)) else self.knob.kind,
+                kind=knob.kind if (knob := self.findings.knob(path)) else self._linked_kind,
                 knob_class=knob.knob_class if knob else self.knob.knob_class,
                 old=self.old(path),
                 new=value,

@@ -104,13 +104,17 @@ class Recording:
 
 
 def load(path: Path) -> Recording:
-    """A saved recording. Raises ValueError for another format or a broken line."""
-    header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    if header.pop("format", None) != FORMAT:
-        msg = f"{path} is no telemetry recording of format {FORMAT}"
-        raise ValueError(msg)
-    gaps = tuple(header.pop("gaps").items())
-    return Recording(samples=tuple(map(_sample, lines)), gaps=gaps, **header)
+    """A saved recording. Raises ValueError for a file of another kind or format."""
+    try:
+        header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if header.pop("format") != FORMAT:
+            msg = f"format is not {FORMAT}"
+            raise ValueError(msg)
+        gaps = tuple(header.pop("gaps").items())
+        return Recording(samples=tuple(map(_sample, lines)), gaps=gaps, **header)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        msg = f"{path} is no telemetry recording of format {FORMAT}: {problem}"
+        raise ValueError(msg) from problem
 
 
 def _dense(table: dict[str, Any]) -> dict[str, Any]:

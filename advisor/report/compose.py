@@ -69,10 +69,10 @@ def optimize_report(
         before=before,
         after=after,
         changes=[
-            ChangeEntry(
-                path=c.path, from_=c.old, to=c.new, class_=c.knob_class, kind=c.kind,
-                document=c.document,
-            )
+            ChangeEntry.model_validate({
+                "path": c.path, "from": c.old, "to": c.new, "class": c.knob_class,
+                "kind": c.kind, "document": c.document,
+            })
             for c in winner.changes
         ],
         runs=search.runner.processes,

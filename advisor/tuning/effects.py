@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.model import Candidate, Change, EffectVerdict, JsonScalar, Run
+from advisor.model import Candidate, Change, EffectVerdict, Run
 
 OBSERVED = {
     "batch_size": "batch",
@@ -70,7 +70,7 @@ def differences(before: Run, after: Run) -> list[str]:
     ]
 
 
-def overriding(leaf: str, value: JsonScalar, run: Run) -> str | None:
+def overriding(leaf: str, value: object, run: Run) -> str | None:
     """What overrides a knob named `leaf`, where the probe saw it; one clause, or None."""
     name = leaf.rsplit(".", 1)[-1].split("[")[0]
     arguments = dict(run.effects.arguments)

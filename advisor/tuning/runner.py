@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from advisor import documents
+from advisor.documents import argv
 from advisor.engines import Engine
 from advisor.errors import InterruptedByUserError
 from advisor.history import History, trial_key
@@ -169,9 +170,8 @@ class Runner:
 
     def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
         """The config's bytes with `candidate`'s values, verified."""
-        name = str(self.config.path)
         values: dict[str, JsonScalar] = {
-            c.path: c.new for c in candidate.changes if c.document == name
+            c.path: c.new for c in candidate.changes if c.document == self.config.name
         }
         return self.config.with_values({**values, **(extra or {})})
 
@@ -184,7 +184,7 @@ class Runner:
             c.path: c.new for c in candidate.changes
             if c.document == COMMAND_LINE and c.path in document.scalars
         }
-        return _tokens(document.with_values(values)) if values else _tokens(document.raw)
+        return argv.split(document.with_values(values))
 
     def _build(
         self,
@@ -197,9 +197,9 @@ class Runner:
         id_ = f"{number:03d}"
         scratch = self.scratch / id_
         outputs = str(scratch / "outputs")
-        argv = self.argv(candidate, command_line)
+        command = self.argv(candidate, command_line)
         for flag in self.output_flags:
-            argv = _with_flag(argv, flag, outputs)
+            command = _with_flag(command, flag, outputs)
         plan = replace(plan, memory_cap_gib=self.memory_cap_gib)
         start_s, hang_s, total_s = self.limits_s
         trial = Trial(
@@ -207,7 +207,7 @@ class Runner:
             purpose=purpose,
             label=candidate.label,
             candidate=candidate,
-            command=argv,
+            command=command,
             cwd=str(self.cwd),
             scratch=str(scratch),
             files=(
@@ -227,19 +227,15 @@ class Runner:
         values = documents.parse(
             self.content(candidate), self.config.format, str(self.config.path)
         ).data
-        kept = [token for token in argv if outputs not in token]
+        kept = [token for token in command if outputs not in token]
         return trial, trial_key(self.program_key, tuple(kept), values, plan)
 
 
-def _tokens(raw: bytes) -> tuple[str, ...]:
-    return tuple(raw.decode("utf-8", errors="surrogateescape").split("\0"))
-
-
-def _with_flag(argv: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:
-    """`argv` with `flag` pointing to `value`: replaced where it stands, else appended."""
-    for index, token in enumerate(argv):
-        if token == flag and index + 1 < len(argv):
-            return (*argv[: index + 1], value, *argv[index + 2 :])
+def _with_flag(command: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:
+    """`command` with `flag` pointing to `value`: replaced where it stands, else appended."""
+    for index, token in enumerate(command):
+        if token == flag and index + 1 < len(command):
+            return (*command[: index + 1], value, *command[index + 2 :])
         if token.startswith(flag + "="):
-            return (*argv[:index], f"{flag}={value}", *argv[index + 1 :])
-    return (*argv, flag, value)
+            return (*command[:index], f"{flag}={value}", *command[index + 1 :])
+    return (*command, flag, value)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from advisor import knobs
+from advisor import documents, knobs
 from advisor.model import (
     Candidate,
     Change,
@@ -27,12 +27,21 @@ from advisor.tuning.runner import OverBudgetError, Runner
 Outcome = Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A document and what was found in it."""
+
+    document: documents.Document
+    findings: knobs.Findings
+
+
 @dataclass(kw_only=True)
 class Search:
     """What the stages read and write. One per `optimize`."""
 
     runner: Runner
-    findings: knobs.Findings
+    sources: tuple[Source, ...]
+    """The config, and the command line: a document of its own."""
     workload: Workload
     machine: Machine
     memory_limit_gib: float
@@ -125,18 +134,23 @@ class Search:
 
     # --- knobs and decisions ----------------------------------------------------------------
 
-    def knobs(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` that the workload's phase uses."""
-        wanted = {self.workload.phase, "any"} if self.workload.phase != "any" else None
-        return [
-            knob for knob in self.findings.knobs
-            if knob.kind in kinds and (wanted is None or knob.phase in wanted)
-        ]
+    @property
+    def all_knobs(self) -> list[Knob]:
+        """Every knob of every document."""
+        return [knob for source in self.sources for knob in source.findings.knobs]
 
-    def open(self, *kinds: str) -> list[Knob]:
+    def in_phase(self, knob: Knob) -> bool:
+        """Whether the workload's phase uses `knob`, as far as the documents tell."""
+        return self.workload.phase == "any" or knob.phase in {self.workload.phase, "any"}
+
+    def of_kind(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that the workload's phase uses."""
+        return [knob for knob in self.all_knobs if knob.kind in kinds and self.in_phase(knob)]
+
+    def undecided(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may be edited and are not decided yet; the others are decided."""
         found = []
-        for knob in self.knobs(*kinds):
+        for knob in self.of_kind(*kinds):
             if (knob.document, knob.path) in self.decisions:
                 continue
             if not knob.editable:
@@ -175,7 +189,8 @@ class Search:
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
         """The best candidate with `knob` at `value` and everything linked to it moved along."""
-        moved = knobs.move(self.findings, knob, value)
+        source = next(s for s in self.sources if s.document.name == knob.document)
+        moved = knobs.move(source.document, source.findings, knob.path, value)
         if isinstance(moved, knobs.Refusal):
             return moved
         return self.best_candidate.with_changes(*moved)

@@ -7,7 +7,7 @@ import statistics
 from advisor import knobs
 from advisor.errors import TrialFailedError
 from advisor.knobs import precision_choices
-from advisor.model import Candidate, Failure, Knob, MeasurePlan, Run
+from advisor.model import Candidate, Failure, JsonScalar, Knob, MeasurePlan, Run
 from advisor.quality import loss_drift
 from advisor.stats import noise_band
 from advisor.tuning import effects
@@ -106,17 +106,17 @@ def waits(search: Search) -> bool:
 
 def tune_loader(search: Search) -> None:
     """Workers in both directions, then prefetch and pinning at the best count."""
-    for knob in search.knobs("num_workers"):
+    for knob in search.of_kind("num_workers"):
         if knob.editable:
             try_values(search, knob, worker_values(search, knob))
-    for knob in search.knobs("prefetch_factor"):
+    for knob in search.of_kind("prefetch_factor"):
         if knob.editable:
             try_values(search, knob, [v for v in (2, 4, 8) if v != search.current(knob)])
     if search.has_gpu:
-        for knob in search.knobs("pin_memory"):
+        for knob in search.of_kind("pin_memory"):
             if knob.editable:
                 try_values(search, knob, [not search.current(knob)])
-    for knob in search.knobs("persistent_workers"):
+    for knob in search.of_kind("persistent_workers"):
         if knob.editable and (search.best is not None and search.best.effects.workers):
             try_values(search, knob, [not search.current(knob)])
 
@@ -143,7 +143,7 @@ def settle_loader(search: Search) -> None:
     assert search.best is not None
     share = search.best.wait_share
     waiting = "not measured" if share is None else f"{share:.1%} of the window"
-    for knob in search.open("num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+    for knob in search.undecided("num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
         if knob.kind == "pin_memory" and not search.has_gpu:
             search.decide(knob, "kept", "Pinned memory only helps copies to a GPU; none is here.")
         elif waits(search):
@@ -214,7 +214,7 @@ def decide_ignored(search: Search, knob: Knob, run: Run, ids: list[str]) -> None
 
 def tune_batch(search: Search) -> None:
     """Double until the rate flattens, memory says no, or the document's own constraint does."""
-    for knob in search.open("batch_size"):
+    for knob in search.undecided("batch_size"):
         if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 1:
             search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
             continue
@@ -292,7 +292,7 @@ def settle_batch(
     search.adopt(*rates[value])
     for change in search.best_candidate.changes:
         linked = next(
-            (k for k in search.findings.knobs
+            (k for k in search.all_knobs
              if (k.document, k.path) == (change.document, change.path) and k != knob), None
         )
         if linked is not None and linked.kind in {"grad_accum", "batch_size"}:
@@ -333,30 +333,33 @@ def memory_refusal(
 def tune_precision(search: Search) -> None:
     """Precisions that exist on the target, behind the numeric guard the user declared."""
     tolerance = search.workload.numeric_tolerance
-    for knob in search.open("precision"):
-        choices = [c for c in precision_choices(knob) if c.dtype in search.precisions]
+    for knob in search.undecided("precision"):
+        choices = {
+            dtype: value for dtype, value in precision_choices(knob).items()
+            if dtype in search.precisions and value != knob.value
+        }
         if not choices:
             search.decide(knob, "kept", "No other precision of this spelling exists here.")
         elif tolerance is None and not search.workload.quality:
-            names = ", ".join(str(c.value) for c in choices)
+            names = ", ".join(str(value) for value in choices.values())
             search.decide(
                 knob, "listed", f"{names} not tried: no numeric-tolerance or quality measure is "
                 "declared for this workload in gpu-advisor.toml.",
             )
         else:
-            try_precisions(search, knob, choices, tolerance)
+            try_precisions(search, knob, list(choices.values()), tolerance)
 
 
 def try_precisions(
-    search: Search, knob: Knob, choices: list[knobs.PrecisionChoice], tolerance: float | None
+    search: Search, knob: Knob, values: list[JsonScalar], tolerance: float | None
 ) -> None:
     """Each choice on top of the best; the first that is faster and inside the guard stays."""
     assert search.best is not None
     start, evidence, ids = search.best, [f"{knob.value}: {shown(search.best)}"], []
-    for choice in choices:
-        candidate = search.with_value(knob, choice.value)
+    for value in values:
+        candidate = search.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
-            evidence.append(f"{choice.value}: {candidate.reason}")
+            evidence.append(f"{value}: {candidate.reason}")
             continue
         try:
             result = search.run(candidate)
@@ -365,7 +368,7 @@ def try_precisions(
             break
         ids.append(search.last_id())
         if isinstance(result, Failure):
-            evidence.append(f"{choice.value}: {result.kind} ({result.evidence})")
+            evidence.append(f"{value}: {result.kind} ({result.evidence})")
             continue
         change = next(c for c in candidate.changes if c.path == knob.path)
         if effects.verdict(change, start, result) == "ignored":
@@ -373,14 +376,14 @@ def try_precisions(
             return
         drift = loss_drift(start.losses, result.losses)
         guard = "no losses seen" if drift is None else f"loss drift {drift:.2%}"
-        evidence.append(f"{choice.value}: {shown(result)}, {guard}")
+        evidence.append(f"{value}: {shown(result)}, {guard}")
         inside = drift is not None and tolerance is not None and drift <= tolerance
         if search.faster(result, start) and (inside or (drift is None and search.workload.quality)):
             gain = result.units_per_s / start.units_per_s
             search.adopt(candidate, result)
             search.decide(
-                knob, "changed", f"{choice.value} ran {gain:.2f}x as fast with {guard}.",
-                new=choice.value, evidence=evidence, trials=ids,
+                knob, "changed", f"{value} ran {gain:.2f}x as fast with {guard}.",
+                new=value, evidence=evidence, trials=ids,
             )
             return
     search.decide(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from advisor import documents, knobs
-from advisor.model import Candidate, Failure, JsonScalar, Knob, MeasurePlan, Run
+from advisor.model import Candidate, Change, Failure, JsonScalar, Knob, MeasurePlan, Run
 from advisor.quality import judge, measure_key, read_measures
 from advisor.tuning import effects
 from advisor.tuning.runner import OverBudgetError
@@ -19,7 +21,7 @@ def tune_steps(
 ) -> None:
     """Fewer sampling steps while every declared quality measure stays inside its tolerance."""
     measures = search.workload.quality
-    for knob in search.open("timesteps"):
+    for knob in search.undecided("timesteps"):
         if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 2:
             search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
         elif not measures:
@@ -176,11 +178,11 @@ def settle_quality(search: Search, command: documents.Document) -> None:
     The experiment is not a candidate: both arms run with a hundredth of the steps, to their own
     end, so that a minute-long program answers in seconds.
     """
-    doubtful = [k for k in search.knobs(*PROBED) if _pokes(k) is not None and k.editable]
+    doubtful = [k for k in search.of_kind(*PROBED) if _pokes(k) is not None and k.editable]
     if not doubtful:
         return settle_unprobed(search)
     base = search.best_candidate
-    for steps in search.knobs("timesteps"):
+    for steps in search.of_kind("timesteps"):
         if isinstance(steps.value, int) and steps.editable:
             fewer = search.with_value(steps, max(10, steps.value // 100))
             base = base if isinstance(fewer, knobs.Refusal) else fewer
@@ -201,17 +203,20 @@ def settle_quality(search: Search, command: documents.Document) -> None:
     return settle_unprobed(search)
 
 
-def _compare(search: Search, doubtful: list[Knob], base: Candidate, before: Run, ran) -> None:  # type: ignore[no-untyped-def]
+def _compare(
+    search: Search, doubtful: list[Knob], base: Candidate, before: Run,
+    ran: Callable[[Candidate], Run | Failure],
+) -> None:
     together = base
     for knob in doubtful:
-        together = together.with_changes(knobs.set_value(knob, _pokes(knob)))
+        together = together.with_changes(_poke(knob))
     after = ran(together)
     if isinstance(after, Run) and not effects.differences(before, after):
         for knob in doubtful:
             _ignored(search, knob, after, _pokes(knob))
         return
     for knob in doubtful:
-        alone = ran(base.with_changes(knobs.set_value(knob, _pokes(knob))))
+        alone = ran(base.with_changes(_poke(knob)))
         if isinstance(alone, Failure):
             why = f"It has an effect: {_pokes(knob)} made the program fail ({alone.kind})."
             search.decide(knob, "listed", f"{why} Never tuned: it changes the product.",
@@ -246,12 +251,20 @@ def _pokes(knob: Knob) -> JsonScalar:
     return value // 2
 
 
+def _poke(knob: Knob) -> Change:
+    assert not isinstance(knob.value, tuple)
+    return Change(
+        document=knob.document, path=knob.path, kind=knob.kind, knob_class=knob.knob_class,
+        old=knob.value, new=_pokes(knob),
+    )
+
+
 def settle_unprobed(search: Search) -> None:
     """Everything in the workload's phase that no stage decided: say why it was left alone."""
-    for knob in search.findings.knobs:
+    for knob in search.all_knobs:
         if (knob.document, knob.path) in search.decisions:
             continue
-        if search.workload.phase != "any" and knob.phase not in {search.workload.phase, "any"}:
+        if not search.in_phase(knob):
             why = f"Belongs to the {knob.phase} phase; this command runs {search.workload.phase}."
             search.decide(knob, "kept", why)
         elif not knob.editable:
