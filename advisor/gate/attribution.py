@@ -29,6 +29,7 @@ READINGS = {
     "power_w": ("power", "W"),
     "temperature_c": ("temperature", "degrees C"),
 }
+SMALLEST_MEMORY_GIB = 0.05
 SMALLEST_CHANGE = 0.02
 """Relative change of a figure below which it did not move."""
 
@@ -87,7 +88,8 @@ def _readings(base: RunEntry, head: RunEntry) -> list[MovedEntry]:
         (title, unit, getattr(base.gpu, key), getattr(head.gpu, key))
         for key, (title, unit) in READINGS.items()
     ]
-    pairs.append(("peak memory", "GiB", base.peak_mem_gib, head.peak_mem_gib))
+    if max(base.peak_mem_gib or 0.0, head.peak_mem_gib or 0.0) > SMALLEST_MEMORY_GIB:
+        pairs.append(("peak memory", "GiB", base.peak_mem_gib, head.peak_mem_gib))
     return [
         MovedEntry(
             what=title,

@@ -20,11 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import stats
 from advisor.errors import ReportError
+from advisor.gate.records import WorkloadVerdict
+from advisor.gate.verdict import PRECEDENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.gate.records import HostEntry, Verdict
+    from advisor.gate.records import GateRecord, HostEntry, ProgramEntry, Verdict
 
 FORMAT: Literal[1] = 1
 FEWEST_SESSIONS = 10
@@ -73,6 +75,7 @@ class Compared:
     limit_pct: float | None = None
     """Drop beyond which a session is called red."""
     sessions: int = 0
+    baseline_units_per_s: float | None = None
     last_good: str | None = None
     """Commit of the last session that was not red."""
 
@@ -124,6 +127,7 @@ def compare(series: Series | None, units_per_s: float, threshold: float) -> Comp
         slowdown_pct=-100 * math.expm1(-drop),
         limit_pct=-100 * math.expm1(-limit),
         sessions=n,
+        baseline_units_per_s=math.exp(mean),
         last_good=last_good,
     )
 
@@ -148,13 +152,74 @@ def read(path: Path) -> History:
         raise ReportError(msg) from problem
 
 
-def append(path: Path, history: History, series: Series, session: Session) -> None:
-    """Write `history` with one more session, whole or not at all."""
-    key = key_of(series.facts)
-    known = history.series.get(key, series)
-    grown = known.model_copy(update={"sessions": [*known.sessions, session]})
-    changed = history.model_copy(update={"series": {**history.series, key: grown}})
+def judge(
+    past: History, program: ProgramEntry, record: GateRecord
+) -> tuple[list[WorkloadVerdict], History]:
+    """Verdicts on the new session of `program`, and the history with it appended."""
+    runs = [run for pair in program.pairs if not pair.discarded for run in (pair.base, pair.head)]
+    verdicts = []
+    for key in dict.fromkeys(key for run in runs for key in run.rates):
+        rates = [run.rates[key] for run in runs if key in run.rates]
+        name = program.name if key == program.name else f"{program.name}: {key}"
+        unit = rates[0].unit
+        facts = facts_of(record.host, f"{program.definition}/{key}", str(runs[0].source), unit)
+        series = past.series.get(key_of(facts), Series(workload=name, unit=unit, facts=facts))
+        rate = statistics.geometric_mean(r.value(record.inputs.statistic) for r in rates)
+        found = compare(series, rate, record.inputs.threshold)
+        session = Session(
+            created=record.created,
+            sha=record.head.sha,
+            units_per_s=rate,
+            processes=len(rates),
+            red=found.verdict == "regression",
+        )
+        past = grown(past, series, session)
+        verdicts.append(
+            WorkloadVerdict(
+                name=name,
+                verdict=found.verdict,
+                reason=found.reason,
+                slowdown_pct=found.slowdown_pct,
+                mde_pct=found.limit_pct,
+                pairs=len(rates) // 2,
+                unit=unit,
+                source=runs[0].source,
+                base_units_per_s=found.baseline_units_per_s,
+                head_units_per_s=rate,
+            )
+        )
+    return verdicts, past
+
+
+def with_verdicts(record: GateRecord, verdicts: list[WorkloadVerdict]) -> GateRecord:
+    """`record` with what the history says in place of what its own pairs say."""
+    ordered = sorted(verdicts, key=lambda w: (PRECEDENCE.index(w.verdict), -(w.slowdown_pct or 0)))
+    if not ordered:
+        return record
+    leading = ordered[0]
+    return record.model_copy(
+        update={
+            "verdict": leading.verdict,
+            "reason": f"{leading.name}: {leading.reason}",
+            "slowdown_pct": leading.slowdown_pct,
+            "ci_low_pct": None,
+            "ci_high_pct": None,
+            "mde_pct": leading.mde_pct,
+            "pairs": leading.pairs,
+            "workloads": ordered,
+        }
+    )
+
+
+def grown(past: History, series: Series, session: Session) -> History:
+    """`past` with one more session in `series`."""
+    longer = series.model_copy(update={"sessions": [*series.sessions, session]})
+    return past.model_copy(update={"series": {**past.series, key_of(series.facts): longer}})
+
+
+def write(path: Path, history: History) -> None:
+    """Write the file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(changed.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    draft.write_text(history.model_dump_json(indent=1) + "\n", encoding="utf-8")
     draft.replace(path)

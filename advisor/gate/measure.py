@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.gate.records import GpuReadings, Problem, Rate, RunEntry
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
+from advisor.trials.output import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Source
+    from advisor.gate.records import Arm, Metric, Source
     from advisor.model import Gpu
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
@@ -56,6 +57,7 @@ class Bench:
     """Asked before every run: the card and its stable facts must not change on the way."""
     run_limit_s: float
     window: MeasurePlan = field(default_factory=MeasurePlan)
+    metric: Metric = "throughput"
     allow_writes: bool = False
     started: int = 0
 
@@ -95,6 +97,7 @@ class Bench:
                 benchmark_json=benchmark_json,
                 gpu=gpu,
                 whole=plan.mode == "whole",
+                metric=self.metric,
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -122,6 +125,7 @@ def entry(
     benchmark_json: Path,
     gpu: Gpu | None,
     whole: bool,
+    metric: Metric = "throughput",
 ) -> RunEntry:
     """The record of one process, from what the engine and the program said of it."""
     telemetry = result.telemetry if isinstance(result, Run) else Telemetry()
@@ -138,13 +142,15 @@ def entry(
         problem = Problem(kind=result.kind, evidence=result.evidence, next_step=result.next_step)
         return record.model_copy(update={"problem": problem})
     try:
-        source, rates = _rates(result, program, output, benchmark_json, wall_s, whole=whole)
-    except _NoRateError as problem:
+        source, rates = _rates(
+            result, program, output, benchmark_json, wall_s, whole=whole, metric=metric
+        )
+    except NoRateError as problem:
         return record.model_copy(update={"problem": problem.problem})
     return record.model_copy(update={"source": source, "rates": rates})
 
 
-class _NoRateError(Exception):
+class NoRateError(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.evidence)
         self.problem = problem
@@ -158,16 +164,21 @@ def _rates(
     wall_s: float,
     *,
     whole: bool,
+    metric: Metric,
 ) -> tuple[Source, dict[str, Rate]]:
+    """Rates from the best source that `metric` allows."""
     line = throughput_line(output, program.metric_regex)
-    if line is not None:
+    if metric == "throughput" and line is not None:
         rate = _checked(line, "the output says `throughput: %s`")
-        work = result.units if isinstance(result, Run) and whole and _counted(result) else None
+        work = result.whole_units or None if isinstance(result, Run) and whole else None
         return "throughput line", {program.name: Rate(mean=rate, unit=program.unit, work=work)}
-    if benchmark_json.exists():
+    if metric == "throughput" and benchmark_json.exists():
         return "pytest-benchmark", benchmark_rates(benchmark_json.read_bytes())
-    if isinstance(result, Run) and _counted(result):
+    if metric != "run-time" and isinstance(result, Run) and _counted(result):
         return "probe", {program.name: probe_rate(result, whole=whole)}
+    if metric == "probe":
+        evidence = "the probe recognised no steps, and --metric probe asks for its count"
+        raise NoRateError(Problem(kind="no-steps", evidence=evidence))
     time_s = result.wall_s or wall_s
     return "whole-run time", {program.name: Rate(mean=1 / time_s, unit=WHOLE_RUN_UNIT, work=1)}
 
@@ -194,13 +205,13 @@ def _checked(text: str, where: str) -> float:
         value = float(text.rstrip(",;"))
     except ValueError as problem:
         evidence = f"{said}, which is no number"
-        raise _NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
+        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
     if not math.isfinite(value):
         evidence = f"{said}, which is not finite"
-        raise _NoRateError(Problem(kind="non-finite", evidence=evidence))
+        raise NoRateError(Problem(kind="non-finite", evidence=evidence))
     if value <= 0:
         evidence = f"{said}: no work was done"
-        raise _NoRateError(Problem(kind="work-not-done", evidence=evidence))
+        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
     return value
 
 
@@ -210,17 +221,17 @@ def _checked(text: str, where: str) -> float:
 def benchmark_rates(raw: bytes) -> dict[str, Rate]:
     """Calls per second of each benchmark in the JSON that pytest-benchmark wrote.
 
-    Raises _NoRateError if it holds none, or a time that is no time.
+    Raises NoRateError if it holds none, or a time that is no time.
     """
     try:
         found = json.loads(raw)["benchmarks"]
         stats = {str(b["fullname"]): b["stats"] for b in found}
     except (ValueError, KeyError, TypeError) as problem:
         evidence = f"what pytest-benchmark wrote cannot be read: {problem!r}"
-        raise _NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
+        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
     if not stats:
         evidence = "pytest-benchmark ran no benchmark"
-        raise _NoRateError(Problem(kind="work-not-done", evidence=evidence))
+        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
     return {name: _benchmark_rate(name, values) for name, values in stats.items()}
 
 
@@ -249,7 +260,7 @@ def probe_rate(run: Run, *, whole: bool) -> Rate:
     per_window = run.units / len(run.windows) if run.windows else 0.0
     joined = max(1, math.ceil(queue / per_window)) if per_window else 1
     windows = [
-        statistics.fmean(run.windows[at : at + joined])
+        statistics.harmonic_mean(run.windows[at : at + joined])
         for at in range(0, len(run.windows) - joined + 1, joined)
     ]
     windows = [rate for rate in windows if rate > 0]
@@ -260,7 +271,7 @@ def probe_rate(run: Run, *, whole: bool) -> Rate:
         fast=statistics.quantiles(windows, n=10)[-1] if enough else None,
         windows=windows,
         unit=run.unit,
-        work=run.units if whole else None,
+        work=run.whole_units or None if whole else None,
     )
 
 
@@ -304,10 +315,6 @@ def _readings(telemetry: Telemetry, gpu: Gpu | None) -> GpuReadings:
 
 
 def _output(scratch: Path) -> str:
-    """What the program wrote, as the engine kept it."""
-    text = ""
-    for name in ("stdout.log", "stderr.log"):
-        path = scratch / "logs" / name
-        if path.is_file():
-            text += path.read_bytes().decode("utf-8", errors="replace") + "\n"
-    return text
+    """What the program wrote, as the engine kept it, without terminal codes."""
+    logs = [scratch / "logs" / name for name in ("stdout.log", "stderr.log")]
+    return "\n".join(plain(path.read_bytes()) for path in logs if path.is_file())

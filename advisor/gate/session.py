@@ -34,6 +34,8 @@ class Session:
     deadline: float
     """On the monotonic clock."""
     say: Callable[[str], None]
+    fixed_pairs: int | None = None
+    """Measure this many pairs that count, whatever they say."""
     programs: dict[str, ProgramEntry] = field(default_factory=dict)
     plans: dict[str, MeasurePlan] = field(default_factory=dict)
 
@@ -108,16 +110,12 @@ class Session:
     def _open(self) -> list[Program]:
         """Programs of which another pair could change the verdict and still fits the budget."""
         decided = self.decided()
-        last = rule_of(self.inputs).looks_for(len(decided.workloads) or 1)[-1]
+        last = self.fixed_pairs or rule_of(self.inputs).looks_for(len(decided.workloads))[-1]
         found = []
         for program in self.asked:
             entry = self.programs[program.name]
             kept = sum(pair.discarded is None for pair in entry.pairs)
-            if (
-                self._closed(program.name)
-                or kept >= last
-                or (entry.pairs and decided.settled(entry))
-            ):
+            if self._closed(program.name) or kept >= last or self._settled(entry, decided):
                 continue
             if self._pair_s(program.name) * MARGIN > self.left_s:
                 minutes = f"{self.inputs.max_minutes:g} minutes"
@@ -125,6 +123,11 @@ class Session:
                 continue
             found.append(program)
         return found
+
+    def _settled(self, entry: ProgramEntry, decided: Decided) -> bool:
+        if not entry.pairs:
+            return False
+        return decided.failed(entry) if self.fixed_pairs else decided.settled(entry)
 
     def _pair(self, program: Program) -> None:
         """One process of each arm; base goes first in every other pair that counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from advisor.machine.gpu import HARMFUL_EVENT_REASONS
+from advisor.machine.readings import HARMFUL_EVENT_REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -53,6 +53,11 @@ class Decided:
         own = [w for w in self.workloads if belongs(w.name, program)]
         return bool(own) and all(w.verdict != "inconclusive" for w in own)
 
+    def failed(self, program: ProgramEntry) -> bool:
+        """Whether `program` cannot be measured."""
+        cannot = {"error", "no-baseline", "invalid"}
+        return any(w.verdict in cannot for w in self.workloads if belongs(w.name, program))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparable:
