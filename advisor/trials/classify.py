@@ -268,7 +268,7 @@ def _logged_exception(lines: Sequence[str]) -> Finding | None:
             continue
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
-        raised = next(iter(_exception_lines(lines[number + 1 :])), None)
+        raised = next(iter(_exception_lines(lines[number:])), None)
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None
