@@ -80,9 +80,11 @@ class Link:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, lr-batch, equal, reference"""
+    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference"""
     paths: tuple[str, ...]
     why: str
+    document: str = ""
+    """The document all the paths are in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

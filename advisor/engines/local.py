@@ -36,9 +36,7 @@ class LocalEngine:
         def sampler(root: int) -> Sampler:
             return Sampler(self._gpu_index, pids=[root])
 
-        return run_trial(
-            trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler
-        )
+        return run_trial(trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler)
 
     def machine(self) -> Machine:
         """This machine, read once."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.knobs import phases
-from advisor.knobs.catalogue import Catalogue, Rule, catalogue, types_of
+from advisor.knobs.catalogue import Rule, catalogue, types_of
+from advisor.knobs.findings import Reference
 from advisor.knobs.tree import Leaf, leaves, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
@@ -23,21 +25,28 @@ _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$[A-Za-z_]\w*\Z")
 class Classified:
     """Every leaf of a document, and what some of them are."""
 
+    document: Document
     leaves: tuple[Leaf, ...]
     knobs: tuple[Knob, ...]
     traps: tuple[Trap, ...]
-    references: tuple[Link, ...]
+    links: tuple[Link, ...]
+    """Of kind `reference`: values that live elsewhere."""
+    references: tuple[Reference, ...]
+    outputs: tuple[str, ...]
 
 
 def classify(document: Document) -> Classified:
-    """All leaves of `document`, and its knobs, traps and references to values elsewhere."""
+    """All leaves of `document`: its knobs, traps, references and output directories."""
     finder = _Finder(document)
     finder.run()
     return Classified(
+        document=document,
         leaves=tuple(finder.leaves),
         knobs=tuple(finder.knobs),
         traps=tuple(finder.traps),
+        links=tuple(finder.links),
         references=tuple(finder.references),
+        outputs=finder.outputs(),
     )
 
 
@@ -49,11 +58,14 @@ class _Finder:
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
-        title = document.path.stem if document.path else ""
-        self.phase = phases.of_document(self.catalogue, self.names, title)
+        self.phase = phases.of_document(self.catalogue, self.leaves, self.names, _title(document))
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
-        self.references: list[Link] = []
+        self.links: list[Link] = []
+        self.references: list[Reference] = []
+        self._shares_batch = any(
+            map(self.catalogue.global_batch.fullmatch, self.names)
+        ) and not any(map(self.catalogue.not_global_batch.fullmatch, self.names))
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
@@ -62,19 +74,24 @@ class _Finder:
         }
 
     def run(self) -> None:
+        """Sort every leaf whose name the catalogue knows."""
         by_name: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
             by_name.setdefault(leaf.name, []).append(leaf)
         for leaf in self.leaves:
+            for file in self._files(leaf):
+                self.references.append(Reference(path=leaf.path, file=file))
+                self.links.append(self._link(f"values live in {file}", leaf.path))
             rules = self.catalogue.rules_for(leaf.name)
             if not rules:
                 continue
-            reference = self._reference(leaf)
-            if reference:
-                self.references.append(reference)
+            link = self._reference(leaf)
+            if link:
+                self.links.append(link)
                 continue
             parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-            rule = next((r for r in rules if r.fits(leaf, parent, self.names)), None)
+            where = (parent, self.names, self.document.format, self.phase)
+            rule = next((r for r in rules if r.fits(leaf, *where)), None)
             if rule is None:
                 continue
             trap = rule.trap or self._context_trap(leaf, rule, by_name[leaf.name])
@@ -84,7 +101,34 @@ class _Finder:
                 self.knobs.append(self._knob(leaf, rule))
                 if "auto" in types_of(leaf.value):
                     why = "auto: the value lives in the program or file that launches this one"
-                    self.references.append(Link(kind="reference", paths=(leaf.path,), why=why))
+                    self.links.append(self._link(why, leaf.path))
+
+    def outputs(self) -> tuple[str, ...]:
+        """Paths of text values that name a directory the program writes to."""
+        known = self.catalogue
+        return tuple(
+            leaf.path
+            for leaf in self.leaves
+            if known.output_names.fullmatch(leaf.name)
+            and not known.output_not_under & leaf.words
+            and isinstance(leaf.value, str)
+            and leaf.value
+            and leaf.scalar.editable
+            and "://" not in leaf.value
+        )
+
+    def _files(self, leaf: Leaf) -> Iterable[str]:
+        values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+        texts = [value for value in values if isinstance(value, str)]
+        if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
+            group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
+            return [f"{group}/{text}.yaml" for text in texts if text]
+        if not self.catalogue.reference_names.fullmatch(leaf.name):
+            return []
+        return [text for text in texts if text.endswith(self.catalogue.reference_suffixes)]
+
+    def _link(self, why: str, *paths: str) -> Link:
+        return Link(kind="reference", document=self.document.name, paths=paths, why=why)
 
     # --- what is no literal ---------------------------------------------------------------
 
@@ -92,12 +136,12 @@ class _Finder:
         target = self.document.aliases.get(leaf.path)
         if target:
             why = f"repeats {target}: change it there"
-            return Link(kind="reference", paths=(leaf.path, target), why=why)
+            return self._link(why, leaf.path, target)
         if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
             target = self._target(leaf.value)
             where = f"the value lives at {target}" if target else "it is computed elsewhere"
             paths = (leaf.path, target) if target else (leaf.path,)
-            return Link(kind="reference", paths=paths, why=f"{leaf.value}: {where}")
+            return self._link(f"{leaf.value}: {where}", *paths)
         return None
 
     def _target(self, text: str) -> str | None:
@@ -167,6 +211,11 @@ class _Finder:
         comment = scalar.comment or ""
         if self.catalogue.comments["constraint"].search(comment):
             return f'the comment beside it says "{" ".join(comment.split())}"'
+        for switch in self.catalogue.switches:
+            if switch.key in leaf.siblings and switch.names.fullmatch(leaf.name):
+                beside = self._sibling(leaf, switch.key)
+                if beside and str(beside.value).lower() in switch.values:
+                    return f"{beside.path} = {beside.scalar.text} makes it dead"
         if leaf.is_list:
             return "it is a list of values"
         if not scalar.editable:
@@ -197,39 +246,15 @@ class _Finder:
         for scope in ("device", "global"):
             if self.catalogue.comments[scope].search(comment):
                 return scope
-        return None
+        return "global" if self._shares_batch else None
 
     def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
         return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
 
 
-def outputs(found: Iterable[Leaf], known: Catalogue) -> tuple[str, ...]:
-    """Paths of text values that name a directory the program writes to."""
-    return tuple(
-        leaf.path
-        for leaf in found
-        if known.output_names.fullmatch(leaf.name)
-        and not known.output_not_under & leaf.words
-        and isinstance(leaf.value, str)
-        and leaf.value
-        and leaf.scalar.editable
-        and "://" not in leaf.value
-    )
-
-
-def files(found: Iterable[Leaf], known: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Path and file name wherever the document names another config it builds on."""
-    return tuple(
-        (leaf.path, value)
-        for leaf in found
-        if known.reference_names.fullmatch(leaf.name)
-        for value in (leaf.value if isinstance(leaf.value, tuple) else (leaf.value,))
-        if isinstance(value, str) and value.endswith(known.reference_suffixes)
-    )
-
-
-def file_links(named: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
-    """One reference link for each key that names another config."""
-    return tuple(
-        Link(kind="reference", paths=(path,), why=f"values live in {name}") for path, name in named
-    )
+def _title(document: Document) -> str:
+    """What the document is called; for a command, the program's own words before any flag."""
+    if document.format != "argv":
+        return document.path.stem if document.path else ""
+    words = document.raw.decode("utf-8", "replace").split("\0")
+    return " ".join(itertools.takewhile(lambda word: word == "-m" or word[:1] != "-", words))

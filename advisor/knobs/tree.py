@@ -109,7 +109,7 @@ def _leaf(
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
     return Leaf(
-        path=path_of(parts),
+        path=path_of(parts) if is_list else scalars[0].path,
         key=key,
         name=name,
         ancestors=ancestors,
