@@ -91,6 +91,8 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
+            if session.replay is not None:
+                control.finish(session)
             if os.getpid() == session.pid and session.exception is None:
                 session.note_exception(kind, problem, trace)
                 record.beat(session)

@@ -69,7 +69,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "losses": losses,
         "fingerprint": observe.fingerprint(session, root, losses),
         "memory": observe.memory(session),
-        "ceilings": session.ceilings,
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }

@@ -75,6 +75,8 @@ def loader_begins(session: Session, iterator: Any, loader: Any) -> None:
     facts["pin"] = bool(getattr(iterator, "_pin_memory", False))
     facts["pin_asked"] = bool(getattr(loader, "pin_memory", False))
     facts["loader"] = weakref.ref(loader)
+    if session.plan.get("ceilings_workers") and not facts["persistent"]:
+        facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
 
 
 def worker_pids(facts: dict[str, Any]) -> list[int]:

@@ -127,7 +127,9 @@ def read_records(records_dir: Path, trial: Trial) -> Reading | None:
     if finished < trial.plan.whole_batches:
         wanted = trial.plan.whole_batches
         notes += (f"{finished} batches were finished to the end, {wanted} were asked for",)
-    notes += tuple(str(n) for r in chosen for n in (*r["notes"], *r["measured"]["notes"]))
+    for record in chosen:
+        ceilings = record.get("ceilings") or {"notes": ()}
+        notes += (*record["notes"], *record["measured"]["notes"], *ceilings["notes"])
     return _merged(
         chosen,
         {
