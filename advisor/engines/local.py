@@ -35,9 +35,7 @@ class LocalEngine:
         """Run one trial; see `run_trial`."""
 
         def sampler(root: int) -> Sampler:
-            return Sampler(
-                self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)}
-            )
+            return Sampler(self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)})
 
         return run_trial(trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler)
 
