@@ -31,19 +31,28 @@ NAMES = {
         "num_val_workers num_val_loader_workers ds_workers worker_num NUM_DATALOADER_WORKERS "
         "dl_num_workers dataloader_workers workers_per_gpu numWorkers nworkers"
     ),
-    "prefetch_factor": "prefetch_factor dataloader_prefetch_factor dl_prefetch_size prefetch_buffer_size",
-    "persistent_workers": "persistent_workers persistent_data_loader_workers dataloader_persistent_workers",
+    "prefetch_factor": (
+        "prefetch_factor dataloader_prefetch_factor dl_prefetch_size prefetch_buffer_size"
+    ),
+    "persistent_workers": (
+        "persistent_workers persistent_data_loader_workers dataloader_persistent_workers"
+    ),
     "pin_memory": "pin_memory pin_mem PIN_MEMORY dataloader_pin_memory",
     "grad_accum": (
         "gradient_accumulation_steps accumulate_grad_batches accum_grad accum_iter accum_steps "
-        "gradient_accumulate_every accum_count grad_accumulation_factor update_freq grad_accum_steps"
+        "gradient_accumulate_every accum_count grad_accumulation_factor update_freq "
+        "grad_accum_steps"
     ),
     "learning_rate": (
         "lr learning_rate BASE_LR base_learning_rate base_lr lr0 lr_temporal lr_spatial LR "
         "G_optimizer_lr lr_adam finetune_lr learningRate AdamW.lr"
     ),
-    "epochs": "epochs num_epochs n_iter max_epochs max_epoch n_epoch max_steps num_train_epochs MAX_ITER",
-    "timesteps": "num_inference_steps timestep_respacing sampling_steps sample_timesteps ddim_steps",
+    "epochs": (
+        "epochs num_epochs n_iter max_epochs max_epoch n_epoch max_steps num_train_epochs MAX_ITER"
+    ),
+    "timesteps": (
+        "num_inference_steps timestep_respacing sampling_steps sample_timesteps ddim_steps"
+    ),
 }
 
 
@@ -105,7 +114,10 @@ def test_a_known_look_alike_is_reported_with_its_reason(find: Callable[..., Find
 
 def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
     (knob,) = find("data: {val: {batch_size: 4}}\n").knobs
-    assert knob.why == "`batch_size` under `val` is a batch_size by its name and value, of the eval phase"
+    assert (
+        knob.why
+        == "`batch_size` under `val` is a batch_size by its name and value, of the eval phase"
+    )
 
 
 @pytest.mark.parametrize(

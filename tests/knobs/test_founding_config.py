@@ -88,7 +88,10 @@ def test_the_knobs_of_the_test_phase(found: Findings) -> None:
 
 def test_training_and_validation_loaders_are_told_apart(found: Findings) -> None:
     loader = "datasets.train.dataloader"
-    train, val = found.knob(f"{loader}.args.batch_size"), found.knob(f"{loader}.val_args.batch_size")
+    train, val = (
+        found.knob(f"{loader}.args.batch_size"),
+        found.knob(f"{loader}.val_args.batch_size"),
+    )
     assert train is not None
     assert val is not None
     assert (train.phase, train.knob_class, train.scope) == ("train", "training", "device")
