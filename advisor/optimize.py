@@ -181,7 +181,7 @@ def start_search(
     """The search's state, before anything was measured."""
     asked = job.invocation
     limit_gib, owner = job.memory_limit()
-    env = dict(asked.workload.env)
+    env = {**dict(job.target.environment), **asked.workload.env}
     if args.seed is not None:
         env |= {"GPU_ADVISOR_SEED": str(args.seed), "PYTHONHASHSEED": str(args.seed)}
     runner = Runner(

@@ -41,8 +41,8 @@ def parse_share(text: str | float) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration_s)]
-Share = Annotated[float, BeforeValidator(parse_share)]
+Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
+Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 
 
 def _dashed(name: str) -> str:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from advisor.documents import argv, files, jsonc, paths, spelling
 from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
+from advisor.model import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.documents.leaves import Leaf, Parsed
-    from advisor.model import JsonScalar, Scalar, Span
+    from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -87,6 +88,7 @@ class Document:
             path: spelling.in_family(value, self.scalars[path]) for path, value in values.items()
         }
         content, after = self._spliced(edits)
+        self._verify_stripper(after)
         for path, value in wanted.items():
             got = after.leaves[path].value if path in after.leaves else None
             if not spelling.is_same(got, value):
@@ -97,9 +99,12 @@ class Document:
     def with_texts(self, texts: Mapping[str, str]) -> bytes:
         """The file with these values spelled exactly so: puts old text back.
 
+        Empty text takes the blank before it along, as `with_values` put one there.
+
         Raises EditRefusedError when a text would mean more than its own value.
         """
         edits = [self._edit(self._editable(path), text) for path, text in texts.items()]
+        edits = [self._without_blank(edit) if not edit.new else edit for edit in edits]
         return self._spliced(tuple(sorted(edits, key=lambda edit: edit.span.start)))[0]
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
@@ -127,7 +132,7 @@ class Document:
         for offset, inserted in reversed(syntax.insert(text, leaf, *spelled, syntax.marker)):
             text = text[:offset] + inserted + text[offset:]
         content = (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
-        self._verify_inserted(content, leaf, added, value)
+        self._verify_stripper(self._verify_inserted(content, leaf, added, value))
         return content
 
     def _editable(self, path: str) -> Scalar:
@@ -143,6 +148,11 @@ class Document:
     def _edit(self, scalar: Scalar, text: str) -> Edit:
         old = self.raw[scalar.span.start : scalar.span.end]
         return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
+
+    def _without_blank(self, edit: Edit) -> Edit:
+        blank = self.raw[edit.span.start - 1 : edit.span.start] == b" "
+        span = Span(start=edit.span.start - blank, end=edit.span.end)
+        return Edit(path=edit.path, span=span, old=self.raw[span.start : span.end], new=b"")
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """`value` as it is written here; `old` is the text it replaces, None for a new key."""
@@ -185,7 +195,7 @@ class Document:
             raise EditRefusedError(msg)
         return content, after
 
-    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> None:
+    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> Parsed:
         """The trace may only have gained the new key and value, right behind the sibling."""
         before, after = self.parsed, self._reparse(content)
         behind, more = leaf.atom + 1, len(after.trace) - len(before.trace)
@@ -201,20 +211,24 @@ class Document:
         if not spelling.is_same(new.value, value):
             msg = f"{self.name}: {added} would read as {new.value!r}, not as {value!r}."
             raise EditRefusedError(msg)
+        return after
 
     def _reparse(self, content: bytes) -> Parsed:
         try:
-            after = parse(content, self.format, self.name).parsed
+            return parse(content, self.format, self.name).parsed
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
             raise EditRefusedError(msg) from problem
-        if SYNTAXES[self.format].marker == "//":
-            before = self.parsed
-            was_read = jsonc.naive_meaning(before.text) == repr(before.data)
-            if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
-                msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
-                raise EditRefusedError(msg)
-        return after
+
+    def _verify_stripper(self, after: Parsed) -> None:
+        """A loader that cuts lines at `//` goes on reading what it read before."""
+        before = self.parsed
+        if SYNTAXES[self.format].marker != "//" or after is before:
+            return
+        was_read = jsonc.naive_meaning(before.text) == repr(before.data)
+        if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
+            msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
+            raise EditRefusedError(msg)
 
 
 def read(path: Path | str) -> Document:

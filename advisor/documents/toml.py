@@ -6,13 +6,13 @@ in what `tomllib` read: where the two disagree, the value is not editable.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any, cast
 
 from advisor.documents import paths
 from advisor.documents.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, syntax_error
+from advisor.documents.spelling import double_quoted
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
@@ -54,7 +54,7 @@ def spell_text(value: str, old: str) -> str:
     """A string quoted as `old` was."""
     if old[:1] == "'" and "'" not in value and value.isprintable():
         return f"'{value}'"
-    return json.dumps(value, ensure_ascii=False)
+    return double_quoted(value)
 
 
 def spell_key(key: str, sibling: str) -> str:

@@ -5,7 +5,6 @@ Read from the parser's events, so that nothing recurses and aliases stay shared.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from advisor.documents.leaves import (
     syntax_error,
     written_again,
 )
+from advisor.documents.spelling import double_quoted
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
@@ -76,7 +76,7 @@ def parse(text: str, name: str, bom: int) -> Parsed:
 def spell_text(value: str, old: str) -> str:
     """A string quoted as `old` was, and quoted where YAML 1.1 or 1.2 would not read a string."""
     if old[:1] == '"' or not value.isprintable():
-        return json.dumps(value, ensure_ascii=False)
+        return double_quoted(value)
     if old[:1] == "'" or not _PLAIN_TEXT.fullmatch(value) or _is_retyped(value):
         return "'" + value.replace("'", "''") + "'"
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,11 @@ class LocalEngine:
         """Run one trial; see `run_trial`."""
 
         def sampler(root: int) -> Sampler:
-            return Sampler(self._gpu_index, pids=[root])
+            return Sampler(
+                self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)}
+            )
 
-        return run_trial(
-            trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler
-        )
+        return run_trial(trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler)
 
     def machine(self) -> Machine:
         """This machine, read once."""

@@ -39,16 +39,16 @@ def head_checkout(cwd: Path) -> Checkout:
 
     Raises UsageError outside a git repository.
     """
-    top = git(cwd, "rev-parse", "--show-toplevel", quiet=True)
+    top = git(cwd, "rev-parse", "--show-toplevel")
     if top is None:
         msg = (
             f"{cwd} is in no git repository, so there is no base to compare with. Call the gate "
             "inside the repository, or decide on saved runs with --mode replay."
         )
         raise UsageError(msg)
-    dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no", quiet=True))
-    sha = git(cwd, "rev-parse", "HEAD", quiet=True)
-    ref = git(cwd, "rev-parse", "--abbrev-ref", "HEAD", quiet=True)
+    dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no"))
+    sha = git(cwd, "rev-parse", "HEAD")
+    ref = git(cwd, "rev-parse", "--abbrev-ref", "HEAD")
     return Checkout(
         top=Path(top), cwd=cwd.resolve(), revision=Revision(sha=sha, ref=ref, dirty=dirty)
     )
@@ -65,17 +65,25 @@ def base_revision(
     Raises NoBaselineError with the next step.
     """
     if base_ref:
-        sha = git(head.top, "rev-parse", "--verify", "--end-of-options", f"{base_ref}^{{commit}}",
-                  quiet=True)
+        sha = git(head.top, "rev-parse", "--verify", "--end-of-options", f"{base_ref}^{{commit}}")
         if sha is None:
             msg = f"--base-ref {base_ref!r} names no commit here. {FETCH}"
             raise NoBaselineError(msg)
         return Revision(sha=sha, ref=base_ref)
     for ref in _targets(head, environ):
-        if git(head.top, "rev-parse", "--verify", "--quiet", "--end-of-options",
-               f"{ref}^{{commit}}", quiet=True) is None:
+        if (
+            git(
+                head.top,
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                f"{ref}^{{commit}}",
+            )
+            is None
+        ):
             continue
-        sha = git(head.top, "merge-base", "HEAD", ref, quiet=True)
+        sha = git(head.top, "merge-base", "HEAD", ref)
         if sha is None:
             msg = f"HEAD and {ref} have no common commit here. {FETCH}"
             raise NoBaselineError(msg)
@@ -84,7 +92,7 @@ def base_revision(
         break
     if head.revision.dirty:
         return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
-    sha = git(head.top, "rev-parse", "--verify", "--quiet", "HEAD^1", quiet=True)
+    sha = git(head.top, "rev-parse", "--verify", "--quiet", "HEAD^1")
     if sha is None:
         msg = f"HEAD has no parent here. {FETCH}"
         raise NoBaselineError(msg)
@@ -107,7 +115,7 @@ def _targets(head: Checkout, environ: Mapping[str, str]) -> list[str]:
     elif environ.get("GITHUB_EVENT_NAME") == "push":
         return []
     else:
-        default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", quiet=True)
+        default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
         found += [default or "", "origin/main", "origin/master", "main", "master"]
     return [ref for ref in found if ref]
 
@@ -130,7 +138,9 @@ def base_checkout(head: Checkout, revision: Revision) -> Iterator[Checkout]:
     folder = Path(tempfile.mkdtemp(prefix="gpu-advisor-base-"))
     top = folder / head.top.name
     try:
-        made = _git(head.top, "worktree", "add", "--detach", "--quiet", str(top), revision.sha or "")
+        made = _git(
+            head.top, "worktree", "add", "--detach", "--quiet", str(top), revision.sha or ""
+        )
         if made.returncode:
             msg = f"git could not check out the base {revision.sha}: {made.stderr.strip()}"
             raise NoBaselineError(msg)
@@ -145,9 +155,7 @@ def base_checkout(head: Checkout, revision: Revision) -> Iterator[Checkout]:
         _git(head.top, "worktree", "prune")
 
 
-def set_up(
-    checkout: Checkout, command: str, env: Mapping[str, str], limit_s: float
-) -> str | None:
+def set_up(checkout: Checkout, command: str, env: Mapping[str, str], limit_s: float) -> str | None:
     """Run the `--setup` command once in `checkout`; None if it went well, else why not."""
     try:
         done = subprocess.run(
@@ -168,15 +176,10 @@ def set_up(
     return f"--setup ended with exit code {done.returncode}: " + "\n".join(tail)
 
 
-def git(cwd: Path, *args: str, quiet: bool = False) -> str | None:
-    """Output of a git command, stripped; None if it failed and `quiet`, else UsageError."""
+def git(cwd: Path, *args: str) -> str | None:
+    """Output of a git command, stripped; None if it failed."""
     done = _git(cwd, *args)
-    if done.returncode == 0:
-        return done.stdout.strip()
-    if quiet:
-        return None
-    msg = f"git {' '.join(args)} failed: {done.stderr.strip()}"
-    raise UsageError(msg)
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ def spread_between_processes(log_rates: Sequence[Sequence[float]]) -> float | No
     time. Only neighbours are compared, so slow drift and the effect of the slot cancel. None if no
     sequence has two runs.
     """
-    steps = [b - a for runs in log_rates for a, b in zip(runs, runs[1:], strict=False)]
+    steps = [b - a for runs in log_rates for a, b in itertools.pairwise(runs)]
     if not steps:
         return None
     return math.sqrt(sum(step * step for step in steps) / len(steps) / 2)

@@ -25,6 +25,8 @@ Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid"
 Arm = Literal["base", "head"]
 Mode = Literal["ab", "replay", "history", "calibrate"]
 Statistic = Literal["mean", "median"]
+Metric = Literal["throughput", "probe", "run-time"]
+"""throughput: the best source there is; the others: that source alone."""
 Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark"]
 
 ARMS: tuple[Arm, Arm] = ("base", "head")
@@ -72,6 +74,7 @@ class GpuReadings(_Part):
     power_limit_w: float | None = None
     util_pct: float | None = None
     sm_clock_mhz: float | None = None
+    sm_clock_spread_pct: float | None = None
     mem_clock_mhz: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None
@@ -79,7 +82,7 @@ class GpuReadings(_Part):
     event_reasons: dict[str, float] = Field(default_factory=dict)
     """Share of samples that carried each clock event reason."""
     foreign_pids: int | None = None
-    samples: int = 0
+    busy_samples: int | None = None
     gaps: dict[str, str] = Field(default_factory=dict)
     """Reading and the reason it is missing."""
 
@@ -132,6 +135,8 @@ class ProgramEntry(_Part):
     """Why there is nothing to compare with."""
     error: str | None = None
     """Why head could not be measured."""
+    stopped: str | None = None
+    """Why no more pairs were measured although nothing was decided."""
 
 
 class MovedEntry(_Part):
@@ -149,6 +154,27 @@ class Attribution(_Part):
     program: str
     sentence: str
     moved: list[MovedEntry] = Field(default_factory=list)
+
+
+class CalibrationEntry(_Part):
+    """What pairs of equal runs say about a runner and a workload."""
+
+    workload: str
+    pairs: int
+    noise_pct: float | None
+    """Spread (one standard deviation) between equal processes."""
+    provable_pct: dict[int, float]
+    """By number of pairs: the smallest slowdown that they prove nine times in ten."""
+    pairs_needed: int | None
+    """For the threshold asked; null if no number of pairs within reason would do."""
+    threshold_pct: float
+    """The smallest threshold, in whole percent, that the last look supports."""
+    statistic: Statistic
+    """What should decide here: mean, unless the median of windows is clearly truer."""
+    placebo: str
+    """What the rule says of these equal runs."""
+    two_groups_pct: float | None
+    """Distance of two groups of runs, if they fall into two."""
 
 
 class WorkloadVerdict(_Part):
@@ -193,7 +219,7 @@ class Inputs(_Part):
     looks: list[int] = Field(default_factory=lambda: [6, 12, 24])
     cap_rule: bool = False
     statistic: Statistic = "mean"
-    metric: str = "auto"
+    metric: Metric = "throughput"
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"
@@ -246,6 +272,7 @@ class GateRecord(_Part):
     """`verified`, or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
     attribution: list[Attribution] = Field(default_factory=list)
+    calibration: list[CalibrationEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
 
 
@@ -263,7 +290,7 @@ HEADLINE = (
 
 
 def read(path: Path) -> GateRecord:
-    """The record in `path`. Raises ReportError if it is missing, malformed or of another version."""
+    """The record in `path`. Raises ReportError if it is missing, malformed, or another version."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

@@ -9,22 +9,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from advisor.machine.readings import HARMFUL_EVENT_REASONS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.gate.records import GpuReadings, PairEntry
 
-THROTTLING = {
-    "hw_slowdown": "the hardware slowed itself down",
-    "sw_thermal_slowdown": "the driver throttled because of heat",
-    "hw_thermal_slowdown": "the hardware throttled because of heat",
-    "hw_power_brake_slowdown": "the power supply asked for a brake",
-}
-"""Reasons that spoil a measurement. The software power cap is normal under load."""
+POWER_CAP = "software power cap"
+"""Normal under load; an arm that draws more power and is held back by it is really slower."""
 
-POWER_CAP = "sw_power_cap"
 REASON_SHARE = 0.01
 CLOCK_OFFSET = 0.01
+CLOCK_SPREAD_PCT = 5.0
 DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
 
@@ -38,10 +35,9 @@ def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None)
     `first` is the reading of the gate's first run: all others must be of the same device.
     """
     for arm, readings in (("base", base), ("head", head)):
-        for reason, meaning in THROTTLING.items():
-            share = readings.event_reasons.get(reason, 0.0)
-            if share > REASON_SHARE:
-                return f"{meaning} in {share:.0%} of the samples of {arm}"
+        for reason, share in readings.event_reasons.items():
+            if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
+                return f"{reason} in {share:.0%} of the busy samples of {arm}"
         if readings.foreign_pids:
             return f"{readings.foreign_pids} foreign process(es) on the GPU during {arm}"
         for fact in FIXED if first else ():
@@ -56,8 +52,14 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
     if base.sm_clock_mhz is None or head.sm_clock_mhz is None or not base.sm_clock_mhz:
         return None
     capped = max(r.event_reasons.get(POWER_CAP, 0.0) for r in (base, head)) > REASON_SHARE
+    if capped:
+        return None
+    for arm, readings in (("base", base), ("head", head)):
+        spread = readings.sm_clock_spread_pct
+        if spread is not None and spread > CLOCK_SPREAD_PCT:
+            return f"the SM clock moved by {spread:.0f} % during {arm}"
     offset = head.sm_clock_mhz / base.sm_clock_mhz - 1
-    if abs(offset) <= CLOCK_OFFSET or capped:
+    if abs(offset) <= CLOCK_OFFSET:
         return None
     return (
         f"the SM clock of head was {offset:+.1%} off that of base "
@@ -79,7 +81,7 @@ def statement(pairs: Sequence[PairEntry]) -> str:
         if reading.sm_clock_mhz is None:
             reason = next(iter(reading.gaps.values()), "NVML gave no clock readings")
             return f"unverified: {reason}"
-    fewest = min(reading.samples for reading in readings)
+    fewest = min(reading.busy_samples or 0 for reading in readings)
     if fewest < BUSY_SAMPLES:
-        return f"unverified: only {fewest} NVML samples in a run, {BUSY_SAMPLES} are needed"
+        return f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
     return "verified"

@@ -53,6 +53,11 @@ class Decided:
         own = [w for w in self.workloads if belongs(w.name, program)]
         return bool(own) and all(w.verdict != "inconclusive" for w in own)
 
+    def failed(self, program: ProgramEntry) -> bool:
+        """Whether `program` cannot be measured."""
+        cannot = {"error", "no-baseline", "invalid"}
+        return any(w.verdict in cannot for w in self.workloads if belongs(w.name, program))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparable:
@@ -161,7 +166,7 @@ def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
             "invalid", f"{len(discarded)} of {len(program.pairs)} pairs discarded: {reasons}"
         )
     if not kept:
-        return closed("inconclusive", "no pair was measured")
+        return closed("inconclusive", f"no pair was measured ({program.stopped or 'not begun'})")
     return None
 
 
@@ -316,9 +321,10 @@ def _reason(judgement: Judgement, inputs: Inputs, found: _Comparable) -> str:
             return f"proven faster by more than {limit}: was all the work done?"
         return f"a slowdown of {limit} or more is ruled out"
     if len(found.differences) < inputs.looks[-1]:
+        why = f" ({found.program.stopped})" if found.program.stopped else ""
         return (
-            f"undecided after {len(found.differences)} pairs: a slowdown of {limit} is neither "
-            "proven nor ruled out"
+            f"undecided after {len(found.differences)} pairs{why}: a slowdown of {limit} is "
+            "neither proven nor ruled out"
         )
     mde = judgement.smallest_provable
     if mde is not None and mde > rule_of(inputs).tau:

@@ -111,7 +111,7 @@ class _Finder:
         return tuple(
             leaf.path
             for leaf in self.leaves
-            if known.output_names.fullmatch(leaf.name)
+            if any(known.output_names.fullmatch(name) for name in _names_with_parent(leaf))
             and not known.output_not_under & leaf.words
             and isinstance(leaf.value, str)
             and leaf.scalar.editable
@@ -260,3 +260,8 @@ def _title(document: Document) -> str:
         return document.path.stem if document.path else ""
     words = document.raw.decode("utf-8", "replace").split("\0")
     return " ".join(itertools.takewhile(lambda word: word == "-m" or word[:1] != "-", words))
+
+
+def _names_with_parent(leaf: Leaf) -> tuple[str, ...]:
+    """`dir` under `output` also reads `output_dir`."""
+    return (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))

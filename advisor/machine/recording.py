@@ -104,13 +104,17 @@ class Recording:
 
 
 def load(path: Path) -> Recording:
-    """A saved recording. Raises ValueError for another format or a broken line."""
-    header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    if header.pop("format", None) != FORMAT:
-        msg = f"{path} is no telemetry recording of format {FORMAT}"
-        raise ValueError(msg)
-    gaps = tuple(header.pop("gaps").items())
-    return Recording(samples=tuple(map(_sample, lines)), gaps=gaps, **header)
+    """A saved recording. Raises ValueError for a file of another kind or format."""
+    try:
+        header, *lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+        if header.pop("format") != FORMAT:
+            msg = f"format is not {FORMAT}"
+            raise ValueError(msg)
+        gaps = tuple(header.pop("gaps").items())
+        return Recording(samples=tuple(map(_sample, lines)), gaps=gaps, **header)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        msg = f"{path} is no telemetry recording of format {FORMAT}: {problem}"
+        raise ValueError(msg) from problem
 
 
 def _dense(table: dict[str, Any]) -> dict[str, Any]:
@@ -235,7 +239,7 @@ class _Window:
         """Distinct processes on the GPU that are not the watched program's.
 
         A driver may list ids of the host while we live in a container: unless one id is known
-        as ours, strangers cannot then be told from ourselves.
+        as ours, strangers cannot then be told from ourselves. Under WSL2 it lists nobody at all.
         """
         listed = [s for s in self.gpu_samples if s.gpu and s.gpu.processes is not None]
         if not listed:
@@ -249,6 +253,9 @@ class _Window:
                 f"the driver lists {len(set(hidden))} process ids of another namespace "
                 "(a container), so ours cannot be told from others'"
             )
+            return None
+        if not every and not own and self._busy():
+            self.gaps["foreign_pids"] = "the GPU was at work but the driver lists no process on it"
             return None
         passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
         return len(every - own - passing)

@@ -24,7 +24,7 @@ SLOW_INTERVAL_S = 1.0
 
 
 class Sampler:
-    """Samples one GPU and the host's CPUs from `start` to `stop`; costs the trial nothing.
+    """Samples one GPU and the host's CPUs from `start` to `stop`, outside the watched program.
 
         with Sampler(pids=[child.pid]) as sampler:
             ...

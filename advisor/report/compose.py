@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -65,6 +65,8 @@ def optimize_report(
         if winner.changes else None,
         gain_free=gain(proof, "free" if proof and "free" in proof.arms else "after")
         if winner.only("free", "training").changes else None,
+        gain_quality=gain(proof, "after", over="free")
+        if proof and winner == proof.arms["after"] else None,
         unit=search.runner.unit,
         before=before,
         after=after,
@@ -89,7 +91,7 @@ def optimize_report(
         tuned_command=tuned_command(search, winner),
         written=None if asked.dry_run or not winner.changes else str(asked.output),
         machine=machine_entry(search.machine),
-        target=target_entry(asked.target),
+        target=target_entry(asked.target, search.memory_limit_gib),
         bottleneck_before=bottleneck(search, search.baseline[0] if search.baseline else None, asked),
         bottleneck_after=bottleneck(search, _run_of(proof, winner, search), asked)
         if winner.changes else None,
@@ -175,9 +177,9 @@ def reason(
     return f"Nothing that was tried is faster by more than {search.band:.0%}.{stopped}"
 
 
-def gain(proof: Confirmation | None, arm: str) -> Gain | None:
-    """The interval of `arm` over the original, as the report prints it."""
-    ratio = proof.ratio("before", arm) if proof else None
+def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | None:
+    """The interval of `arm` over another arm, the original by default, as the report prints it."""
+    ratio = proof.ratio(over, arm) if proof else None
     if ratio is None:
         return None
     return Gain(ratio=ratio.estimate, low=ratio.low, high=ratio.high, pairs=ratio.n)
@@ -253,16 +255,7 @@ def _most(values: list[float | None]) -> float | None:
 
 
 def _shares(shares: Shares) -> dict[str, float]:
-    parts = {
-        "waiting for data": shares.data_wait,
-        "host to device": shares.host_to_device,
-        "compute": shares.compute,
-        "validation": shares.validation,
-        "sampling": shares.sampling,
-        "saving": shares.saving,
-        "other": shares.other,
-    }
-    return {name: share for name, share in parts.items() if share is not None}
+    return {name: share for name, share in asdict(shares).items() if share is not None}
 
 
 def _run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
@@ -333,7 +326,8 @@ def trial_entry(taken: Taken) -> TrialEntry:
     if isinstance(result, Failure):
         return TrialEntry(
             id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome=result.kind,
-            wall_s=result.wall_s, detail=result.evidence, reused=taken.reused,
+            wall_s=result.wall_s, detail=f"{result.evidence}\n{result.log_tail}".strip(),
+            reused=taken.reused,
         )
     return TrialEntry(
         id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome="ok",
@@ -366,11 +360,11 @@ def machine_entry(machine: Machine) -> MachineEntry:
     )
 
 
-def target_entry(target: Target) -> TargetEntry:
+def target_entry(target: Target, memory_limit_gib: float) -> TargetEntry:
     """The card aimed at."""
     return TargetEntry(
         name=target.name, title=target.title, present=target.present, stood_in=target.stood_in,
-        figures=target.figures, note=target.note,
+        memory_limit_gib=memory_limit_gib, figures=target.figures, note=target.note,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.report import numbers
 
 if TYPE_CHECKING:
-    from advisor.report.model import DecisionEntry, Report, Side, TrialEntry
+    from advisor.report.model import DecisionEntry, Gain, Report, Side, TrialEntry
 
 CLASSES = {
     "free": "free: results cannot change",
@@ -51,8 +51,9 @@ def title(report: Report) -> str:
     """`2.91x as many tiles a second`, or what else became of the config."""
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
-        units = numbers.plural(report.unit)
-        return f"{numbers.ratio(report.gain.ratio)} as many {units} a second{written}"
+        units, found = numbers.plural(report.unit), report.gain
+        bounds = numbers.gain(found).partition(" ")[2]
+        return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
 
 
@@ -61,9 +62,21 @@ def shows_after(report: Report) -> bool:
     return bool(report.changes)
 
 
-def trades(report: Report) -> bool:
-    """Whether a change touches more than speed."""
-    return any(change.class_ != "free" for change in report.changes)
+def gains_apart(report: Report) -> list[tuple[str, Gain]]:
+    """Gains of the parts, where the changes are not of one kind."""
+    classes = {change.class_ for change in report.changes}
+    plain, traded = classes & {"free", "training"}, classes & {"numeric", "quality"}
+    if not plain or not traded:
+        return []
+    parts = [
+        (f"The {_listed(plain)} settings alone, the rest as it was", report.gain_free),
+        (f"The {_listed(traded)} settings on top of those", report.gain_quality),
+    ]
+    return [(what, found) for what, found in parts if found]
+
+
+def _listed(classes: set[str]) -> str:
+    return " and ".join(name for name in CLASSES if name in classes)
 
 
 def measures(report: Report) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import signal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.model import Trial
-    from advisor.trials.records import ProgramException
+    from advisor.trials.reading import ProgramException
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
@@ -51,22 +52,15 @@ class Finding:
         )
 
 
-def classify(
-    trial: Trial, ending: Ending, *, losses: Sequence[float], measured: bool
-) -> Finding | None:
+def classify(trial: Trial, ending: Ending, *, measured: bool) -> Finding | None:
     """What kept the work of `trial` from being done; None if nothing did.
 
-    `losses`: what the probe saw of the loss. `measured`: whether a rate could be told, by the
-    probe or by other means.
+    `measured` tells whether there is a rate, by the probe or by other means.
     """
-    for judge in (_by_us, _guarded, _died, _swallowed):
+    for judge in (_by_us, _guarded, _died, _swallowed, _not_finite):
         finding = judge(trial, ending)
         if finding is not None:
             return finding
-    wrong = [(step, loss) for step, loss in enumerate(losses) if not math.isfinite(loss)]
-    if wrong:
-        step, loss = wrong[0]
-        return Finding.of("non-finite", f"loss {loss} at recorded loss {step + 1} of {len(losses)}")
     return None if measured else _nothing_measured(trial, ending)
 
 
@@ -82,8 +76,6 @@ def log_tail(ending: Ending) -> str:
 
 def _by_us(trial: Trial, ending: Ending) -> Finding | None:
     """We ended it: on request, or because a limit was reached."""
-    silence = f"{ending.silence_s or 0:.0f} s"
-    last = _last_line(ending)
     match ending.end:
         case "cancelled":
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
@@ -91,22 +83,26 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
-            return Finding.of("hang", f"no step for {silence} after step {ending.steps}{busy}")
+            seen = f"the last one seen was step {ending.steps}"
+            return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
         case "start-limit" if ending.booted:
-            return Finding.of("no-steps", f"no step within {silence}; last line: {last}")
+            return Finding.of(
+                "no-steps",
+                f"no step within {ending.silence_s:.0f} s; last line: {_last_line(ending)}",
+            )
         case "start-limit":
             return _probe_missing(trial, ending)
         case "total-limit":
             return Finding.of(
                 "timeout", f"still running after {ending.wall_s:.0f} s, at step {ending.steps}"
             )
-        case _:
+        case "exited" | "measured":
             return None
 
 
 def _guarded(_: Trial, ending: Ending) -> Finding | None:
     """The probe kept the program from overwriting something."""
-    guarded = next((p.guard for p in ending.processes if p.guard), None)
+    guarded = next((process.guard for process in ending.processes if process.guard), None)
     if guarded is None:
         return None
     return Finding.of("outputs-not-apart", f"stopped before it overwrote {guarded}")
@@ -114,15 +110,19 @@ def _guarded(_: Trial, ending: Ending) -> Finding | None:
 
 def _died(trial: Trial, ending: Ending) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
-    problems = [p.exception for p in ending.processes if p.exception is not None]
-    code = ending.exit_code
-    if ending.end == "measured" and not problems:
-        return None
-    if not problems and code == 0:
-        return None
-    if code is None and ending.end == "exited":
+    problems = [process.exception for process in ending.processes if process.exception]
+    if ending.end == "measured" or ending.exit_code == 0:
+        # a helper that failed and was got over is the program's own affair; a lost rank is not
+        problems = [problem for problem in problems if problem.where == "step"]
+        return _cause(trial, ending, problems) if problems else None
+    if ending.exit_code is None:
         return Finding.of("killed", "the process that guards the trial was ended from outside")
-    said = [line for problem in problems for line in problem.line.splitlines()]
+    return _cause(trial, ending, problems)
+
+
+def _cause(trial: Trial, ending: Ending, problems: Sequence[ProgramException]) -> Finding:
+    """Why it died: what ran out, a signal, settings that were refused, or simply an error."""
+    said = [line for problem in problems for line in _lines(problem)]
     printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
     return (
         _signed(RESOURCES, said)
@@ -134,19 +134,41 @@ def _died(trial: Trial, ending: Ending) -> Finding | None:
 
 
 def _swallowed(_: Trial, ending: Ending) -> Finding | None:
-    """It ended well, but its own words say that work was lost."""
+    """It ended well, but work was lost: by its own words, or by what the probe saw it catch."""
     lines = ending.output.splitlines()
-    return _signed(SWALLOWED, lines) or _logged_exception(lines)
+    finding = _signed(SWALLOWED, lines) or _logged_exception(lines)
+    if finding is not None:
+        return finding
+    caught = next((each for process in ending.processes for each in process.caught), None)
+    if caught is None:
+        return None
+    return Finding.of("work-not-done", f"caught in the {caught.where}: {_lines(caught)[0]}")
+
+
+def _not_finite(_: Trial, ending: Ending) -> Finding | None:
+    for process in ending.processes:
+        for number, loss in enumerate(process.losses, 1):
+            if not math.isfinite(loss):
+                many = len(process.losses)
+                return Finding.of("non-finite", f"loss {number} of the {many} seen is {loss}")
+    return None
 
 
 def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
+    ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
+    if trial.plan.unit_regex is not None:
+        lines = f"{ending.count.lines} output lines match {trial.plan.unit_regex!r}"
+        return Finding.of("no-steps", f"{ended}; {lines}", "Mend the pattern: see --unit-regex.")
     if not ending.booted:
         return _probe_missing(trial, ending)
-    return Finding.of(
-        "no-steps",
-        f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s and "
-        f"{ending.steps} steps; last line: {_last_line(ending)}",
-    )
+    problems = [process.exception for process in ending.processes if process.exception]
+    if problems:
+        return _cause(trial, ending, problems)
+    if not ending.steps:
+        return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
+    said = [(process.unmeasured, *process.errors) for process in ending.processes]
+    why = next((each for each in itertools.chain(*said) if each), "too few to measure")
+    return Finding.of("no-steps", f"{ended} and {ending.steps} steps: {why}")
 
 
 # --- how it died --------------------------------------------------------------------------
@@ -202,7 +224,7 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
     if ending.steps or any(problem.where == "step" for problem in problems):
         return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    said = [line for problem in problems for line in problem.line.splitlines()]
+    said = [line for problem in problems for line in _lines(problem)]
     finding = _signed(CONFIG, said or last)
     if finding is not None:
         return finding
@@ -219,15 +241,20 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
 
 
 def _crashed(ending: Ending, problems: Sequence[ProgramException]) -> Finding:
-    kinds = {"import": "crash-import", "start": "crash-start", "step": "crash-step"}
     if problems:
-        return Finding.of(kinds.get(problems[0].where, "crash-start"), problems[0].line)
-    raised = _exception_lines(ending.stderr.splitlines())
-    evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
-    if ending.steps:
-        return Finding.of("crash-step", evidence)
-    missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
-    return Finding.of("crash-import" if missing else "crash-start", evidence)
+        where, lines = problems[0].where, _lines(problems[0])
+        evidence = next(reversed(_exception_lines(lines)), lines[0])
+    else:
+        raised = _exception_lines(ending.stderr.splitlines())
+        evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
+        missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
+        where = "import" if missing else "start"
+    return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
+
+
+def _lines(problem: ProgramException) -> list[str]:
+    """`ValueError: ...`, and what else the message holds, such as a child's traceback."""
+    return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
 def _logged_exception(lines: Sequence[str]) -> Finding | None:
@@ -241,7 +268,7 @@ def _logged_exception(lines: Sequence[str]) -> Finding | None:
             continue
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
-        raised = next(iter(_exception_lines(lines[number + 1 :])), None)
+        raised = next(iter(_exception_lines(lines[number:])), None)
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None

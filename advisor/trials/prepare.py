@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.model import Trial
+    from advisor.model import MeasurePlan, Trial
 
 PROBE = Path(__file__).resolve().parents[1] / "probe"
 SHORT_TMP = 60
@@ -100,7 +100,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "scratch": str(scratch),
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
-        "plan": dataclasses.asdict(trial.plan),
+        "plan": dataclasses.asdict(_probe_plan(trial.plan)),
         "shim": str(PROBE / "bin"),
     }
     return Job(
@@ -121,6 +121,12 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         outputs=str(outputs),
         logs=str(logs),
     )
+
+
+def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
+    """Where the user's own pattern counts, the watcher closes the window, not the probe."""
+    counted = plan.unit_regex is not None and plan.mode == "window"
+    return dataclasses.replace(plan, mode="observe") if counted else plan
 
 
 def candidate_path(original: str, trial_id: str) -> str:

@@ -23,7 +23,7 @@ NEXT_STEPS = {
     "timeout": "Give a larger --budget, or a command that works on a smaller subset.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Mend what the line tells of: a rate over work that failed is no rate.",
-    "probe-not-loaded": "Start Python without -S, -I and -E, keep PYTHONPATH, or give --unit-regex.",
+    "probe-not-loaded": "Start Python without -S, -I, -E, keep PYTHONPATH, or give --unit-regex.",
     "outputs-not-apart": "Give the program another output directory, or allow writes explicitly.",
     "interrupted": "Call again to go on from what was measured.",
 }

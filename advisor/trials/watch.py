@@ -28,6 +28,8 @@ STACKS_S = 1.0
 HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
+CEILINGS_SLACK = 5.0
+"""Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
 
 NOTHING = Count()
@@ -57,6 +59,8 @@ class Ending:
     """Since the last step."""
     busy_cpus: float | None = None
     """CPUs that the process tree kept busy in the last seconds before the end."""
+    peak_host_gib: float | None = None
+    """Of all processes of the command together; pages they share count once."""
     stacks: str = ""
     oom: OomCounter | None = None
     """The kernel's out-of-memory kills during the trial."""
@@ -76,6 +80,11 @@ class Ending:
     def steps(self) -> int:
         """Of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Files that any process opened for writing outside the trial's scratch."""
+        return tuple(sorted({path for process in self.processes for path in process.writes}))
 
     @property
     def output(self) -> str:
@@ -105,10 +114,16 @@ class Watch:
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
+        plan = trial.plan
+        # after the window the parts are measured alone, and no step is told of meanwhile
+        alone_s = plan.ceilings_s * CEILINGS_SLACK * (1 + len(plan.ceilings_workers))
+        self._hang_limit_s = trial.hang_limit_s * HANG_MARGIN + (
+            alone_s if plan.ceilings_workers else 0.0
+        )
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
-        self.tree = TreeSampler(launched.guardian_pid)
+        self._tree = TreeSampler(launched.guardian_pid)
 
     def until_end(self) -> Ending:
         """Watch, end every process of the trial, and tell how it went."""
@@ -132,7 +147,8 @@ class Watch:
             stderr=plain(stderr),
             processes=self._processes,
             silence_s=max(0.0, ended - self._last_sign),
-            busy_cpus=self.tree.busy_cpus(ended - BUSY_S, ended),
+            busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
+            peak_host_gib=self._tree.peak_gib,
             stacks=stacks,
             oom=new_kills(self._oom_before, oom_counters()),
             count=self._tally.count,
@@ -143,7 +159,7 @@ class Watch:
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
-            self.tree.sample()
+            self._tree.sample()
             end = self._look()
             if end is not None:
                 return end
@@ -153,12 +169,13 @@ class Watch:
         """What ends the trial now, if anything does; the order is the order of precedence."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
+        told = any(not process.errors for process in stepping)
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         self._last_sign = max([self._last_sign, *steps])
         count = self._tally.count
         if count.last_time is not None:
             self._last_sign = max(self._last_sign, count.last_time)
-        at_work = bool(stepping) or count.lines > 0
+        at_work = told or count.lines > 0
         if self._was_at_work and not at_work:  # the next part of a longer command starts up
             self._last_sign = now
         self._was_at_work = at_work
@@ -171,9 +188,9 @@ class Watch:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        if at_work and silence > trial.hang_limit_s * HANG_MARGIN:
+        if at_work and silence > self._hang_limit_s:
             return "hang"
-        if not at_work and silence > trial.start_limit_s:
+        if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
         if now - launched.started > trial.total_limit_s:
             return "total-limit"

@@ -32,7 +32,7 @@ SLICES = {
     "mig0.0.uuid": "MIG-aaaa",
     "mig0.0.memory.total": 10 * 2**30,
     "mig0.1.uuid": "MIG-bbbb",
-    "mig0.1.memory.total": 20 * 2**30,
+    "mig0.1.memory.total": 79 * 2**30,
 }
 
 
@@ -108,7 +108,7 @@ def test_cuda_visible_devices_chooses_as_cuda_does(
 
 
 def test_a_card_cut_into_slices_appears_as_its_slices(nvml: StubProcess) -> None:
-    """A slice has the memory it was given, and is no card of the profile."""
+    """A slice has the memory it was given and, even a large one, is no card of the profile."""
     nvml.stub.write(H100, SLICES)
     cards, _ = nvml.call(read_gpus, {})
     assert [(c.uuid, c.index, c.mig, c.profile) for c in cards] == [
@@ -117,7 +117,7 @@ def test_a_card_cut_into_slices_appears_as_its_slices(nvml: StubProcess) -> None
     ]
     (chosen,), _ = nvml.call(read_gpus, {"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
     assert chosen.uuid == "MIG-bbbb"
-    assert chosen.memory_total_gib == 20.0
+    assert chosen.memory_total_gib == 79.0
 
 
 def test_mig_without_slices_is_the_card_itself(nvml: StubProcess) -> None:

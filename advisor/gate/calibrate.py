@@ -1,0 +1,120 @@
+"""Head against itself: what this runner can prove, before anyone relies on it."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import stats
+from advisor.gate import noise
+from advisor.gate.records import ARMS, CalibrationEntry
+from advisor.gate.rule import judge
+from advisor.gate.verdict import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.gate.records import Inputs, ProgramEntry, Statistic
+
+TRUER = 0.7
+"""The median of windows decides instead of the mean if it scatters by less than this of it."""
+
+MOST_PAIRS = 96
+
+
+def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
+    """From pairs in which both arms are head; None with fewer than two pairs that count."""
+    pairs = [pair for pair in program.pairs if not pair.discarded]
+    keys = {key for pair in pairs for key in pair.head.rates} if len(pairs) > 1 else set()
+    spreads = {key: _spreads(program, key) for key in keys}
+    if not spreads:
+        return None
+    worst = max(spreads, key=lambda key: spreads[key]["mean"])
+    statistic: Statistic = "mean"
+    if spreads[worst].get("median", math.inf) < TRUER * spreads[worst]["mean"]:
+        statistic = "median"
+    sigma = spreads[worst][statistic]
+    rule = rule_of(inputs)
+    looks = rule.looks_for(len(keys))
+    provable = {n: _pct(stats.provable_shift(sigma, n, rule.level)) for n in looks}
+    needed = next(
+        (
+            n
+            for n in range(looks[0], MOST_PAIRS + 1)
+            if stats.provable_shift(sigma, n, rule.level) <= rule.tau
+        ),
+        None,
+    )
+    slots = [
+        [getattr(pair, arm).rates[worst].value(statistic) for pair in pairs if pair.order == order]
+        for arm in ARMS
+        for order in ("base first", "head first")
+    ]
+    logs = [[stats.log_ratios([rate], [1.0])[0] for rate in rates] for rates in slots]
+    spread = noise.spread_between_processes(logs)
+    groups = noise.modes([value for rates in logs for value in rates])
+    return CalibrationEntry(
+        workload=program.name if worst == program.name else f"{program.name}: {worst}",
+        pairs=len(pairs),
+        noise_pct=None if spread is None else 100 * spread,
+        provable_pct=provable,
+        pairs_needed=needed,
+        threshold_pct=float(max(1, math.ceil(provable[looks[-1]]))),
+        statistic=statistic,
+        placebo=judge({"self": _differences(program, worst, statistic)}, rule)["self"].outcome,
+        two_groups_pct=None if groups is None else _pct(groups[1] - groups[0]),
+    )
+
+
+def _differences(program: ProgramEntry, key: str, statistic: Statistic) -> list[float]:
+    pairs = [pair for pair in program.pairs if not pair.discarded]
+    return stats.log_ratios(
+        [pair.base.rates[key].value(statistic) for pair in pairs],
+        [pair.head.rates[key].value(statistic) for pair in pairs],
+    )
+
+
+def _spreads(program: ProgramEntry, key: str) -> dict[Statistic, float]:
+    """Standard deviation of the pairs' log ratios, by each statistic that every run has."""
+    pairs = [pair for pair in program.pairs if not pair.discarded]
+    found: dict[Statistic, float] = {"mean": statistics.stdev(_differences(program, key, "mean"))}
+    if all(run.rates[key].median for pair in pairs for run in (pair.base, pair.head)):
+        found["median"] = statistics.stdev(_differences(program, key, "median"))
+    return found
+
+
+def _pct(shift: float) -> float:
+    return -100 * math.expm1(-shift)
+
+
+# --- kept for the gates to come -----------------------------------------------------------
+
+
+def kept_at(environ: Mapping[str, str]) -> Path:
+    """The file of this user's calibrations: a runner's workspace is cleaned between jobs."""
+    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/tmp"), ".cache")  # noqa: S108
+    return Path(cache, "gpu-advisor", "gate-calibration.json")
+
+
+def keep(path: Path, host: str, definition: str, statistic: Statistic) -> None:
+    """Remember which statistic is truer for a program on a host."""
+    kept = _read(path)
+    kept[f"{host}/{definition}"] = statistic
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def kept_statistic(path: Path, host: str, definition: str) -> Statistic:
+    """What calibration found; the mean where there was none."""
+    return "median" if _read(path).get(f"{host}/{definition}") == "median" else "mean"
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}

@@ -1,0 +1,155 @@
+"""`gpu-advisor gate`: base against head, to a verdict, a report and an exit code.
+
+`run` is the whole way; it ends with a report and outputs whatever happens, because a step that
+leaves its outputs empty is taken for a success by the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import __version__
+from advisor.errors import (
+    GATE_EXIT_CODES,
+    AdvisorError,
+    InterruptedByUserError,
+    StateBusyError,
+)
+from advisor.gate import github, modes, options, records, report
+from advisor.gate.base import NoBaselineError
+from advisor.gate.options import add_arguments
+from advisor.gate.records import GateRecord, Inputs
+from advisor.gate.workbench import BrokenOffError, Place
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from types import FrameType
+
+    from advisor.gate.options import Options
+    from advisor.gate.records import Verdict
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
+    """Gate as `args` say; returns the exit code of the verdict (errors.GATE_EXIT_CODES)."""
+    job = github.take(os.environ)
+    started = time.monotonic()
+    record = _unfinished("error", "the gate itself failed: see the log of this step")
+    code = GATE_EXIT_CODES["error"]
+    asked: Options | None = None
+    try:
+        try:
+            asked = options.check(args, command)
+            record = _measure(asked, job)
+            code = exit_code(record, asked)
+        except AdvisorError as problem:
+            record = _explained(problem)
+            code = GATE_EXIT_CODES[record.verdict]
+            if asked is not None:
+                code = exit_code(record, asked)
+            sys.stderr.write(f"gpu-advisor: {problem}\n")
+    finally:
+        record = record.model_copy(update={"wall_s": time.monotonic() - started})
+        _tell(record, args.report, job)
+    _show(record, args)
+    return code
+
+
+def exit_code(record: GateRecord, asked: Options) -> int:
+    """0 where the caller asked that this verdict should not fail the job."""
+    code = GATE_EXIT_CODES[record.verdict]
+    if record.verdict in {"inconclusive", "no-baseline"} and asked.inputs.on_inconclusive != "fail":
+        return 0
+    if record.verdict == "invalid" and asked.inputs.on_invalid != "fail":
+        return 0
+    advisory = asked.mode == "calibrate" or (asked.mode == "history" and not asked.enforce)
+    if advisory and record.verdict in {"regression", "inconclusive", "no-baseline"}:
+        return 0
+    return code
+
+
+def _measure(asked: Options, job: github.Job) -> GateRecord:
+    github.refuse_forks(os.environ, allow=asked.allow_forks)
+    with github.no_commands(job), _cancellable() as cancel, _scratch() as scratch:
+        return modes.MODES[asked.mode](
+            asked, Place(cwd=Path.cwd(), scratch=scratch, cancel=cancel, say=_say)
+        )
+
+
+def _explained(problem: AdvisorError) -> GateRecord:
+    """The record of a gate that could not be finished."""
+    if isinstance(problem, BrokenOffError):
+        return problem.record
+    verdict: Verdict = "error"
+    if isinstance(problem, NoBaselineError):
+        verdict = "no-baseline"
+    elif isinstance(problem, (InterruptedByUserError, StateBusyError)):
+        verdict = "invalid"
+    return _unfinished(verdict, str(problem))
+
+
+def _unfinished(verdict: Verdict, reason: str) -> GateRecord:
+    return GateRecord(
+        verdict=verdict,
+        reason=reason,
+        tool_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        inputs=Inputs(),
+    )
+
+
+def _tell(record: GateRecord, path: Path, job: github.Job) -> None:
+    """Report, summary, annotation and outputs; the outputs also if the report cannot be written."""
+    github.write_outputs(job, github.outputs(record, path))
+    if path.suffix != ".json":
+        report.write(record, path)
+    github.write_summary(job, report.markdown(record))
+    if job.active:
+        sys.stderr.write(github.annotation(record) + "\n")
+
+
+def _show(record: GateRecord, args: argparse.Namespace) -> None:
+    if args.json:
+        sys.stdout.write(records.headline(record) + "\n")
+    else:
+        sys.stdout.write(report.lines(record))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"gate: {line}\n")
+    sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def _cancellable() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set: the running process ends, and the report is written."""
+    cancel = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if cancel.is_set():
+            raise KeyboardInterrupt
+        cancel.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,96 @@
+"""Two figures of a gate as SVG text: slowdown of each pair, and interval of each workload.
+
+Plain text, so that they are drawn where matplotlib is not installed, as in CI. Colours follow
+the reader's light or dark page.
+"""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from advisor.gate.view import pair_slowdowns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from advisor.gate.records import GateRecord
+
+WIDTH = 720
+LEFT, RIGHT, TOP, ROW = 180, 20, 40, 26
+STYLE = """
+  text { font: 12px sans-serif; fill: #24292f } .axis, .zero { stroke: #8c959f; fill: none }
+  .allowed { stroke: #bc4c00; stroke-dasharray: 4 3 } .base { stroke: #0969da; fill: #0969da }
+  @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .axis, .zero { stroke: #6e7681 }
+    .allowed { stroke: #f0883e } .base { stroke: #58a6ff; fill: #58a6ff } }
+"""
+
+
+def write(record: GateRecord, folder: Path) -> list[Path]:
+    """Write the figures that `record` has data for into `folder`; returns their paths."""
+    drawn = {"gate-pairs.svg": pairs(record), "gate-workloads.svg": workloads(record)}
+    found = []
+    for name, text in drawn.items():
+        if text:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / name
+            path.write_text(text, encoding="utf-8")
+            found.append(path)
+    return found
+
+
+def pairs(record: GateRecord) -> str:
+    """A row a workload, a dot a pair; empty if no pair counts."""
+    rows = [
+        (name, [(value, value) for value in values], None)
+        for program in record.programs
+        for name, values in pair_slowdowns(program).items()
+    ]
+    return _draw("Slowdown of head in each pair, %", rows, record) if rows else ""
+
+
+def workloads(record: GateRecord) -> str:
+    """A row a workload: the estimate, and the interval it was proven to lie in."""
+    rows = [
+        (w.name, [(w.ci_low_pct, w.ci_high_pct)], w.slowdown_pct)
+        for w in record.workloads
+        if w.ci_low_pct is not None and w.ci_high_pct is not None
+    ]
+    return _draw("Slowdown of head, %, with its interval", rows, record) if rows else ""
+
+
+def _draw(
+    title: str,
+    rows: Sequence[tuple[str, Sequence[tuple[float, float]], float | None]],
+    record: GateRecord,
+) -> str:
+    limit = 100 * record.inputs.threshold
+    ends = [end for _, spans, _ in rows for span in spans for end in span]
+    low, high = min(0.0, limit, *ends), max(0.0, limit, *ends)
+    margin = 0.05 * (high - low)
+    low, high = low - margin, high + margin
+    bottom = TOP + ROW * len(rows)
+
+    def x(value: float) -> float:
+        return round(LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT), 1)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}">',
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style>",
+        f'<text x="{LEFT}" y="20">{html.escape(title)}</text>',
+        f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>',
+    ]
+    for kind, value in (("zero", 0.0), ("allowed", limit)):
+        parts.append(f'<path class="{kind}" d="M{x(value)} {TOP - 8}V{bottom}"/>')
+        label = "0" if kind == "zero" else f"allowed {limit:g}"
+        parts.append(f'<text x="{x(value)}" y="{bottom + 18}">{label}</text>')
+    for number, (name, spans, estimate) in enumerate(rows):
+        y = TOP + ROW * number + ROW // 2
+        parts.append(f'<text x="8" y="{y + 4}">{html.escape(name[-26:])}</text>')
+        for start, end in spans:
+            if end > start:
+                parts.append(f'<path class="base" d="M{x(start)} {y}H{x(end)}"/>')
+        dots = [start for start, end in spans if start == end] if estimate is None else [estimate]
+        parts += [f'<circle class="base" cx="{x(dot)}" cy="{y}" r="3.5"/>' for dot in dots]
+    return "\n".join([*parts, "</svg>"]) + "\n"

@@ -1,0 +1,180 @@
+"""GitHub Actions: outputs, job summary, annotations, and the guard around the program's output.
+
+Everything here treats text that the measured program could have written as hostile: what goes to
+the log is escaped, what goes to a file is delimited by a fresh random token, and while the
+program runs no line of its output is taken for a workflow command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from advisor.errors import UsageError
+from advisor.gate.base import read_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+    from advisor.gate.records import GateRecord
+
+SUMMARY_BYTES = 900 * 1024
+"""GitHub drops a step's summary as a whole above 1 MiB."""
+
+ANNOTATION_CHARS = 1000
+
+WITHHELD = (
+    "GITHUB_OUTPUT",
+    "GITHUB_STEP_SUMMARY",
+    "GITHUB_ENV",
+    "GITHUB_PATH",
+    "GITHUB_STATE",
+    "GITHUB_TOKEN",
+    "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_URL",
+)
+"""Variables the measured program must not see: files that steer the job, and tokens."""
+
+LEVELS = {
+    "pass": "notice",
+    "regression": "error",
+    "error": "error",
+    "invalid": "error",
+    "inconclusive": "warning",
+    "no-baseline": "warning",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The files through which a step tells GitHub about itself; None outside GitHub."""
+
+    output: Path | None = None
+    summary: Path | None = None
+    active: bool = False
+
+
+def take(environ: MutableMapping[str, str] = os.environ) -> Job:
+    """What this step may write to; afterwards no child process can find it."""
+    job = Job(
+        output=_path(environ, "GITHUB_OUTPUT"),
+        summary=_path(environ, "GITHUB_STEP_SUMMARY"),
+        active=environ.get("GITHUB_ACTIONS") == "true",
+    )
+    for name in WITHHELD:
+        environ.pop(name, None)
+    return job
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    return Path(environ[name]) if environ.get(name) else None
+
+
+def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
+    """Raise UsageError for a pull request from a fork on a self-hosted runner, unless allowed.
+
+    Its code would run on a machine that keeps its state from job to job.
+    """
+    pull = read_event(environ).get("pull_request")
+    if allow or not isinstance(pull, dict):
+        return
+    head = pull.get("head")
+    repository = head.get("repo") if isinstance(head, dict) else None
+    fork = not isinstance(repository, dict) or repository.get("fork") is not False
+    if fork and environ.get("RUNNER_ENVIRONMENT") != "github-hosted":
+        msg = (
+            "This pull request comes from a fork, and its code would run on a self-hosted runner, "
+            "which it could change for good. Nothing was run. Set allow-forks: true only for "
+            "runners that are thrown away after each job."
+        )
+        raise UsageError(msg)
+
+
+@contextlib.contextmanager
+def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
+    """While inside, GitHub takes no line of the log for a workflow command."""
+    if not job.active:
+        yield
+        return
+    stream = stream or sys.stderr
+    token = secrets.token_hex(16)
+    stream.write(f"::stop-commands::{token}\n")
+    stream.flush()
+    try:
+        yield
+    finally:
+        stream.write(f"\n::{token}::\n")
+        stream.flush()
+
+
+# --- what the step says -------------------------------------------------------------------
+
+
+def outputs(record: GateRecord, report: Path) -> dict[str, str]:
+    """The action's outputs; all of them are set on every path."""
+
+    def figure(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f}"
+
+    return {
+        "verdict": record.verdict,
+        "slowdown-pct": figure(record.slowdown_pct),
+        "ci-low-pct": figure(record.ci_low_pct),
+        "ci-high-pct": figure(record.ci_high_pct),
+        "mde-pct": figure(record.mde_pct),
+        "pairs": str(record.pairs),
+        "discarded-pairs": str(record.discarded_pairs),
+        "report-json": str(report.with_suffix(".json")),
+        "report-md": str(report),
+    }
+
+
+def write_outputs(job: Job, values: Mapping[str, str]) -> None:
+    """Append `values` to GITHUB_OUTPUT, each between fresh random delimiters."""
+    if job.output is None:
+        return
+    with job.output.open("a", encoding="utf-8") as file:
+        for name, value in values.items():
+            delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
+            file.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+
+
+def write_summary(job: Job, markdown: str) -> None:
+    """Append to the job summary; what would be too long is cut and said so."""
+    if job.summary is not None:
+        with job.summary.open("a", encoding="utf-8") as file:
+            file.write(clipped(markdown, SUMMARY_BYTES) + "\n")
+
+
+def clipped(markdown: str, limit: int) -> str:
+    """At most `limit` bytes, cut between lines."""
+    raw = markdown.encode()
+    if len(raw) <= limit:
+        return markdown
+    note = "\n\nThis summary was too long and is cut here; the whole report is in the artifact.\n"
+    kept = raw[: limit - len(note.encode())].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + note
+
+
+def annotation(record: GateRecord) -> str:
+    """The one line that marks the run: an error, a warning or a notice."""
+    level = LEVELS[record.verdict]
+    title = _property(f"Throughput gate: {record.verdict}")
+    figures = ""
+    if record.slowdown_pct is not None:
+        figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
+    return f"::{level} title={title}::{_message(record.reason[:ANNOTATION_CHARS] + '.' + figures)}"
+
+
+def _message(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,320 @@
+"""One process of one arm, to the rates it showed.
+
+Where a rate comes from, best first: the program's own `throughput: 123.4` line; the statistics
+that pytest-benchmark left; the probe; the time of the whole run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor.gate.records import GpuReadings, Problem, Rate, RunEntry
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
+from advisor.trials.output import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from advisor.engines import Engine
+    from advisor.gate.base import Checkout
+    from advisor.gate.program import Program
+    from advisor.gate.records import Arm, Metric, Source
+    from advisor.model import Gpu
+
+BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
+"""Environment variable: where a pytest-benchmark suite may leave its JSON."""
+
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""Compiler caches: one folder an arm, or the first arm would pay for both."""
+
+NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
+"""Failures of a run that ended well, but in which the probe saw no steps."""
+
+WHOLE = MeasurePlan(mode="whole")
+
+WHOLE_RUN_UNIT = "run"
+"""Unit of a rate that is nothing but the time of the whole run."""
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """Runs programs in the two arms, one process at a time."""
+
+    engine: Engine
+    checkouts: dict[Arm, Checkout]
+    scratch: Path
+    device: Callable[[], Gpu | None]
+    """Asked before every run: the card and its stable facts must not change on the way."""
+    run_limit_s: float
+    window: MeasurePlan = field(default_factory=MeasurePlan)
+    metric: Metric = "throughput"
+    allow_writes: bool = False
+    started: int = 0
+
+    def run(self, program: Program, arm: Arm, plan: MeasurePlan) -> RunEntry:
+        """One fresh process of `program` in `arm`. A failure is in the record, never raised."""
+        self.started += 1
+        scratch = self.scratch / f"{self.started:03d}-{arm}"
+        benchmark_json = scratch / "benchmark.json"
+        trial = Trial(
+            id=scratch.name,
+            purpose="gate",
+            label=arm,
+            candidate=Candidate(),
+            command=program.argv(self.checkouts[arm]),
+            cwd=str(program.cwd(self.checkouts[arm])),
+            scratch=str(scratch),
+            env=tuple(self.environment(program, arm, benchmark_json).items()),
+            plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
+            unit=program.unit,
+            start_limit_s=self.run_limit_s,
+            hang_limit_s=self.run_limit_s,
+            total_limit_s=self.run_limit_s,
+            allow_writes=self.allow_writes,
+        )
+        gpu = self.device()
+        started, clock = time.time(), time.monotonic()
+        result = self.engine.run(trial)
+        wall_s = time.monotonic() - clock
+        try:
+            return entry(
+                result,
+                program,
+                arm=arm,
+                started=started,
+                wall_s=wall_s,
+                output=_output(scratch),
+                benchmark_json=benchmark_json,
+                gpu=gpu,
+                whole=plan.mode == "whole",
+                metric=self.metric,
+            )
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def environment(self, program: Program, arm: Arm, benchmark_json: Path) -> dict[str, str]:
+        """What a run of `arm` sees on top of the caller's environment."""
+        caches = {name: str(self.scratch / "caches" / arm / name.lower()) for name in CACHES}
+        env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
+        env[BENCHMARK_JSON] = str(benchmark_json)
+        words = program.command
+        if "--benchmark-" in words and "--benchmark-json" not in words:
+            given = f"{os.environ.get('PYTEST_ADDOPTS', '')} --benchmark-json={benchmark_json}"
+            env["PYTEST_ADDOPTS"] = given.strip()
+        return env
+
+
+def entry(
+    result: Run | Failure,
+    program: Program,
+    *,
+    arm: Arm,
+    started: float,
+    wall_s: float,
+    output: str,
+    benchmark_json: Path,
+    gpu: Gpu | None,
+    whole: bool,
+    metric: Metric = "throughput",
+) -> RunEntry:
+    """The record of one process, from what the engine and the program said of it."""
+    telemetry = result.telemetry if isinstance(result, Run) else Telemetry()
+    record = RunEntry(
+        arm=arm,
+        started=started,
+        wall_s=wall_s,
+        exit_code=result.exit_code,
+        gpu=_readings(telemetry, gpu),
+    )
+    if isinstance(result, Run):
+        record = record.model_copy(update=_observed(result))
+    elif not (result.kind in NOT_RECOGNISED and result.exit_code == 0):
+        problem = Problem(kind=result.kind, evidence=result.evidence, next_step=result.next_step)
+        return record.model_copy(update={"problem": problem})
+    try:
+        source, rates = _rates(
+            result, program, output, benchmark_json, wall_s, whole=whole, metric=metric
+        )
+    except NoRateError as problem:
+        return record.model_copy(update={"problem": problem.problem})
+    return record.model_copy(update={"source": source, "rates": rates})
+
+
+class NoRateError(Exception):
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.evidence)
+        self.problem = problem
+
+
+def _rates(
+    result: Run | Failure,
+    program: Program,
+    output: str,
+    benchmark_json: Path,
+    wall_s: float,
+    *,
+    whole: bool,
+    metric: Metric,
+) -> tuple[Source, dict[str, Rate]]:
+    """Rates from the best source that `metric` allows."""
+    line = throughput_line(output, program.metric_regex)
+    if metric == "throughput" and line is not None:
+        rate = _checked(line, "the output says `throughput: %s`")
+        work = result.whole_units or None if isinstance(result, Run) and whole else None
+        return "throughput line", {program.name: Rate(mean=rate, unit=program.unit, work=work)}
+    if metric == "throughput" and benchmark_json.exists():
+        return "pytest-benchmark", benchmark_rates(benchmark_json.read_bytes())
+    if metric != "run-time" and isinstance(result, Run) and _counted(result):
+        return "probe", {program.name: probe_rate(result, whole=whole)}
+    if metric == "probe":
+        evidence = "the probe recognised no steps, and --metric probe asks for its count"
+        raise NoRateError(Problem(kind="no-steps", evidence=evidence))
+    time_s = result.wall_s or wall_s
+    return "whole-run time", {program.name: Rate(mean=1 / time_s, unit=WHOLE_RUN_UNIT, work=1)}
+
+
+def _counted(result: Run) -> bool:
+    """Whether units were counted: by the probe, or by the program's declared pattern."""
+    return result.unit != WHOLE_RUN_UNIT
+
+
+# --- the program's own line ---------------------------------------------------------------
+
+
+def throughput_line(output: str, pattern: str) -> str | None:
+    """Group 1 of the last line that matches `pattern`; None if there is none."""
+    found = None
+    for found in re.finditer(pattern, output, re.MULTILINE):  # noqa: B007  the last one counts
+        pass
+    return found[1] if found else None
+
+
+def _checked(text: str, where: str) -> float:
+    said = where % text
+    try:
+        value = float(text.rstrip(",;"))
+    except ValueError as problem:
+        evidence = f"{said}, which is no number"
+        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
+    if not math.isfinite(value):
+        evidence = f"{said}, which is not finite"
+        raise NoRateError(Problem(kind="non-finite", evidence=evidence))
+    if value <= 0:
+        evidence = f"{said}: no work was done"
+        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
+    return value
+
+
+# --- pytest-benchmark ---------------------------------------------------------------------
+
+
+def benchmark_rates(raw: bytes) -> dict[str, Rate]:
+    """Calls per second of each benchmark in the JSON that pytest-benchmark wrote.
+
+    Raises NoRateError if it holds none, or a time that is no time.
+    """
+    try:
+        found = json.loads(raw)["benchmarks"]
+        stats = {str(b["fullname"]): b["stats"] for b in found}
+    except (ValueError, KeyError, TypeError) as problem:
+        evidence = f"what pytest-benchmark wrote cannot be read: {problem!r}"
+        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
+    if not stats:
+        evidence = "pytest-benchmark ran no benchmark"
+        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
+    return {name: _benchmark_rate(name, values) for name, values in stats.items()}
+
+
+def _benchmark_rate(name: str, stats: dict[str, Any]) -> Rate:
+    mean_s, median_s, fast_s = (stats.get(key) for key in ("mean", "median", "q1"))
+    rate = _checked(str(1 / mean_s if mean_s else 0.0), f"{name}: its mean makes %s calls a second")
+    return Rate(
+        mean=rate,
+        median=1 / median_s if median_s else None,
+        fast=1 / fast_s if fast_s else None,
+        unit="call",
+    )
+
+
+# --- the probe ----------------------------------------------------------------------------
+
+
+def probe_rate(run: Run, *, whole: bool) -> Rate:
+    """Mean of the measured window; median and fast quantile of parts that span the loader's queue.
+
+    A part shorter than the queue of prefetched batches can be fast although the loader stalls:
+    neighbours are joined until each holds at least one full queue.
+    """
+    effects = run.effects
+    queue = (effects.workers or 0) * (effects.prefetch_factor or 2) * (effects.batch or 1)
+    per_window = run.units / len(run.windows) if run.windows else 0.0
+    joined = max(1, math.ceil(queue / per_window)) if per_window else 1
+    windows = [
+        statistics.harmonic_mean(run.windows[at : at + joined])
+        for at in range(0, len(run.windows) - joined + 1, joined)
+    ]
+    windows = [rate for rate in windows if rate > 0]
+    enough = len(windows) >= 4
+    return Rate(
+        mean=_checked(str(run.units_per_s), "the probe counted %s units a second"),
+        median=statistics.median(windows) if enough else None,
+        fast=statistics.quantiles(windows, n=10)[-1] if enough else None,
+        windows=windows,
+        unit=run.unit,
+        work=run.whole_units or None if whole else None,
+    )
+
+
+# --- what else was seen -------------------------------------------------------------------
+
+
+def _observed(run: Run) -> dict[str, Any]:
+    effects = {
+        key: value
+        for key, value in dataclasses.asdict(run.effects).items()
+        if isinstance(value, (str, int, float, bool)) and key != "fingerprint"
+    }
+    shares = {k: v for k, v in dataclasses.asdict(run.shares).items() if v is not None}
+    return {
+        "effects": effects,
+        "shares": shares,
+        "peak_mem_gib": run.peak_mem_gib,
+        "wait_share": run.wait_share,
+        "notes": list(run.notes),
+    }
+
+
+def _readings(telemetry: Telemetry, gpu: Gpu | None) -> GpuReadings:
+    return GpuReadings(
+        uuid=gpu.uuid if gpu else None,
+        name=gpu.name if gpu else None,
+        driver=gpu.driver if gpu else None,
+        power_limit_w=gpu.power_limit_w if gpu else None,
+        util_pct=telemetry.gpu_util_pct,
+        sm_clock_mhz=telemetry.sm_clock_mhz,
+        sm_clock_spread_pct=telemetry.sm_clock_spread_pct,
+        mem_clock_mhz=telemetry.mem_clock_mhz,
+        temperature_c=telemetry.temperature_c,
+        power_w=telemetry.power_w,
+        energy_j=telemetry.energy_j,
+        event_reasons=dict(telemetry.event_reasons),
+        foreign_pids=telemetry.foreign_pids,
+        busy_samples=telemetry.busy_samples,
+        gaps=dict(telemetry.gaps),
+    )
+
+
+def _output(scratch: Path) -> str:
+    """What the program wrote, as the engine kept it, without terminal codes."""
+    logs = [scratch / "logs" / name for name in ("stdout.log", "stderr.log")]
+    return "\n".join(plain(path.read_bytes()) for path in logs if path.is_file())

@@ -1,0 +1,135 @@
+"""The four ways to a record: base against head, saved runs, past sessions, head against itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from advisor.errors import UsageError
+from advisor.gate import attribution, base, calibrate, history, replay, verdict
+from advisor.gate.program import choose, why_not_comparable
+from advisor.gate.records import HostEntry
+from advisor.gate.workbench import (
+    decided,
+    machine_to_itself,
+    measured,
+    open_session,
+    set_up,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.gate.options import Options
+    from advisor.gate.records import Attribution, GateRecord, Mode
+    from advisor.gate.session import Session
+    from advisor.gate.workbench import Place
+
+CALIBRATION_PAIRS = 12
+HISTORY_PAIRS = 2
+"""Pairs of head with itself that make one session of the history: four processes."""
+
+
+def ab(asked: Options, place: Place) -> GateRecord:
+    """Interleaved pairs of fresh processes of the merge-base and of the checkout."""
+    head = base.head_checkout(place.cwd)
+    programs = choose(head, asked.workloads, asked.command)
+    revision = base.base_revision(head, asked.base_ref)
+    with (
+        machine_to_itself(asked, place) as host,
+        base.base_checkout(head, revision) as other,
+    ):
+        session = open_session(asked, place, {"base": other, "head": head}, programs, host)
+        for program in programs:
+            session.close(program.name, no_baseline=why_not_comparable(program, other))
+        set_up(asked, session)
+        record = measured(session, host, "ab")
+        if record.verdict != "regression":
+            return record
+        return record.model_copy(update={"attribution": _why(session, record)})
+
+
+def _why(session: Session, record: GateRecord) -> list[Attribution]:
+    """One extra run of each arm of every program that has a proven regression."""
+    red = [w.name for w in record.workloads if w.verdict == "regression"]
+    found = []
+    for program in session.asked:
+        entry = session.programs[program.name]
+        if any(verdict.belongs(name, entry) for name in red):
+            session.say(f"{program.name}: one more run of each arm, to see what moved")
+            found.append(attribution.explain(program, session.bench, session.plans[program.name]))
+    return found
+
+
+def replay_saved(asked: Options, _place: Place) -> GateRecord:
+    """Decide again from gate.json, or from pytest-benchmark JSON; measures nothing."""
+    if asked.replay and (asked.base_runs or asked.head_runs):
+        msg = "--replay and --base-runs exclude each other. Give one kind of saved runs."
+        raise UsageError(msg)
+    if asked.base_runs or asked.head_runs:
+        program = replay.from_benchmarks(asked.base_runs, asked.head_runs)
+        return decided([program], asked.inputs, HostEntry(), "replay")
+    if not asked.replay:
+        msg = "--mode replay needs saved runs: --replay gate.json, or --base-runs and --head-runs."
+        raise UsageError(msg)
+    found = replay.saved(asked.replay)
+    first = found[0]
+    programs = [program for record in found for program in record.programs]
+    # The statistic was chosen before those runs were made; all else is asked anew.
+    inputs = asked.inputs.model_copy(update={"statistic": first.inputs.statistic})
+    record = decided(programs, inputs, first.host, "replay")
+    said = f"the saved verdict was: {', '.join(saved.verdict for saved in found)}"
+    return record.model_copy(
+        update={"base": first.base, "head": first.head, "notes": [*record.notes, said]}
+    )
+
+
+def with_history(asked: Options, place: Place) -> GateRecord:
+    """A few processes of head, compared with past sessions, then appended to them."""
+    head = base.head_checkout(place.cwd)
+    programs = choose(head, asked.workloads, asked.command)
+    past = history.read(asked.history)
+    with machine_to_itself(asked, place) as host:
+        session = open_session(asked, place, {"base": head, "head": head}, programs, host)
+        session.fixed_pairs = HISTORY_PAIRS
+        set_up(asked, session)
+        record = measured(session, host, "history")
+    if record.verdict in {"error", "invalid"}:
+        return record
+    verdicts = []
+    for entry in record.programs:
+        found, past = history.judge(past, entry, record)
+        verdicts += found
+    history.write(asked.history, past)
+    return history.with_verdicts(record, verdicts)
+
+
+def calibrated(asked: Options, place: Place) -> GateRecord:
+    """Pairs of head against itself: what this runner can prove."""
+    head = base.head_checkout(place.cwd)
+    programs = choose(head, asked.workloads, asked.command)
+    with machine_to_itself(asked, place) as host:
+        session = open_session(asked, place, {"base": head, "head": head}, programs, host)
+        session.fixed_pairs = CALIBRATION_PAIRS
+        set_up(asked, session)
+        record = measured(session, host, "calibrate")
+    found = []
+    for program in programs:
+        entry = calibrate.calibrate(session.programs[program.name], record.inputs)
+        if entry is not None:
+            found.append(entry)
+            path = calibrate.kept_at(os.environ)
+            calibrate.keep(path, host.key, program.definition, entry.statistic)
+    record = record.model_copy(update={"calibration": found})
+    if record.verdict == "regression":
+        reason = "equal runs came out as a regression: this runner cannot be measured on"
+        record = record.model_copy(update={"verdict": "invalid", "reason": reason})
+    return record
+
+
+MODES: dict[Mode, Callable[[Options, Place], GateRecord]] = {
+    "ab": ab,
+    "replay": replay_saved,
+    "history": with_history,
+    "calibrate": calibrated,
+}

@@ -1,0 +1,244 @@
+"""The gate's flags, and their text checked: an action passes strings, and all of them may be wrong.
+
+Nothing is checked by argparse itself, so that even a wrong flag ends with a report and outputs.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, get_args
+
+from advisor.errors import UsageError
+from advisor.gate.records import Inputs, Metric, Mode
+from advisor.settings import parse_duration_s, parse_share
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+T = TypeVar("T", bound=str)
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+METRICS: tuple[Metric, ...] = get_args(Metric)
+ON_VERDICT = ("warn", "fail", "pass")
+DEFAULT_REPORT = Path("gate.md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for, checked."""
+
+    mode: Mode
+    workloads: tuple[str, ...]
+    command: str | None
+    base_ref: str | None
+    setup: str | None
+    inputs: Inputs
+    window_s: float
+    report: Path
+    json: bool
+    lock_clocks: bool
+    python: str
+    allow_forks: bool
+    allow_writes: bool
+    enforce: bool
+    history: Path
+    replay: tuple[Path, ...]
+    base_runs: tuple[Path, ...]
+    head_runs: tuple[Path, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor gate`."""
+    add = parser.add_argument
+    add(
+        "--workload",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an entry of gpu-advisor.toml; can be given several times",
+    )
+    add("--command", metavar="CMD", help="one shell string to measure instead of a workload")
+    add("--mode", default="ab", help="ab (default), replay, history or calibrate")
+    add(
+        "--base-ref",
+        metavar="REF",
+        help="compare with this commit (default: merge-base with the target branch)",
+    )
+    add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")
+    add(
+        "--metric",
+        default="throughput",
+        help="throughput (default: the program's own `throughput:` line, else pytest-benchmark's"
+        " JSON, else the probe, else the time of the run), probe, or run-time",
+    )
+    add("--threshold", default="5%", help="largest drop of the rate that is allowed (default 5%%)")
+    add("--max-minutes", default="30", metavar="N", help="budget for all pairs (default 30)")
+    add(
+        "--on-inconclusive",
+        default="fail",
+        metavar="warn|fail|pass",
+        help="exit code 3 on fail (default), else 0; also for no-baseline",
+    )
+    add(
+        "--on-invalid",
+        default="fail",
+        metavar="warn|fail|pass",
+        help="exit code 4 on fail (default), else 0",
+    )
+    add(
+        "--allow-removed",
+        default="",
+        metavar="NAMES",
+        help="workloads or benchmarks that may be missing in head, comma-separated",
+    )
+    add(
+        "--cap-rule",
+        action="store_true",
+        help="at the last look, red also if certainly slower and about the threshold or more",
+    )
+    add(
+        "--report",
+        type=Path,
+        default=DEFAULT_REPORT,
+        metavar="PATH",
+        help="Markdown report (default gate.md; gate.json and figures beside it)",
+    )
+    add("--json", action="store_true", help="print the result as one JSON object")
+    add(
+        "--window",
+        default="5s",
+        metavar="TIME",
+        help="measured window of a program that is too long to be run to its end (default 5s)",
+    )
+    add(
+        "--lock-clocks",
+        default="auto",
+        metavar="auto|off",
+        help="hold the GPU's clocks while measuring, where permitted",
+    )
+    add(
+        "--python", default="python", help="the interpreter of the measured program, for the record"
+    )
+    add(
+        "--allow-forks",
+        action="store_true",
+        help="run pull requests from forks on self-hosted runners",
+    )
+    add(
+        "--allow-writes",
+        action="store_true",
+        help="go on although the command writes over existing files",
+    )
+    add(
+        "--history",
+        type=Path,
+        default=Path("gate-history.json"),
+        metavar="PATH",
+        help="file of past sessions, for --mode history",
+    )
+    add("--enforce", action="store_true", help="let --mode history fail, not only advise")
+    add(
+        "--replay",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="GATE_JSON",
+        help="saved gate.json to decide again, for --mode replay",
+    )
+    add(
+        "--base-runs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="pytest-benchmark JSON of base, one file a process, for --mode replay",
+    )
+    add(
+        "--head-runs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="pytest-benchmark JSON of head, for --mode replay",
+    )
+
+
+def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
+    """`args` as Options. Raises UsageError naming the flag, the value and what is allowed."""
+    mode = _one_of("--mode", args.mode, MODES)
+    text = shlex.join(command) if command else args.command
+    inputs = Inputs(
+        threshold=_threshold(args.threshold),
+        max_minutes=_minutes(args.max_minutes),
+        cap_rule=args.cap_rule,
+        metric=_one_of("--metric", args.metric, METRICS),
+        allow_removed=[name.strip() for name in args.allow_removed.split(",") if name.strip()],
+        on_inconclusive=_one_of("--on-inconclusive", args.on_inconclusive, ON_VERDICT),
+        on_invalid=_one_of("--on-invalid", args.on_invalid, ON_VERDICT),
+    )
+    if args.report.suffix == ".json":
+        msg = f"--report {args.report} would be overwritten by the JSON beside it; name it *.md."
+        raise UsageError(msg)
+    return Options(
+        mode=mode,
+        workloads=tuple(args.workload),
+        command=text,
+        base_ref=args.base_ref or None,
+        setup=args.setup or None,
+        inputs=inputs,
+        window_s=_duration("--window", args.window),
+        report=args.report,
+        json=args.json,
+        lock_clocks=_one_of("--lock-clocks", args.lock_clocks, ("auto", "off")) == "auto",
+        python=args.python,
+        allow_forks=args.allow_forks,
+        allow_writes=args.allow_writes,
+        enforce=args.enforce,
+        history=args.history,
+        replay=tuple(args.replay),
+        base_runs=tuple(args.base_runs),
+        head_runs=tuple(args.head_runs),
+    )
+
+
+def _one_of(flag: str, value: str, allowed: Sequence[T]) -> T:
+    for known in allowed:
+        if value == known:
+            return known
+    msg = f"{flag} {value!r} is not known. Use one of: {', '.join(allowed)}."
+    raise UsageError(msg)
+
+
+def _threshold(text: str) -> float:
+    try:
+        share = parse_share(text)
+    except ValueError as problem:
+        msg = f"--threshold: {problem}."
+        raise UsageError(msg) from problem
+    if not 0 < share < 1:
+        msg = f"--threshold {text!r} must lie between 0 % and 100 %. Write 5% or 0.05."
+        raise UsageError(msg)
+    return share
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = math.nan
+    if not (math.isfinite(minutes) and minutes > 0):
+        msg = f"--max-minutes {text!r} is no number above zero. Write 30."
+        raise UsageError(msg)
+    return minutes
+
+
+def _duration(flag: str, text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except ValueError as problem:
+        msg = f"{flag}: {problem}."
+        raise UsageError(msg) from problem

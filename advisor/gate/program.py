@@ -1,0 +1,130 @@
+"""Which programs gate: entries of gpu-advisor.toml, or one shell string."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor import invocation, settings
+from advisor.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from advisor.gate.base import Checkout
+    from advisor.settings import Workload
+
+COMMAND = "command"
+"""Name of the one program given with --command."""
+
+THROUGHPUT_LINE = r"^\s*throughput:\s*(\S+)"
+"""What the output of any program may say about its own rate, in units per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One command that is run as it is in both arms."""
+
+    name: str
+    command: str
+    """As the user wrote it."""
+    config: str | None = None
+    """Path of its config relative to `folder`."""
+    folder: str = "."
+    """Folder it is run in, relative to the checkout's top; None of it may lie outside."""
+    env: tuple[tuple[str, str], ...] = ()
+    unit: str = "sample"
+    unit_regex: str | None = None
+    metric_regex: str = THROUGHPUT_LINE
+    in_shell: bool = False
+    """Run through `bash -c`: one shell string, as given with --command."""
+
+    @property
+    def definition(self) -> str:
+        """Digest of all that must be the same in both arms to compare them."""
+        facts = [
+            self.command,
+            self.config,
+            self.folder,
+            sorted(self.env),
+            self.unit,
+            self.unit_regex,
+            self.metric_regex,
+            self.in_shell,
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+    def cwd(self, checkout: Checkout) -> Path:
+        """Where it runs in `checkout`."""
+        return checkout.top / self.folder
+
+    def argv(self, checkout: Checkout) -> tuple[str, ...]:
+        """Its command line in `checkout`."""
+        if self.in_shell:
+            return ("bash", "-c", self.command)
+        if self.config is None:
+            return tuple(shlex.split(self.command))
+        return invocation.split(self.command, self.cwd(checkout) / self.config)
+
+
+def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:
+    """The programs asked for, as head defines them. Raises UsageError and SettingsError."""
+    if command is not None and workloads:
+        msg = "--command and --workload exclude each other. Give one of them."
+        raise UsageError(msg)
+    if command is not None:
+        if not command.strip():
+            msg = "--command is empty. Give the command that runs your benchmark."
+            raise UsageError(msg)
+        folder = str(head.cwd.relative_to(head.top.resolve()))
+        return (Program(name=COMMAND, command=command, folder=folder, unit="unit", in_shell=True),)
+    known = declared(head)
+    if not workloads:
+        if len(known) == 1:
+            return tuple(known.values())
+        names = ", ".join(known) or "none in gpu-advisor.toml"
+        msg = f"Say what to measure: --workload NAME (known: {names}) or --command CMD."
+        raise UsageError(msg)
+    missing = [name for name in workloads if name not in known]
+    if missing:
+        names = ", ".join(known) or "none"
+        msg = f"gpu-advisor.toml has no workload {missing[0]!r} (known: {names})."
+        raise UsageError(msg)
+    return tuple(known[name] for name in dict.fromkeys(workloads))
+
+
+def declared(checkout: Checkout) -> dict[str, Program]:
+    """The workloads of the gpu-advisor.toml that holds for `checkout`. Raises SettingsError."""
+    found = settings.load(settings.find(checkout.cwd))
+    top = checkout.top.resolve()
+    folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."
+    return {name: _of(name, entry, folder) for name, entry in found.workload.items()}
+
+
+def why_not_comparable(program: Program, base: Checkout) -> str | None:
+    """Why `program` of head has nothing to be compared with in `base`; None if it has."""
+    if program.name == COMMAND and program.in_shell:
+        return None
+    then = declared(base).get(program.name)
+    if then is None:
+        return f"new in head: the base's gpu-advisor.toml has no workload {program.name!r}"
+    if then.definition != program.definition:
+        return f"workload {program.name!r} is defined differently in the base: {then.command!r}"
+    return None
+
+
+def _of(name: str, entry: Workload, folder: str) -> Program:
+    return Program(
+        name=name,
+        command=entry.command,
+        config=entry.config,
+        folder=folder,
+        env=tuple(sorted(entry.env.items())),
+        unit=entry.unit,
+        unit_regex=entry.unit_regex,
+        metric_regex=entry.metric_regex or THROUGHPUT_LINE,
+    )

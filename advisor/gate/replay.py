@@ -1,0 +1,80 @@
+"""A verdict from saved runs: no process, no GPU. For audits, and for suites that ran elsewhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from advisor.errors import ReportError, UsageError
+from advisor.gate import records
+from advisor.gate.measure import NoRateError, benchmark_rates
+from advisor.gate.records import PairEntry, ProgramEntry, RunEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from advisor.gate.records import Arm, GateRecord
+
+SUITE = "benchmarks"
+"""Name of the program whose runs came as pytest-benchmark JSON."""
+
+
+def saved(paths: Sequence[Path]) -> tuple[GateRecord, ...]:
+    """The records in `paths`. Raises ReportError, and UsageError if a program occurs twice."""
+    found = tuple(records.read(path) for path in paths)
+    names = [program.name for record in found for program in record.programs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"{twice[0]!r} is in more than one of the files given. Replay them one by one."
+        raise UsageError(msg)
+    return found
+
+
+def from_benchmarks(base: Sequence[Path], head: Sequence[Path]) -> ProgramEntry:
+    """Pairs of processes from pytest-benchmark JSON: file i of base with file i of head.
+
+    Raises UsageError for unequal numbers of files, ReportError for one that cannot be read.
+    """
+    if len(base) != len(head) or not base:
+        msg = (
+            f"{len(base)} files of --base-runs against {len(head)} of --head-runs: give one file "
+            "a process, as many of base as of head."
+        )
+        raise UsageError(msg)
+    pairs = []
+    for number, (one, other) in enumerate(zip(base, head, strict=True), 1):
+        runs = {"base": _run("base", one), "head": _run("head", other)}
+        first = runs["base"].started <= runs["head"].started
+        pairs.append(
+            PairEntry(
+                number=number,
+                order="base first" if first else "head first",
+                base=runs["base"],
+                head=runs["head"],
+            )
+        )
+    return ProgramEntry(name=SUITE, command="saved runs", definition="", pairs=pairs)
+
+
+def _run(arm: Arm, path: Path) -> RunEntry:
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        msg = f"{path} cannot be read: {problem.strerror}. Give what --benchmark-json wrote."
+        raise ReportError(msg) from problem
+    entry = RunEntry(arm=arm, started=_started(raw), wall_s=0.0)
+    try:
+        rates = benchmark_rates(raw)
+    except NoRateError as problem:
+        return entry.model_copy(update={"problem": problem.problem})
+    return entry.model_copy(update={"source": "pytest-benchmark", "rates": rates})
+
+
+def _started(raw: bytes) -> float:
+    import json
+
+    try:
+        return datetime.fromisoformat(json.loads(raw)["datetime"]).timestamp()
+    except (ValueError, KeyError, TypeError):
+        return 0.0

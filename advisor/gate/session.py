@@ -1,0 +1,190 @@
+"""Measures pairs until the rule has decided, the budget is spent, or there is nothing to decide."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from advisor.errors import InterruptedByUserError
+from advisor.gate import validity
+from advisor.gate.measure import WHOLE
+from advisor.gate.records import ARMS, GpuReadings, Inputs, PairEntry, ProgramEntry, RunEntry
+from advisor.gate.verdict import Decided, decide, rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from advisor.gate.measure import Bench
+    from advisor.gate.program import Program
+    from advisor.gate.records import Arm
+    from advisor.model import MeasurePlan
+
+MARGIN = 1.2
+"""A pair may take this much longer than the longest so far and still fit the budget."""
+
+
+@dataclass(kw_only=True)
+class Session:
+    """The timed part of a gate. What was measured stays in `programs`, also when broken off."""
+
+    bench: Bench
+    asked: tuple[Program, ...]
+    inputs: Inputs
+    deadline: float
+    """On the monotonic clock."""
+    say: Callable[[str], None]
+    fixed_pairs: int | None = None
+    """Measure this many pairs that count, whatever they say."""
+    programs: dict[str, ProgramEntry] = field(default_factory=dict)
+    plans: dict[str, MeasurePlan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for program in self.asked:
+            self.programs.setdefault(
+                program.name,
+                ProgramEntry(
+                    name=program.name, command=program.command, definition=program.definition
+                ),
+            )
+
+    @property
+    def left_s(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def decided(self) -> Decided:
+        return decide(tuple(self.programs.values()), self.inputs)
+
+    def close(self, name: str, *, no_baseline: str | None = None, error: str | None = None) -> None:
+        """Say why a program cannot be compared; no pair of it will be run."""
+        self._update(name, no_baseline=no_baseline, error=error)
+
+    def run(self) -> None:
+        """Warm up every program that is not closed, then measure pairs. Raises Interrupted."""
+        for program in self.asked:
+            if not self._closed(program.name):
+                self._warm_up(program)
+        self._announce()
+        while open_programs := self._open():
+            for program in open_programs:
+                self._pair(program)
+
+    # --- before the first pair ---
+
+    def _warm_up(self, program: Program) -> None:
+        """One run of each arm that does not count: fills caches and shows how to measure.
+
+        A program that ends by itself in a reasonable time is always run to its end, so that its
+        work can be compared; of a longer one the probe measures a window.
+        """
+        self.say(f"{program.name}: warming up")
+        limit_s, self.bench.run_limit_s = self.bench.run_limit_s, self._whole_limit_s()
+        plan = WHOLE
+        head = self._run(program, "head", plan)
+        self.bench.run_limit_s = limit_s
+        if head.problem and head.problem.kind == "timeout":
+            plan = self.bench.window
+            head = self._run(program, "head", plan)
+        self.plans[program.name] = plan
+        runs = [head]
+        if not head.problem:
+            runs.append(self._run(program, "base", plan))
+        self._update(program.name, warm_ups=runs)
+
+    def _whole_limit_s(self) -> float:
+        """Longest run of which enough pairs for the first look fit into half the budget."""
+        runs = 2 * rule_of(self.inputs).looks_for(len(self.asked))[0] * len(self.asked)
+        return min(self.bench.run_limit_s, self.left_s / 2 / runs)
+
+    def _announce(self) -> None:
+        looks = rule_of(self.inputs).looks_for(len(self.asked))
+        pair_s = sum(self._pair_s(program.name) for program in self.asked)
+        self.say(
+            f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {looks[0]} pairs "
+            f"(about {looks[0] * pair_s / 60:.1f} min), the last after {looks[-1]} "
+            f"(about {looks[-1] * pair_s / 60:.1f} min)"
+        )
+
+    # --- pairs ---
+
+    def _open(self) -> list[Program]:
+        """Programs of which another pair could change the verdict and still fits the budget."""
+        decided = self.decided()
+        last = self.fixed_pairs or rule_of(self.inputs).looks_for(len(decided.workloads))[-1]
+        found = []
+        for program in self.asked:
+            entry = self.programs[program.name]
+            kept = sum(pair.discarded is None for pair in entry.pairs)
+            if self._closed(program.name) or kept >= last or self._settled(entry, decided):
+                continue
+            if self._pair_s(program.name) * MARGIN > self.left_s:
+                minutes = f"{self.inputs.max_minutes:g} minutes"
+                self._update(program.name, stopped=f"the budget of {minutes} was spent")
+                continue
+            found.append(program)
+        return found
+
+    def _settled(self, entry: ProgramEntry, decided: Decided) -> bool:
+        if not entry.pairs:
+            return False
+        return decided.failed(entry) if self.fixed_pairs else decided.settled(entry)
+
+    def _pair(self, program: Program) -> None:
+        """One process of each arm; base goes first in every other pair that counts."""
+        entry = self.programs[program.name]
+        kept = sum(pair.discarded is None for pair in entry.pairs)
+        order: Literal["base first", "head first"] = "base first" if kept % 2 == 0 else "head first"
+        arms = ARMS if order == "base first" else ARMS[::-1]
+        runs = {arm: self._run(program, arm, self.plans[program.name]) for arm in arms}
+        first = entry.pairs[0].base.gpu if entry.pairs else _first(entry.warm_ups)
+        pair = PairEntry(
+            number=len(entry.pairs) + 1,
+            order=order,
+            base=runs["base"],
+            head=runs["head"],
+            discarded=validity.why_discard(runs["base"].gpu, runs["head"].gpu, first),
+        )
+        self._update(program.name, pairs=[*entry.pairs, pair])
+        self.say(f"{program.name}: {self._told(pair)}")
+
+    def _run(self, program: Program, arm: Arm, plan: MeasurePlan) -> RunEntry:
+        run = self.bench.run(program, arm, plan)
+        if run.problem and run.problem.kind == "interrupted":
+            msg = "Interrupted: no verdict. What was measured until then is in the report."
+            raise InterruptedByUserError(msg)
+        return run
+
+    def _told(self, pair: PairEntry) -> str:
+        number = f"pair {pair.number} ({pair.order})"
+        if pair.discarded:
+            return f"{number} discarded: {pair.discarded}"
+        for run in (pair.base, pair.head):
+            if run.problem:
+                return f"{number}: {run.arm} failed: {run.problem.kind}"
+        rates = ", ".join(
+            f"{key}: base {rate.value(self.inputs.statistic):.4g}, head "
+            f"{pair.head.rates[key].value(self.inputs.statistic):.4g} {rate.unit}/s"
+            for key, rate in list(pair.base.rates.items())[:3]
+            if key in pair.head.rates
+        )
+        return f"{number}: {rates}"
+
+    # --- state ---
+
+    def _closed(self, name: str) -> bool:
+        entry = self.programs[name]
+        failed = any(run.problem for run in entry.warm_ups)
+        return bool(entry.no_baseline or entry.error or failed or entry.stopped)
+
+    def _pair_s(self, name: str) -> float:
+        entry = self.programs[name]
+        if entry.pairs:
+            return max(pair.base.wall_s + pair.head.wall_s for pair in entry.pairs)
+        return sum(run.wall_s for run in entry.warm_ups)
+
+    def _update(self, name: str, **facts: object) -> None:
+        self.programs[name] = self.programs[name].model_copy(update=facts)
+
+
+def _first(runs: Iterable[RunEntry]) -> GpuReadings | None:
+    return next((run.gpu for run in runs), None)

@@ -1,0 +1,183 @@
+"""What the templates ask of a gate's record: short texts, and nothing that is not in it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from advisor.gate.records import ARMS
+from advisor.report.markdown import as_markdown
+
+if TYPE_CHECKING:
+    from advisor.gate.records import GateRecord, ProgramEntry, WorkloadVerdict
+
+TITLES = {
+    "pass": "No regression",
+    "regression": "Regression",
+    "inconclusive": "Inconclusive",
+    "no-baseline": "No baseline",
+    "invalid": "Invalid measurement",
+    "error": "Error",
+}
+
+NEXT_STEPS = {
+    "inconclusive": "More pairs (--max-minutes), a quieter runner or a larger --threshold would "
+    "decide it; `gpu-advisor gate --mode calibrate` says what this runner can prove.",
+    "no-baseline": "Once this is merged, the next change has something to be compared with.",
+    "invalid": "Nothing is said about the code: repair the runner and run the gate again.",
+    "error": "This is not a slowdown: make the named run work, then run the gate again.",
+}
+
+MOST_PAIRS_SHOWN = 48
+CHART_BARS = 24
+
+
+def title(record: GateRecord) -> str:
+    return TITLES[record.verdict]
+
+
+def next_step(record: GateRecord) -> str:
+    if record.mode == "history" and record.verdict in {"inconclusive", "no-baseline"}:
+        return "The baseline grows with every call."
+    return NEXT_STEPS.get(record.verdict, "")
+
+
+def pct(value: float | None) -> str:
+    """`9.7 %`; `unbounded` where nothing was proven."""
+    return "unbounded" if value is None else f"{value:.1f} %"
+
+
+def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
+    """`9.7 % slower (8.9 % to 10.4 %)`; in brackets a negative number means faster."""
+    value = workload.slowdown_pct
+    if value is None:
+        return "not measured"
+    said = f"{abs(value):.1f} % {'slower' if value > 0 else 'faster'}"
+    if workload.ci_low_pct is None and workload.ci_high_pct is None:
+        return f"{said} (too few pairs for bounds)"
+    low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)
+    return f"{said} (slowdown between {low} and {high})"
+
+
+def mde(workload: WorkloadVerdict | GateRecord) -> str:
+    if workload.mde_pct is None:
+        return "none: too few pairs to prove anything"
+    return f"{workload.mde_pct:.1f} %"
+
+
+def hardware(record: GateRecord) -> str:
+    host = record.host
+    named = ", ".join(host.gpus) or f"no GPU; {host.cpus or '?'} CPUs of {host.cpu or 'unknown'}"
+    driver = f", driver {host.driver}" if host.driver else ""
+    clocks = f"; clocks {host.clocks}" if host.gpus else ""
+    return f"{named}{driver}{clocks}; {record.validity.rstrip('.')}"
+
+
+def sources(record: GateRecord) -> str:
+    found = sorted({w.source for w in record.workloads if w.source})
+    return " and ".join(found) or "nothing"
+
+
+def revision(record: GateRecord, arm: str) -> str:
+    found = record.base if arm == "base" else record.head
+    sha = (found.sha or "unknown")[:12]
+    named = f" ({found.ref})" if found.ref else ""
+    return f"{sha}{named}{', with uncommitted changes' if found.dirty else ''}"
+
+
+def rate(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.5g}"
+
+
+def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
+    """One row a pair and workload, the latest pairs if there are too many for a page."""
+    rows = []
+    for pair in program.pairs[-MOST_PAIRS_SHOWN:]:
+        for key in list(dict.fromkeys([*pair.base.rates, *pair.head.rates])) or [program.name]:
+            base, head = pair.base.rates.get(key), pair.head.rates.get(key)
+            change = ""
+            if base and head:
+                change = f"{100 * (1 - head.mean / base.mean):+.1f} %"
+            rows.append(
+                {
+                    "number": str(pair.number),
+                    "order": pair.order,
+                    "workload": key,
+                    "base": rate(base.mean) if base else _failed(pair.base),
+                    "head": rate(head.mean) if head else _failed(pair.head),
+                    "change": change,
+                    "discarded": pair.discarded or "",
+                }
+            )
+    return rows
+
+
+def _failed(run: object) -> str:
+    problem = getattr(run, "problem", None)
+    return problem.kind if problem else "missing"
+
+
+# --- the chart ----------------------------------------------------------------------------
+
+
+def chart(record: GateRecord) -> str:
+    """One mermaid chart: slowdown by pair of a single workload, or by workload of several."""
+    bars = _pair_bars(record) if len(record.workloads) < 2 else _workload_bars(record)
+    if not bars:
+        return ""
+    limit = 100 * record.inputs.threshold
+    values = [value for _, value in bars]
+    low = math.floor(min(0.0, limit, *values) - 1)
+    high = math.ceil(max(0.0, limit, *values) + 1)
+    labels = ", ".join(f'"{label}"' for label, _ in bars)
+    what = "pair" if len(record.workloads) < 2 else "workload"
+    return as_markdown(
+        "\n".join(
+            [
+                "xychart-beta",
+                f'  title "Slowdown by {what} (line: allowed)"',
+                f"  x-axis [{labels}]",
+                f'  y-axis "slower, %" {low} --> {high}',
+                f"  bar [{', '.join(f'{value:.2f}' for value in values)}]",
+                f"  line [{', '.join(f'{limit:.2f}' for _ in bars)}]",
+            ]
+        )
+    )
+
+
+def pair_slowdowns(program: ProgramEntry) -> dict[str, list[float]]:
+    """Slowdown in percent of each pair that counts, by workload."""
+    found: dict[str, list[float]] = {}
+    for pair in program.pairs:
+        for key, base in pair.base.rates.items():
+            if pair.discarded is None and key in pair.head.rates:
+                found.setdefault(key, []).append(100 * (1 - pair.head.rates[key].mean / base.mean))
+    return found
+
+
+def _pair_bars(record: GateRecord) -> list[tuple[str, float]]:
+    for program in record.programs:
+        for values in pair_slowdowns(program).values():
+            return [(str(number), value) for number, value in enumerate(values, 1)][-CHART_BARS:]
+    return []
+
+
+def _workload_bars(record: GateRecord) -> list[tuple[str, float]]:
+    return [
+        (_label(workload.name), workload.slowdown_pct)
+        for workload in record.workloads
+        if workload.slowdown_pct is not None
+    ][:CHART_BARS]
+
+
+def _label(name: str) -> str:
+    """A name that mermaid cannot take for syntax."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", " ", name).strip()[-24:] or "workload"
+
+
+def runs(record: GateRecord) -> int:
+    """Processes that were started for the timed pairs and the warm-ups."""
+    return sum(
+        len(program.warm_ups) + len(ARMS) * len(program.pairs) for program in record.programs
+    )

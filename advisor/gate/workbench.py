@@ -1,0 +1,241 @@
+"""What every measuring mode needs: the machine to itself, a session, and a record of it all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import __version__
+from advisor.engines.local import LocalEngine
+from advisor.errors import AdvisorError, InterruptedByUserError
+from advisor.gate import base, calibrate, clocks, validity
+from advisor.gate.measure import Bench
+from advisor.gate.records import GateRecord, HostEntry, Revision
+from advisor.gate.session import Session
+from advisor.gate.verdict import decide
+from advisor.machine.gpu import read_gpus
+from advisor.machine.host import read_machine
+from advisor.machine.lock import gpu_lock
+from advisor.model import MeasurePlan
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from advisor.gate.base import Checkout
+    from advisor.gate.options import Options
+    from advisor.gate.program import Program
+    from advisor.gate.records import Arm, Inputs, Mode, ProgramEntry
+    from advisor.model import Gpu, Machine
+
+SETUP_LIMIT_S = 3600.0
+RUN_LIMIT_S = 1800.0
+PROBE_STACK = (
+    "import platform, importlib.metadata as m; print(platform.python_version()); "
+    "print(m.version('torch'))"
+)
+"""Asks an interpreter for its version and torch's without importing torch."""
+
+
+class BrokenOffError(AdvisorError):
+    """The gate was stopped on the way; `record` holds what was measured until then."""
+
+    def __init__(self, message: str, record: GateRecord) -> None:
+        super().__init__(message)
+        self.record = record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a gate runs, and what it may be stopped by."""
+
+    cwd: Path
+    scratch: Path
+    cancel: threading.Event
+    say: Callable[[str], None]
+
+
+@contextlib.contextmanager
+def machine_to_itself(asked: Options, place: Place) -> Iterator[HostEntry]:
+    """Hold the lock of the GPU (of the host, if it has none) and its clocks; yields the host.
+
+    Waits for another gate on the same GPU as long as the budget lasts, then raises StateBusyError.
+    """
+    for uuid in clocks.give_back():
+        place.say(f"gave back the clocks of {uuid}, which a killed gate had left locked")
+    machine = read_machine()
+    gpu_uuid = machine.gpus[0].uuid if machine.gpus else None
+    with (
+        gpu_lock(gpu_uuid, wait_s=asked.inputs.max_minutes * 60),
+        clocks.held(gpu_uuid, wanted=asked.lock_clocks) as state,
+    ):
+        yield host_entry(machine, state, asked.python, place.cwd)
+
+
+def open_session(
+    asked: Options,
+    place: Place,
+    arms: Mapping[Arm, Checkout],
+    programs: Sequence[Program],
+    host: HostEntry,
+) -> Session:
+    """A session whose budget starts now, and whose statistic is what calibration found here."""
+    statistics = {
+        calibrate.kept_statistic(calibrate.kept_at(os.environ), host.key, program.definition)
+        for program in programs
+    }
+    inputs = asked.inputs.model_copy(
+        update={"statistic": statistics.pop() if len(statistics) == 1 else "mean"}
+    )
+    bench = Bench(
+        engine=LocalEngine(cancel=place.cancel),
+        checkouts=dict(arms),
+        scratch=place.scratch,
+        device=first_gpu,
+        run_limit_s=RUN_LIMIT_S,
+        window=MeasurePlan(mode="window", measure_s=asked.window_s),
+        metric=inputs.metric,
+        allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
+    )
+    return Session(
+        bench=bench,
+        asked=tuple(programs),
+        inputs=inputs,
+        deadline=time.monotonic() + inputs.max_minutes * 60,
+        say=place.say,
+    )
+
+
+def set_up(asked: Options, session: Session) -> None:
+    """Run --setup once in each arm: a head that cannot be built is an error, a base no baseline."""
+    if asked.setup is None:
+        return
+    checkouts = session.bench.checkouts
+    for arm in ("head",) if checkouts["base"] is checkouts["head"] else ("base", "head"):
+        session.say(f"setting up {arm}")
+        env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(checkouts["head"].top)}
+        failed = base.set_up(checkouts[arm], asked.setup, env, SETUP_LIMIT_S)  # type: ignore[index]
+        for program in session.asked if failed else ():
+            if arm == "base":
+                session.close(program.name, no_baseline=f"base: {failed}")
+            else:
+                session.close(program.name, error=f"head: {failed}")
+
+
+def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
+    """Run the session and make its record. Raises BrokenOffError with a partial one."""
+    started = time.monotonic()
+    try:
+        session.run()
+    except InterruptedByUserError as problem:
+        record = compose(session, host, mode).model_copy(
+            update={"verdict": "invalid", "reason": str(problem)}
+        )
+        raise BrokenOffError(str(problem), record) from problem
+    record = compose(session, host, mode)
+    return record.model_copy(update={"wall_s": time.monotonic() - started})
+
+
+def compose(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
+    """The record of what `session` has measured."""
+    programs = tuple(session.programs.values())
+    checkouts = session.bench.checkouts
+    record = decided(programs, session.inputs, host, mode)
+    return record.model_copy(
+        update={"base": checkouts["base"].revision, "head": checkouts["head"].revision}
+    )
+
+
+def decided(
+    programs: Sequence[ProgramEntry], inputs: Inputs, host: HostEntry, mode: Mode
+) -> GateRecord:
+    """A record with the verdict that `programs` and `inputs` lead to."""
+    found = decide(programs, inputs)
+    leading = found.leading
+    pairs = [pair for program in programs for pair in program.pairs]
+    return GateRecord(
+        verdict=found.verdict,
+        reason=f"{leading.name}: {found.reason}" if leading else found.reason,
+        slowdown_pct=leading.slowdown_pct if leading else None,
+        ci_low_pct=leading.ci_low_pct if leading else None,
+        ci_high_pct=leading.ci_high_pct if leading else None,
+        mde_pct=leading.mde_pct if leading else None,
+        pairs=leading.pairs if leading else 0,
+        discarded_pairs=found.discarded_pairs,
+        workloads=list(found.workloads),
+        mode=mode,
+        tool_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        inputs=inputs,
+        base=Revision(),
+        head=Revision(),
+        host=host,
+        validity=validity.statement(pairs),
+        programs=list(programs),
+        notes=list(found.notes),
+    )
+
+
+# --- the host -----------------------------------------------------------------------------
+
+
+def first_gpu() -> Gpu | None:
+    """The GPU that a program is shown first, asked anew."""
+    gpus, _ = read_gpus()
+    return gpus[0] if gpus else None
+
+
+def host_entry(machine: Machine, clock_state: str, python: str, cwd: Path) -> HostEntry:
+    """The facts of the host that belong into a record."""
+    gpu = machine.gpus[0] if machine.gpus else None
+    python_version, torch_version = software(python, cwd)
+    return HostEntry(
+        key=machine.key,
+        cpu=machine.cpu_model,
+        cpus=machine.cpus,
+        ram_gib=machine.ram_gib,
+        os=machine.os,
+        gpus=[found.name for found in machine.gpus],
+        driver=gpu.driver if gpu else None,
+        power_limit_w=gpu.power_limit_w if gpu else None,
+        boot_id=_text("/proc/sys/kernel/random/boot_id"),
+        cpu_governor=_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        load_1min=os.getloadavg()[0],
+        python=python_version,
+        torch=torch_version,
+        clocks=clock_state,
+    )
+
+
+def software(python: str, cwd: Path) -> tuple[str | None, str | None]:
+    """Versions of the interpreter that measured programs use, and of its torch; None: not found."""
+    path = shutil.which(python)
+    if path is None:
+        return None, None
+    try:
+        done = subprocess.run(
+            [path, "-c", PROBE_STACK],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None, None
+    lines = [*done.stdout.split(), None, None]
+    return lines[0], lines[1]
+
+
+def _text(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
