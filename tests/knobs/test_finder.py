@@ -273,8 +273,9 @@ def test_outputs_are_directories_written_to_not_data_read(find: Callable[..., Fi
         train: {save_dir: ckpt, log_dir: "${output_dir}/log"}
         tokenizer: {path: tok}
         checkpointer: {checkpoint_dir: models/base, output_dir: models/new}
-        hydra: {run: {dir: x}}
+        model: {dir: models/base}
+        run: {dir: runs/b}
         upload_dir: s3://bucket/x
         """
     )
-    assert found.outputs == ("output_dir", "train.save_dir", "checkpointer.output_dir")
+    assert found.outputs == ("output_dir", "train.save_dir", "checkpointer.output_dir", "run.dir")
