@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import documents, knobs
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -77,6 +77,9 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
 
 def _inspect(path: Path, named_by: str | None) -> Inspected:
     try:
+        if path.is_dir():
+            msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
+            raise ConfigUnreadableError(msg)
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)

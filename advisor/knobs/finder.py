@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.knobs import phases
@@ -113,9 +114,9 @@ class _Finder:
             if any(known.output_names.fullmatch(name) for name in _names_with_parent(leaf))
             and not known.output_not_under & leaf.words
             and isinstance(leaf.value, str)
-            and leaf.value
             and leaf.scalar.editable
-            and "://" not in leaf.value
+            and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
+            and not PurePath(leaf.value).suffix
         )
 
     def _files(self, leaf: Leaf) -> Iterable[str]:

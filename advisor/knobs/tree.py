@@ -47,8 +47,13 @@ class Leaf:
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
     """Lower-case words of the last part of a key, joined by `_`."""
-    last = re.split(r"[./]", key.strip().strip("-"))[-1] or key
-    return _snake(last)
+    return _snake(_scoped(key)[-1])
+
+
+def _scoped(key: str) -> list[str]:
+    """`train/AdamW.lr` to its parts; a key with spaces or brackets is one part."""
+    bare = key.strip().strip("-")
+    return re.split(r"[./]", bare) if re.fullmatch(r"[\w./+-]+[\w+-]", bare) else [bare]
 
 
 def _snake(text: str) -> str:
@@ -104,7 +109,7 @@ def _leaf(
     names: Mapping[tuple[Part, ...], frozenset[str]],
 ) -> Leaf:
     key = str(parts[-1])
-    scope = [_snake(part) for part in re.split(r"[./]", key.strip().strip("-"))[:-1]]
+    scope = [_snake(part) for part in _scoped(key)[:-1]]
     above = [canonical(part) for part in parts[:-1] if isinstance(part, str)] + scope
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
