@@ -54,7 +54,7 @@ class _Finder:
     """One pass over one document."""
 
     def __init__(self, document: Document) -> None:
-        self.catalogue = catalogue()
+        known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
@@ -63,15 +63,16 @@ class _Finder:
         self.traps: list[Trap] = []
         self.links: list[Link] = []
         self.references: list[Reference] = []
-        self._shares_batch = any(
-            map(self.catalogue.global_batch.fullmatch, self.names)
-        ) and not any(map(self.catalogue.not_global_batch.fullmatch, self.names))
+        self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
             for leaf in self.leaves
             if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
         }
+
+    def _has(self, pattern: re.Pattern[str]) -> bool:
+        return any(map(pattern.fullmatch, self.names))
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue knows."""

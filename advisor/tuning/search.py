@@ -144,8 +144,16 @@ class Search:
         return self.workload.phase == "any" or knob.phase in {self.workload.phase, "any"}
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` that the workload's phase uses."""
-        return [knob for knob in self.all_knobs if knob.kind in kinds and self.in_phase(knob)]
+        """Knobs of `kinds` that the workload's phase uses.
+
+        Where a kind stands nowhere under that phase, its other knobs are taken: a program may use
+        one value for all, and a knob it does not follow is found out when it is tried.
+        """
+        found = []
+        for kind in kinds:
+            knobs_ = [knob for knob in self.all_knobs if knob.kind == kind]
+            found += [knob for knob in knobs_ if self.in_phase(knob)] or knobs_
+        return found
 
     def undecided(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may be edited and are not decided yet; the others are decided."""
