@@ -200,6 +200,8 @@ class Trial:
     total_limit_s: float = 600.0
     allow_writes: bool = False
     """Let the program open the user's existing files for writing."""
+    made: tuple[str, ...] = ()
+    """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
