@@ -88,7 +88,9 @@ class Search:
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
-        plan = MeasurePlan(measure_s=self.measure_s, min_steps=8)
+        plan = MeasurePlan(
+            measure_s=self.measure_s, min_steps=8, unit_regex=self.workload.unit_regex
+        )
         if self.baseline and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:

@@ -7,7 +7,7 @@ import statistics
 from advisor import knobs
 from advisor.errors import TrialFailedError
 from advisor.knobs import precision_choices
-from advisor.model import Candidate, Failure, JsonScalar, Knob, MeasurePlan, Run
+from advisor.model import Candidate, Failure, JsonScalar, Knob, Run
 from advisor.quality import loss_drift
 from advisor.stats import noise_band
 from advisor.tuning import effects
@@ -24,7 +24,7 @@ def measure_baseline(search: Search) -> None:
     If an earlier call measured the same original at another speed, its history is not trusted.
     """
     runner = search.runner
-    plan = MeasurePlan(measure_s=search.measure_s, min_steps=8, whole_batches=1)
+    plan = search.plan(Candidate(), whole_batches=1)
     known = runner.recall_baseline(plan)
     for _ in range(2):
         result = runner.measure(Candidate(), "baseline", plan, fresh=True)
