@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from advisor.documents import Document
 
-_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$[A-Za-z_]\w*\Z")
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
+_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +148,11 @@ class _Finder:
         return None
 
     def _target(self, text: str) -> str | None:
-        """The path a plain `${a.b}` or `<a.b>` points to, if it is in this document."""
-        found = re.fullmatch(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$([A-Za-z_]\w*)", text.strip())
+        """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
+        found = _PLAIN_REFERENCE.fullmatch(text.strip())
         if not found:
             return None
-        path = path_of(parts_of(found[1] or found[2] or found[3]))
+        path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
         return path if path in self.document.scalars else None
 
     def _literals_of_models(self) -> dict[str, str]:
@@ -213,11 +214,9 @@ class _Finder:
         comment = scalar.comment or ""
         if self.catalogue.comments["constraint"].search(comment):
             return f'the comment beside it says "{" ".join(comment.split())}"'
-        for switch in self.catalogue.switches:
-            if switch.key in leaf.siblings and switch.names.fullmatch(leaf.name):
-                beside = self._sibling(leaf, switch.key)
-                if beside and str(beside.value).lower() in switch.values:
-                    return f"{beside.path} = {beside.scalar.text} makes it dead"
+        switch = self._switched_off(leaf)
+        if switch:
+            return f"{switch.path} = {switch.scalar.text} makes it dead"
         if leaf.is_list:
             return "it is a list of values"
         if not scalar.editable:
@@ -229,6 +228,15 @@ class _Finder:
             return "??? stands for a value that another file or the command line gives"
         if leaf.value is None or leaf.value == "":
             return "no value is set here: the program's default decides"
+        return None
+
+    def _switched_off(self, leaf: Leaf) -> Leaf | None:
+        """The switch beside `leaf` that makes the program read another key instead."""
+        for switch in self.catalogue.switches:
+            beside = self._sibling(leaf, switch.key) if switch.names.fullmatch(leaf.name) else None
+            instead = any(map(switch.instead.fullmatch, leaf.siblings))
+            if beside and instead and str(beside.value).lower() in switch.values:
+                return beside
         return None
 
     def _unit(self, leaf: Leaf, rule: Rule) -> str | None:
