@@ -110,7 +110,9 @@ def test_a_crash_of_a_rank_counts_though_the_launcher_stands_at_its_start() -> N
 def test_a_rank_that_crashed_counts_though_the_rest_was_measured() -> None:
     """Exit code 0 and a full window elsewhere do not outweigh it."""
     lost = replace(STEPPED, exception=raised("IndexError", "12", "step"))
-    ending = replace(DONE, end="measured", processes=(replace(STEPPED, state="stopped"), lost))
+    ending = replace(
+        DONE, end="measured", exit_code=None, processes=(replace(STEPPED, state="stopped"), lost)
+    )
     assert kind_of(ending, measured=True) == "crash-step"
 
 
@@ -203,6 +205,17 @@ def test_a_kill_elsewhere_on_the_host_explains_no_other_end() -> None:
     assert kind_of(replace(DIED, exit_code=-9)) == "killed"
     assert kind_of(replace(DIED, exit_code=1, oom=host)) == "crash-start"
     assert kind_of(replace(DIED, exit_code=1, oom=ours)) == "host-oom"
+
+
+def test_the_rank_that_was_killed_is_the_evidence_not_those_that_were_asked_to_end() -> None:
+    """A launcher lists both."""
+    told = "\n".join(
+        f"traceback : Signal {number} ({name}) received by PID {number}"
+        for number, name in ((15, "SIGTERM"), (9, "SIGKILL"))
+    )
+    found = classify(TRIAL, replace(DIED, stderr=told), measured=False)
+    assert found is not None
+    assert (found.kind, "SIGKILL" in found.evidence) == ("killed", True)
 
 
 @pytest.mark.parametrize(("code", "kind"), [(137, "killed"), (135, "shm"), (139, "killed")])

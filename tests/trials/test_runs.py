@@ -103,6 +103,21 @@ def test_files_written_outside_scratch_are_listed(make_trial: MakeTrial, work: P
     assert run.notes == ("the program wrote to log.txt",)
 
 
+def test_a_later_trial_may_write_over_what_an_earlier_one_created(
+    make_trial: MakeTrial, work: Path
+) -> None:
+    """The same command twice in one search; what the user had before stays refused."""
+    engine = LocalEngine()
+    for _ in range(2):
+        run = engine.run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+        assert isinstance(run, Run), run
+    (work / "best.ckpt").write_text("good weights")
+    outcome = LocalEngine().run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "outputs-not-apart"
+    assert (work / "best.ckpt").read_text() == "good weights"
+
+
 def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
     """The log is bounded; its end is the output's end; the tail is 64 KiB."""
     script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
