@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.knobs import phases
 from advisor.knobs.catalogue import Rule, catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, leaves, parts_of, path_of
+from advisor.knobs.tree import Leaf, canonical, leaves, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
 if TYPE_CHECKING:
@@ -85,26 +85,37 @@ class _Finder:
             for file in self._files(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._link(f"values live in {file}", leaf.path))
-            rules = self.catalogue.rules_for(leaf.name)
-            if not rules:
-                continue
-            link = self._reference(leaf)
-            if link:
-                self.links.append(link)
-                continue
-            parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-            where = (parent, self.names, self.document.format, self.phase)
-            rule = next((r for r in rules if r.fits(leaf, *where)), None)
-            if rule is None:
-                continue
-            trap = rule.trap or self._context_trap(leaf, rule, by_name[leaf.name])
-            if trap:
-                self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
-            else:
-                self.knobs.append(self._knob(leaf, rule))
-                if "auto" in types_of(leaf.value):
-                    why = "auto: the value lives in the program or file that launches this one"
-                    self.links.append(self._link(why, leaf.path))
+            if self.catalogue.rules_for(leaf.name):
+                self._sort(leaf, by_name[leaf.name])
+        self._repeated_lists()
+
+    def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
+        """Put `leaf` among the knobs, traps or references, or nowhere."""
+        link = self._reference(leaf)
+        if link:
+            self.links.append(link)
+            return
+        parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
+        where = (parent, self.names, self.document.format, self.phase)
+        rules = self.catalogue.rules_for(leaf.name)
+        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        if rule is None:
+            return
+        trap = rule.trap or self._context_trap(leaf, rule, twins)
+        if trap:
+            self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            return
+        self.knobs.append(self._knob(leaf, rule))
+        if "auto" in types_of(leaf.value):
+            why = "auto: the value lives in the program or file that launches this one"
+            self.links.append(self._link(why, leaf.path))
+
+    def _repeated_lists(self) -> None:
+        """YAML aliases of whole lists and mappings: they have no value of their own."""
+        for path, target in self.document.aliases.items():
+            key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
+            if path not in self.document.scalars and self.catalogue.rules_for(canonical(key)):
+                self.links.append(self._link(f"repeats {target}: change it there", path, target))
 
     def outputs(self) -> tuple[str, ...]:
         """Paths of text values that name a directory the program writes to."""

@@ -176,6 +176,12 @@ def test_references_stand_in_links_never_in_knobs(find: Callable[..., Findings])
     assert "scratch.train_batch_size" in links["data.batch_size", "scratch.train_batch_size"]
 
 
+def test_a_repeated_list_is_a_reference(find: Callable[..., Findings]) -> None:
+    found = find("size: &size [640, 640]\nEvalReader: {Resize: {target_size: *size}}\n")
+    assert [link.paths for link in found.links] == [("EvalReader.Resize.target_size", "size")]
+    assert not found.knobs
+
+
 def test_a_key_inside_a_recipe_that_overrides_another_is_a_trap(
     find: Callable[..., Findings],
 ) -> None:
