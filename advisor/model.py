@@ -80,7 +80,8 @@ class Link:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference"""
+    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference,
+    override"""
     paths: tuple[str, ...]
     why: str
     document: str = ""

@@ -97,6 +97,8 @@ def test_the_command_is_shown_with_the_configs_it_names(
     knobs = {(k["document"], k["path"]): k["value"] for k in found["knobs"]}
     assert knobs["command line", "--batch-size"] == 16
     assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
+    overrides = [link["why"] for link in found["links"] if link["kind"] == "override"]
+    assert any("may override config.yaml: train.batch_size" in why for why in overrides)
 
 
 def test_the_table_names_every_knob_and_why_it_is_left_alone(

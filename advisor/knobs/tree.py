@@ -31,13 +31,18 @@ class Leaf:
     """Canonical names of the keys above, nearest first; list indices are left out."""
     words: frozenset[str]
     """Names of the ancestors and the words they are made of."""
-    siblings: frozenset[str]
-    """Canonical names of the other keys of the same mapping."""
+    keys: frozenset[str]
+    """Canonical names of all keys of the mapping the leaf stands in."""
     mapping: str
     """Path of the mapping the leaf stands in; empty at the root."""
     value: JsonScalar | tuple[JsonScalar, ...]
     scalar: Scalar
     """The scalar itself; the first element of a list."""
+
+    @property
+    def siblings(self) -> frozenset[str]:
+        """Canonical names of the other keys of the same mapping."""
+        return self.keys - {self.name}
 
     @property
     def is_list(self) -> bool:
@@ -51,9 +56,9 @@ def canonical(key: str) -> str:
 
 
 def _scoped(key: str) -> list[str]:
-    """`train/AdamW.lr` to its parts; a key with spaces or brackets is one part."""
+    """`train/AdamW.lr` or `train#lr` to its parts; a key with spaces or brackets is one part."""
     bare = key.strip().strip("-")
-    return re.split(r"[./]", bare) if re.fullmatch(r"[\w./+-]+[\w+-]", bare) else [bare]
+    return re.split(r"[./#]", bare) if re.fullmatch(r"[\w./#+-]+[\w+-]", bare) else [bare]
 
 
 def _snake(text: str) -> str:
@@ -119,7 +124,7 @@ def _leaf(
         name=name,
         ancestors=ancestors,
         words=frozenset(word for ancestor in ancestors for word in words_of(ancestor)),
-        siblings=names[parts[:-1]] - {name},
+        keys=names[parts[:-1]],
         mapping=path_of(parts[:-1]),
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],

@@ -93,6 +93,8 @@ LOOK_ALIKES = [
     "train: {max_tokens: 3000000000000}",
     "dataset: {train: {num_samples: 500000}}",
     "export: {benchmark: false}",
+    "train: {dataset: {cache_rate: 1.0, num_workers: 4}}",
+    "transforms: [{name: ToDtype, dtype: float32}]",
 ]
 
 
@@ -130,7 +132,7 @@ def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
         ("train_micro_batch_size_per_gpu: auto\n", "auto"),
         ("batch_size: ???\n", "???"),
         ("n_batch: null\n", "default"),
-        ("dynamic_batching: true\nbatch_size: 8\n", "dynamic_batching = true makes it dead"),
+        ("dynamic_batching: true\nmax_batch_length: 9\nbatch_size: 8\n", "= true makes it dead"),
         ("batch_type: numel\nbatch_bins: 100\nbatch_size: 8\n", "makes it dead"),
     ],
 )
@@ -160,6 +162,7 @@ def test_references_stand_in_links_never_in_knobs(find: Callable[..., Findings])
         data: {batch_size: "${scratch.train_batch_size}"}
         val: {batch_size: *bs}
         eval: {num_workers: "${times:2,4}"}
+        optimizer: {lr: "@scratch#rate"}
         """
     )
     assert [knob.path for knob in found.knobs] == ["scratch.train_batch_size"]
@@ -168,8 +171,15 @@ def test_references_stand_in_links_never_in_knobs(find: Callable[..., Findings])
         ("data.batch_size", "scratch.train_batch_size"),
         ("val.batch_size", "base"),
         ("eval.num_workers",),
+        ("optimizer.lr",),
     }
     assert "scratch.train_batch_size" in links["data.batch_size", "scratch.train_batch_size"]
+
+
+def test_a_repeated_list_is_a_reference(find: Callable[..., Findings]) -> None:
+    found = find("size: &size [640, 640]\nEvalReader: {Resize: {target_size: *size}}\n")
+    assert [link.paths for link in found.links] == [("EvalReader.Resize.target_size", "size")]
+    assert not found.knobs
 
 
 def test_a_key_inside_a_recipe_that_overrides_another_is_a_trap(
