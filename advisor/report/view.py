@@ -19,7 +19,7 @@ CLASSES = {
 
 LEFT_ALONE = {
     "ignored": "ignored by the program",
-    "kept": "no proven gain",
+    "kept": "kept",
     "refused": "refused",
     "listed": "listed, not tried",
     "skipped": "skipped",
@@ -231,8 +231,7 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
-    why = f" ({machine.gpu_note.rstrip('.')})" if machine.gpu_note else ""
-    return f"{host}. No GPU{why}: this is tuned for this CPU"
+    return f"{host}; there is no GPU, so this is tuned for this CPU"
 
 
 def _rate(side: Side) -> str:
