@@ -168,6 +168,18 @@ class Search:
             found += [knob for knob in knobs_ if self.in_phase(knob)] or knobs_
         return found
 
+    def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may still move: editable, and neither ignored nor set aside."""
+        return [
+            knob
+            for knob in self.of_kind(*kinds)
+            if knob.editable
+            and (
+                (decision := self.decisions.get((knob.document, knob.path))) is None
+                or decision.outcome in {"changed", "kept"}
+            )
+        ]
+
     def undecided(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may be edited and are not decided yet; the others are decided."""
         found = []
