@@ -15,7 +15,7 @@ from advisor.errors import StateBusyError
 from advisor.model import Failure, TrialFile
 from advisor.trials import run_trial
 from advisor.trials.prepare import candidate_path
-from tests.trials.conftest import PROGRAMS, MakeTrial, processes_of, program
+from tests.trials.conftest import MakeTrial, processes_of, program
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
@@ -144,9 +144,10 @@ def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Pat
     while len(processes := processes_of(str(scratch))) < 3:
         assert parent.poll() is None
         time.sleep(0.05)
-    for process in processes:
-        if str(PROGRAMS) not in process.cmdline()[1]:
-            process.kill()
+    guardian = next(p for p in processes if "guardian.py" in " ".join(p.cmdline()))
+    guardian.suspend()  # or it would hear of its parent's end before its own
+    parent.kill()
+    guardian.kill()
     parent.wait()
     assert gone(str(scratch))
 
