@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from advisor.documents import argv, files, jsonc, paths, spelling
 from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
+from advisor.model import Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.documents.leaves import Leaf, Parsed
-    from advisor.model import JsonScalar, Scalar, Span
+    from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -72,7 +73,11 @@ class Document:
         for path, value in values.items():
             scalar = self._editable(path)
             wanted = spelling.in_family(value, scalar)
-            if not spelling.is_same(wanted, scalar.value):
+            if spelling.is_same(wanted, scalar.value):
+                continue
+            if self._is_bare_flag(scalar):
+                found.append(self._left_out(scalar, wanted))
+            else:
                 found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
         return tuple(sorted(found, key=lambda edit: edit.span.start))
 
@@ -87,8 +92,11 @@ class Document:
             path: spelling.in_family(value, self.scalars[path]) for path, value in values.items()
         }
         content, after = self._spliced(edits)
+        self._verify_stripper(after)
         for path, value in wanted.items():
-            got = after.leaves[path].value if path in after.leaves else None
+            if self._is_bare_flag(self.scalars[path]) and path not in after.leaves:
+                continue
+            got = after.leaves[path].value
             if not spelling.is_same(got, value):
                 msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
                 raise EditRefusedError(msg)
@@ -97,9 +105,12 @@ class Document:
     def with_texts(self, texts: Mapping[str, str]) -> bytes:
         """The file with these values spelled exactly so: puts old text back.
 
+        Empty text takes the blank before it along, as `with_values` put one there.
+
         Raises EditRefusedError when a text would mean more than its own value.
         """
         edits = [self._edit(self._editable(path), text) for path, text in texts.items()]
+        edits = [self._without_blank(edit) if not edit.new else edit for edit in edits]
         return self._spliced(tuple(sorted(edits, key=lambda edit: edit.span.start)))[0]
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
@@ -127,7 +138,7 @@ class Document:
         for offset, inserted in reversed(syntax.insert(text, leaf, *spelled, syntax.marker)):
             text = text[:offset] + inserted + text[offset:]
         content = (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
-        self._verify_inserted(content, leaf, added, value)
+        self._verify_stripper(self._verify_inserted(content, leaf, added, value))
         return content
 
     def _editable(self, path: str) -> Scalar:
@@ -143,6 +154,22 @@ class Document:
     def _edit(self, scalar: Scalar, text: str) -> Edit:
         old = self.raw[scalar.span.start : scalar.span.end]
         return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
+
+    def _is_bare_flag(self, scalar: Scalar) -> bool:
+        """`--amp`, which is true by being there and false by being left out."""
+        return self.format == "argv" and scalar.value is True and scalar.text.startswith("-")
+
+    def _left_out(self, scalar: Scalar, wanted: JsonScalar) -> Edit:
+        if wanted is not False:
+            msg = f"{self.name}: {scalar.path} takes no value; it can only be left out (false)."
+            raise EditRefusedError(msg)
+        span = Span(start=scalar.span.start - len(argv.SEPARATOR), end=scalar.span.end)
+        return Edit(path=scalar.path, span=span, old=self.raw[span.start : span.end], new=b"")
+
+    def _without_blank(self, edit: Edit) -> Edit:
+        blank = self.raw[edit.span.start - 1 : edit.span.start] == b" "
+        span = Span(start=edit.span.start - blank, end=edit.span.end)
+        return Edit(path=edit.path, span=span, old=self.raw[span.start : span.end], new=b"")
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """`value` as it is written here; `old` is the text it replaces, None for a new key."""
@@ -172,20 +199,25 @@ class Document:
             done = edit.span.end
         content = b"".join([*pieces, self.raw[done:]])
         before, after = self.parsed, self._reparse(content)
-        edited = sorted(before.leaves[edit.path].atom for edit in edits)
-        untouched = [0, *(atom + 1 for atom in edited)], [*edited, len(before.trace)]
-        same = len(before.trace) == len(after.trace) and all(
-            before.trace[start:end] == after.trace[start:end]
-            for start, end in zip(*untouched, strict=True)
+        edited = {before.leaves[edit.path].atom for edit in edits}
+        gone = {
+            before.leaves[edit.path].atom
+            for edit in edits
+            if self._is_bare_flag(self.scalars[edit.path])
+        }
+        kept = [number for number in range(len(before.trace)) if number not in gone]
+        same = len(kept) == len(after.trace) and all(
+            number in edited or before.trace[number] == atom
+            for number, atom in zip(kept, after.trace, strict=True)
         )
-        atoms = [(leaf.path, leaf.atom) for leaf in before.leaves.values()]
-        if not same or atoms != [(leaf.path, leaf.atom) for leaf in after.leaves.values()]:
+        paths_kept = [leaf.path for leaf in before.leaves.values() if leaf.atom not in gone]
+        if not same or paths_kept != list(after.leaves):
             changed = ", ".join(edit.path for edit in edits)
             msg = f"{self.name}: editing {changed} would change more than that."
             raise EditRefusedError(msg)
         return content, after
 
-    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> None:
+    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> Parsed:
         """The trace may only have gained the new key and value, right behind the sibling."""
         before, after = self.parsed, self._reparse(content)
         behind, more = leaf.atom + 1, len(after.trace) - len(before.trace)
@@ -201,20 +233,24 @@ class Document:
         if not spelling.is_same(new.value, value):
             msg = f"{self.name}: {added} would read as {new.value!r}, not as {value!r}."
             raise EditRefusedError(msg)
+        return after
 
     def _reparse(self, content: bytes) -> Parsed:
         try:
-            after = parse(content, self.format, self.name).parsed
+            return parse(content, self.format, self.name).parsed
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
             raise EditRefusedError(msg) from problem
-        if SYNTAXES[self.format].marker == "//":
-            before = self.parsed
-            was_read = jsonc.naive_meaning(before.text) == repr(before.data)
-            if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
-                msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
-                raise EditRefusedError(msg)
-        return after
+
+    def _verify_stripper(self, after: Parsed) -> None:
+        """A loader that cuts lines at `//` goes on reading what it read before."""
+        before = self.parsed
+        if SYNTAXES[self.format].marker != "//" or after is before:
+            return
+        was_read = jsonc.naive_meaning(before.text) == repr(before.data)
+        if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
+            msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
+            raise EditRefusedError(msg)
 
 
 def read(path: Path | str) -> Document:
@@ -225,9 +261,15 @@ def read(path: Path | str) -> Document:
     """
     path = Path(path)
     raw = files.read_bytes(path)
+    known = SUFFIXES.get(path.suffix.lower())
+    if known:
+        return _parsed(raw, known, str(path), path)
     opening = raw.removeprefix(_BOM).lstrip()[:1]
-    guess: Format = "json" if opening in (b"{", b"[") else "yaml"
-    return _parsed(raw, SUFFIXES.get(path.suffix.lower(), guess), str(path), path)
+    document = _parsed(raw, "json" if opening in (b"{", b"[") else "yaml", str(path), path)
+    if not isinstance(document.data, (dict, list)):
+        msg = f"{path} holds no settings: it is no JSON, YAML or TOML. Name the config file."
+        raise ConfigUnreadableError(msg)
+    return document
 
 
 def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
@@ -256,6 +298,6 @@ def _parsed(raw: bytes, form: Format, name: str, path: Path | None) -> Document:
         )
         raise ConfigUnreadableError(msg) from problem
     parsed = SYNTAXES[form].parse(text, name, len(raw) - len(text.encode()))
-    if form == "json" and not jsonc.is_strict(text):
+    if form == "json" and not parsed.is_strict:
         form = "jsonc"
     return Document(path=path, name=name, format=form, raw=raw, parsed=parsed)

@@ -74,5 +74,12 @@ def spell_boolean(value: bool, like: str) -> str:
     return word.title() if like[:1].isupper() else word
 
 
+def double_quoted(value: str) -> str:
+    """A string with the escapes that YAML and TOML share."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    shown = (char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped)
+    return f'"{"".join(shown)}"'
+
+
 def _is_number(value: JsonScalar) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -5,32 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.knobs import finder
-from advisor.knobs.catalogue import catalogue
-from advisor.knobs.findings import Findings
+from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.links import find_links
 from advisor.knobs.moves import Refusal, move
-from advisor.knobs.values import choices, precision_choices
+from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
     from advisor.documents import Document
 
-__all__ = ["Findings", "Refusal", "choices", "find", "move", "precision_choices"]
+__all__ = ["Findings", "Reference", "Refusal", "find", "move", "precision_choices"]
 
 
 def find(document: Document) -> Findings:
-    """Knobs, links, traps and output directories of one document. Never raises for its contents."""
+    """Knobs, links, traps and output directories of a config or a command line.
+
+    Never raises for what a document holds.
+    """
     found = finder.classify(document)
-    named = finder.files(found.leaves, catalogue())
     return Findings(
         document=document.name,
         knobs=found.knobs,
-        links=(
-            *find_links(found.leaves, found.knobs),
-            *found.references,
-            *finder.file_links(named),
-        ),
+        links=(*find_links(found), *found.links),
         traps=found.traps,
-        outputs=finder.outputs(found.leaves, catalogue()),
-        files=tuple(dict.fromkeys(name for _, name in named)),
+        outputs=found.outputs,
+        references=found.references,
         notes=document.notes,
     )

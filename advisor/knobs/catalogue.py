@@ -52,6 +52,8 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         kinds = {"list"}
         if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
             kinds |= {"ints", "floats"}
+            if len(value) == 3 and value[0] in {1, 3, 4} and min(map(int, value[1:])) >= 8:  # type: ignore[arg-type]
+                kinds.add("chw")
         elif all(
             "float" in types_of(v) or "int" in types_of(v) or "numeric-text" in types_of(v)
             for v in value
@@ -126,11 +128,17 @@ class Rule:
     not_sibling: re.Pattern[str] | None
     document: re.Pattern[str] | None
     not_document: re.Pattern[str] | None
+    format: str | None
+    phases: frozenset[str]
 
-    def fits(self, leaf: Leaf, parent: str, names_in_document: frozenset[str]) -> bool:
+    def fits(
+        self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
+    ) -> bool:
         """Whether `leaf`, whose name already matches, meets every other condition."""
         return (
-            (not self.under or bool(self.under & leaf.words))
+            self.format in (None, format_)
+            and (not self.phases or phase in self.phases)
+            and (not self.under or bool(self.under & leaf.words))
             and not self.not_under & leaf.words
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
@@ -147,6 +155,16 @@ def _any(pattern: re.Pattern[str], names: frozenset[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A key that makes settings beside it dead while it has one of these values."""
+
+    key: str
+    values: frozenset[str]
+    instead: re.Pattern[str]
+    names: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
     """Everything catalogue.toml says."""
 
@@ -156,11 +174,15 @@ class Catalogue:
     wrappers: frozenset[str]
     phase_words: Mapping[str, Phase]
     sample_words: frozenset[str]
+    phase_switches: re.Pattern[str]
     own_phase_words: frozenset[str]
     document_phases: Mapping[Phase, re.Pattern[str]]
     comments: Mapping[str, re.Pattern[str]]
     unit_switch_keys: frozenset[str]
     unit_switch: Mapping[str, str]
+    global_batch: re.Pattern[str]
+    not_global_batch: re.Pattern[str]
+    switches: tuple[Switch, ...]
     reference_names: re.Pattern[str]
     reference_suffixes: tuple[str, ...]
     output_names: re.Pattern[str]
@@ -209,6 +231,7 @@ def catalogue() -> Catalogue:
         wrappers=frozenset(table["wrappers"]),
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
         sample_words=frozenset(table["phase-words"]["sample"]),
+        phase_switches=_union(table["phase-switch"]["names"]),
         own_phase_words=frozenset(table["own-phase-words"]["words"]),
         document_phases={
             p: _union(table["phase-of-document"][p])
@@ -221,6 +244,17 @@ def catalogue() -> Catalogue:
         },
         unit_switch_keys=frozenset(table["unit-switch"]["keys"]),
         unit_switch=table["unit-switch"]["units"],
+        global_batch=_union(table["global-batch"]["document"]),
+        not_global_batch=_union(table["global-batch"]["not-document"]),
+        switches=tuple(
+            Switch(
+                key=row["key"],
+                values=frozenset(row["values"]),
+                instead=_union(row["instead"]),
+                names=_union(row["names"]),
+            )
+            for row in table["switch"]
+        ),
         reference_names=_union(table["references"]["names"]),
         reference_suffixes=tuple(table["references"]["suffixes"]),
         output_names=_union(table["outputs"]["names"]),
@@ -275,6 +309,8 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         not_sibling=_union(row.pop("not-sibling", ())),
         document=_union(row.pop("document", ())),
         not_document=_union(row.pop("not-document", ())),
+        format=row.pop("format", None),
+        phases=frozenset(row.pop("for", ())),
     )
     assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
     assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.knobs import phases
-from advisor.knobs.catalogue import Catalogue, Rule, catalogue, types_of
-from advisor.knobs.tree import Leaf, leaves, parts_of, path_of
+from advisor.knobs.catalogue import Rule, catalogue, types_of
+from advisor.knobs.findings import Reference
+from advisor.knobs.tree import Leaf, canonical, leaves, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
 if TYPE_CHECKING:
@@ -16,28 +19,36 @@ if TYPE_CHECKING:
 
     from advisor.documents import Document
 
-_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$[A-Za-z_]\w*\Z")
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
+_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
     """Every leaf of a document, and what some of them are."""
 
+    document: Document
     leaves: tuple[Leaf, ...]
     knobs: tuple[Knob, ...]
     traps: tuple[Trap, ...]
-    references: tuple[Link, ...]
+    links: tuple[Link, ...]
+    """Of kind `reference`: values that live elsewhere."""
+    references: tuple[Reference, ...]
+    outputs: tuple[str, ...]
 
 
 def classify(document: Document) -> Classified:
-    """All leaves of `document`, and its knobs, traps and references to values elsewhere."""
+    """All leaves of `document`: its knobs, traps, references and output directories."""
     finder = _Finder(document)
     finder.run()
     return Classified(
+        document=document,
         leaves=tuple(finder.leaves),
         knobs=tuple(finder.knobs),
         traps=tuple(finder.traps),
+        links=tuple(finder.links),
         references=tuple(finder.references),
+        outputs=finder.outputs(),
     )
 
 
@@ -45,15 +56,16 @@ class _Finder:
     """One pass over one document."""
 
     def __init__(self, document: Document) -> None:
-        self.catalogue = catalogue()
+        known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
-        title = document.path.stem if document.path else ""
-        self.phase = phases.of_document(self.catalogue, self.names, title)
+        self.phase = phases.of_document(self.catalogue, self.leaves, self.names, _title(document))
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
-        self.references: list[Link] = []
+        self.links: list[Link] = []
+        self.references: list[Reference] = []
+        self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
@@ -61,30 +73,76 @@ class _Finder:
             if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
         }
 
+    def _has(self, pattern: re.Pattern[str]) -> bool:
+        return any(map(pattern.fullmatch, self.names))
+
     def run(self) -> None:
+        """Sort every leaf whose name the catalogue knows."""
         by_name: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
             by_name.setdefault(leaf.name, []).append(leaf)
         for leaf in self.leaves:
-            rules = self.catalogue.rules_for(leaf.name)
-            if not rules:
-                continue
-            reference = self._reference(leaf)
-            if reference:
-                self.references.append(reference)
-                continue
-            parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-            rule = next((r for r in rules if r.fits(leaf, parent, self.names)), None)
-            if rule is None:
-                continue
-            trap = rule.trap or self._context_trap(leaf, rule, by_name[leaf.name])
-            if trap:
-                self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
-            else:
-                self.knobs.append(self._knob(leaf, rule))
-                if "auto" in types_of(leaf.value):
-                    why = "auto: the value lives in the program or file that launches this one"
-                    self.references.append(Link(kind="reference", paths=(leaf.path,), why=why))
+            for file in self._files(leaf):
+                self.references.append(Reference(path=leaf.path, file=file))
+                self.links.append(self._link(f"values live in {file}", leaf.path))
+            if self.catalogue.rules_for(leaf.name):
+                self._sort(leaf, by_name[leaf.name])
+        self._repeated_lists()
+
+    def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
+        """Put `leaf` among the knobs, traps or references, or nowhere."""
+        link = self._reference(leaf)
+        if link:
+            self.links.append(link)
+            return
+        parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
+        where = (parent, self.names, self.document.format, self.phase)
+        rules = self.catalogue.rules_for(leaf.name)
+        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        if rule is None:
+            return
+        trap = rule.trap or self._context_trap(leaf, rule, twins)
+        if trap:
+            self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            return
+        self.knobs.append(self._knob(leaf, rule))
+        if "auto" in types_of(leaf.value):
+            why = "auto: the value lives in the program or file that launches this one"
+            self.links.append(self._link(why, leaf.path))
+
+    def _repeated_lists(self) -> None:
+        """YAML aliases of whole lists and mappings: they have no value of their own."""
+        for path, target in self.document.aliases.items():
+            key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
+            if path not in self.document.scalars and self.catalogue.rules_for(canonical(key)):
+                self.links.append(self._link(f"repeats {target}: change it there", path, target))
+
+    def outputs(self) -> tuple[str, ...]:
+        """Paths of text values that name a directory the program writes to."""
+        known = self.catalogue
+        return tuple(
+            leaf.path
+            for leaf in self.leaves
+            if any(known.output_names.fullmatch(name) for name in _names_with_parent(leaf))
+            and not known.output_not_under & leaf.words
+            and isinstance(leaf.value, str)
+            and leaf.scalar.editable
+            and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
+            and not PurePath(leaf.value).suffix
+        )
+
+    def _files(self, leaf: Leaf) -> Iterable[str]:
+        values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+        texts = [value for value in values if isinstance(value, str)]
+        if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
+            group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
+            return [f"{group}/{text}.yaml" for text in texts if text]
+        if not self.catalogue.reference_names.fullmatch(leaf.name):
+            return []
+        return [text for text in texts if text.endswith(self.catalogue.reference_suffixes)]
+
+    def _link(self, why: str, *paths: str) -> Link:
+        return Link(kind="reference", document=self.document.name, paths=paths, why=why)
 
     # --- what is no literal ---------------------------------------------------------------
 
@@ -92,20 +150,20 @@ class _Finder:
         target = self.document.aliases.get(leaf.path)
         if target:
             why = f"repeats {target}: change it there"
-            return Link(kind="reference", paths=(leaf.path, target), why=why)
+            return self._link(why, leaf.path, target)
         if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
             target = self._target(leaf.value)
             where = f"the value lives at {target}" if target else "it is computed elsewhere"
             paths = (leaf.path, target) if target else (leaf.path,)
-            return Link(kind="reference", paths=paths, why=f"{leaf.value}: {where}")
+            return self._link(f"{leaf.value}: {where}", *paths)
         return None
 
     def _target(self, text: str) -> str | None:
-        """The path a plain `${a.b}` or `<a.b>` points to, if it is in this document."""
-        found = re.fullmatch(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$([A-Za-z_]\w*)", text.strip())
+        """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
+        found = _PLAIN_REFERENCE.fullmatch(text.strip())
         if not found:
             return None
-        path = path_of(parts_of(found[1] or found[2] or found[3]))
+        path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
         return path if path in self.document.scalars else None
 
     def _literals_of_models(self) -> dict[str, str]:
@@ -167,6 +225,9 @@ class _Finder:
         comment = scalar.comment or ""
         if self.catalogue.comments["constraint"].search(comment):
             return f'the comment beside it says "{" ".join(comment.split())}"'
+        switch = self._switched_off(leaf)
+        if switch:
+            return f"{switch.path} = {switch.scalar.text} makes it dead"
         if leaf.is_list:
             return "it is a list of values"
         if not scalar.editable:
@@ -178,6 +239,15 @@ class _Finder:
             return "??? stands for a value that another file or the command line gives"
         if leaf.value is None or leaf.value == "":
             return "no value is set here: the program's default decides"
+        return None
+
+    def _switched_off(self, leaf: Leaf) -> Leaf | None:
+        """The switch beside `leaf` that makes the program read another key instead."""
+        for switch in self.catalogue.switches:
+            beside = self._sibling(leaf, switch.key) if switch.names.fullmatch(leaf.name) else None
+            instead = any(map(switch.instead.fullmatch, leaf.siblings))
+            if beside and instead and str(beside.value).lower() in switch.values:
+                return beside
         return None
 
     def _unit(self, leaf: Leaf, rule: Rule) -> str | None:
@@ -197,39 +267,20 @@ class _Finder:
         for scope in ("device", "global"):
             if self.catalogue.comments[scope].search(comment):
                 return scope
-        return None
+        return "global" if self._shares_batch else None
 
     def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
         return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
 
 
-def outputs(found: Iterable[Leaf], known: Catalogue) -> tuple[str, ...]:
-    """Paths of text values that name a directory the program writes to."""
-    return tuple(
-        leaf.path
-        for leaf in found
-        if known.output_names.fullmatch(leaf.name)
-        and not known.output_not_under & leaf.words
-        and isinstance(leaf.value, str)
-        and leaf.value
-        and leaf.scalar.editable
-        and "://" not in leaf.value
-    )
+def _title(document: Document) -> str:
+    """What the document is called; for a command, the program's own words before any flag."""
+    if document.format != "argv":
+        return document.path.stem if document.path else ""
+    words = document.raw.decode("utf-8", "replace").split("\0")
+    return " ".join(itertools.takewhile(lambda word: word == "-m" or word[:1] != "-", words))
 
 
-def files(found: Iterable[Leaf], known: Catalogue) -> tuple[tuple[str, str], ...]:
-    """Path and file name wherever the document names another config it builds on."""
-    return tuple(
-        (leaf.path, value)
-        for leaf in found
-        if known.reference_names.fullmatch(leaf.name)
-        for value in (leaf.value if isinstance(leaf.value, tuple) else (leaf.value,))
-        if isinstance(value, str) and value.endswith(known.reference_suffixes)
-    )
-
-
-def file_links(named: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
-    """One reference link for each key that names another config."""
-    return tuple(
-        Link(kind="reference", paths=(path,), why=f"values live in {name}") for path, name in named
-    )
+def _names_with_parent(leaf: Leaf) -> tuple[str, ...]:
+    """`dir` under `output` also reads `output_dir`."""
+    return (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))

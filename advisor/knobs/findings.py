@@ -10,17 +10,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A key that names another file, where values of this program live."""
+
+    path: str
+    file: str
+    """As written there, relative to the document's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a document holds for tuning."""
+    """The knobs of one document, and what surrounds them."""
 
     document: str
+    """Its name: the path as the user wrote it, or `command line`."""
     knobs: tuple[Knob, ...]
     links: tuple[Link, ...]
     traps: tuple[Trap, ...]
     outputs: tuple[str, ...]
     """Paths of the scalars that name directories the program writes to."""
-    files: tuple[str, ...] = ()
-    """Other files this document says it takes values from, as written there."""
+    references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
 
     def knob(self, path: str) -> Knob | None:

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.knobs.catalogue import Catalogue, catalogue
+from advisor.knobs.catalogue import catalogue
 from advisor.knobs.tree import Leaf, Part, number_of, parts_of
 from advisor.model import Knob, Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from advisor.knobs.finder import Classified
 
-def find_links(leaves: Iterable[Leaf], knobs: Iterable[Knob]) -> tuple[Link, ...]:
-    """Every link between `knobs`, and between them and other leaves of the same document."""
-    around = _Around(tuple(leaves), tuple(knobs))
+
+Found = tuple[str, tuple[str, ...], str]
+"""Kind, paths and why of a link."""
+
+
+def find_links(found: Classified) -> tuple[Link, ...]:
+    """Every link between the knobs of one document, and between them and its other leaves."""
+    around = _Around(found)
     makers = (_products, _exclusives, _needing_workers, _schedules, _fixed_steps,
               _learning_rates, _agreeing_sizes, _multiples)  # fmt: skip
-    return tuple(link for maker in makers for link in maker(around))
+    return tuple(
+        Link(kind=kind, document=found.document.name, paths=paths, why=why)
+        for maker in makers
+        for kind, paths, why in maker(around)
+    )
 
 
 class _Around:
     """The leaves and knobs of one document, ready to be looked up."""
 
-    def __init__(self, leaves: tuple[Leaf, ...], knobs: tuple[Knob, ...]) -> None:
-        self.catalogue: Catalogue = catalogue()
-        self.leaves = leaves
-        self.knobs = knobs
-        self.by_path: Mapping[str, Leaf] = {leaf.path: leaf for leaf in leaves}
-        self.parts: Mapping[str, tuple[Part, ...]] = {k.path: parts_of(k.path) for k in knobs}
+    def __init__(self, found: Classified) -> None:
+        self.catalogue = catalogue()
+        self.leaves = found.leaves
+        self.knobs = found.knobs
+        self.by_path: Mapping[str, Leaf] = {leaf.path: leaf for leaf in found.leaves}
+        self.parts: Mapping[str, tuple[Part, ...]] = {k.path: parts_of(k.path) for k in self.knobs}
 
     def of_kind(self, kind: str, *phases: str) -> list[Knob]:
         return [k for k in self.knobs if k.kind == kind and (not phases or k.phase in phases)]
@@ -53,7 +63,7 @@ def _shared(one: tuple[Part, ...], other: tuple[Part, ...]) -> int:
     return count
 
 
-def _products(around: _Around) -> Iterable[Link]:
+def _products(around: _Around) -> Iterable[Found]:
     batches = [b for b in around.of_kind("batch_size", "train", "any") if b.scope != "global"]
     totals = [b for b in around.of_kind("batch_size", "train", "any") if b.scope == "global"]
     for accumulation in around.of_kind("grad_accum"):
@@ -62,13 +72,13 @@ def _products(around: _Around) -> Iterable[Link]:
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
             paths = (near[0].path, accumulation.path, *total)
-            yield Link(kind="product", paths=paths, why=why)
+            yield "product", paths, why
     if not around.of_kind("grad_accum"):
         for batch in batches:
             total = _total_of(around, batch, totals) if batch.scope == "micro" else ()
             if total:
                 why = "the program accumulates global / (micro x devices) times: it must divide"
-                yield Link(kind="product", paths=(batch.path, *total), why=why)
+                yield "product", (batch.path, *total), why
 
 
 def _total_of(around: _Around, knob: Knob, totals: list[Knob]) -> tuple[str, ...]:
@@ -78,14 +88,14 @@ def _total_of(around: _Around, knob: Knob, totals: list[Knob]) -> tuple[str, ...
     return tuple(t.path for t in around.nearest(knob, totals)[:1])
 
 
-def _exclusives(around: _Around) -> Iterable[Link]:
+def _exclusives(around: _Around) -> Iterable[Found]:
     flags = [k for k in around.of_kind("precision") if isinstance(k.value, bool | str)]
     halves = [k for k in flags if _half(k) == "fp16"]
     for half in halves:
         others = [k for k in flags if _half(k) == "bf16" and k.phase == half.phase]
         for other in around.nearest(half, others)[:1]:
             why = "fp16 and bf16 exclude each other"
-            yield Link(kind="exclusive", paths=(half.path, other.path), why=why)
+            yield "exclusive", (half.path, other.path), why
 
 
 def _half(knob: Knob) -> str | None:
@@ -95,7 +105,7 @@ def _half(knob: Knob) -> str | None:
     return "bf16" if "bf16" in path or "bfloat16" in path else "fp16" if "fp16" in path else None
 
 
-def _needing_workers(around: _Around) -> Iterable[Link]:
+def _needing_workers(around: _Around) -> Iterable[Found]:
     workers = around.of_kind("num_workers")
     for kind in ("prefetch_factor", "persistent_workers"):
         for knob in around.of_kind(kind):
@@ -104,33 +114,33 @@ def _needing_workers(around: _Around) -> Iterable[Link]:
             same = [w for w in workers if w.phase == knob.phase] or workers
             for near in around.nearest(knob, same)[:1]:
                 why = f"{kind} needs worker processes: PyTorch refuses it with none"
-                yield Link(kind="needs-workers", paths=(knob.path, near.path), why=why)
+                yield "needs-workers", (knob.path, near.path), why
 
 
 def _is_count(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
-def _schedules(around: _Around) -> Iterable[Link]:
+def _schedules(around: _Around) -> Iterable[Found]:
     for knob in around.of_kind("timesteps"):
         siblings = around.siblings(knob)
         for start, end in around.catalogue.schedule_ends:
             if start in siblings and end in siblings:
                 why = "the terminal signal prod(1 - beta) is kept: the ends move with the steps"
                 paths = (knob.path, siblings[start].path, siblings[end].path)
-                yield Link(kind="schedule", paths=paths, why=why)
+                yield "schedule", paths, why
         for leaf in around.leaves:
             if (
                 leaf.name in around.catalogue.respacing_copies
-                and leaf.path > knob.path
+                and (leaf.path not in around.parts or leaf.path > knob.path)
                 and leaf.name != around.by_path[knob.path].name
                 and number_of(leaf.value) == number_of(knob.value) is not None
             ):
                 why = "the same number of steps, written twice"
-                yield Link(kind="equal", paths=(knob.path, leaf.path), why=why)
+                yield "equal", (knob.path, leaf.path), why
 
 
-def _fixed_steps(around: _Around) -> Iterable[Link]:
+def _fixed_steps(around: _Around) -> Iterable[Found]:
     known = around.catalogue
     for target in around.leaves:
         if not (isinstance(target.value, str) and target.value.endswith(known.fixed_targets)):
@@ -140,10 +150,10 @@ def _fixed_steps(around: _Around) -> Iterable[Link]:
                 continue
             for knob in around.of_kind("timesteps"):
                 why = f"{target.value.rsplit('.', 1)[-1]} runs the steps it was trained with"
-                yield Link(kind="fixed", paths=(knob.path, trained.path), why=why)
+                yield "fixed", (knob.path, trained.path), why
 
 
-def _learning_rates(around: _Around) -> Iterable[Link]:
+def _learning_rates(around: _Around) -> Iterable[Found]:
     rates = around.of_kind("learning_rate")
     batches = around.of_kind("batch_size", "train", "any")
     totals = [b for b in batches if b.scope == "global"] or batches
@@ -157,22 +167,22 @@ def _learning_rates(around: _Around) -> Iterable[Link]:
         else "a learning rate is chosen for one effective batch"
     )
     paths = (*(b.path for b in totals), *(r.path for r in rates))
-    yield Link(kind="lr-batch", paths=paths, why=why)
+    yield "lr-batch", paths, why
 
 
-def _agreeing_sizes(around: _Around) -> Iterable[Link]:
+def _agreeing_sizes(around: _Around) -> Iterable[Found]:
     for knob in around.of_kind("image_size"):
         name = around.by_path[knob.path].name
         for leaf in around.leaves:
             copy = leaf.name == name and not leaf.ancestors and leaf.path != knob.path
             if copy and leaf.value == knob.value:
                 why = "one size written twice: the program expects them equal"
-                yield Link(kind="equal", paths=(knob.path, leaf.path), why=why)
+                yield "equal", (knob.path, leaf.path), why
 
 
-def _multiples(around: _Around) -> Iterable[Link]:
+def _multiples(around: _Around) -> Iterable[Found]:
     batches = around.of_kind("batch_size", "train")
     for leaf in around.leaves:
         if leaf.name in around.catalogue.multiples and batches:
             why = f"{leaf.key} must be a multiple of the batch"
-            yield Link(kind="multiple", paths=(batches[0].path, leaf.path), why=why)
+            yield "multiple", (batches[0].path, leaf.path), why

@@ -28,10 +28,10 @@ class Refusal:
 def move(
     document: Document, findings: Findings, path: str, value: JsonScalar
 ) -> tuple[Change, ...] | Refusal:
-    """The knob at `path` set to `value`, with everything linked to it; or why that cannot be.
+    """The knob at `path` set to `value` and everything linked to it moved along, or why not.
 
-    Links that say nothing against a move alone (`lr-batch`, `reference`) change nothing: the
-    product link keeps the effective batch, so the learning rate stays right.
+    Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
+    accumulation the effective batch is kept, and with it the learning rate stays right.
     """
     knob = findings.knob(path)
     if knob is None:
@@ -40,11 +40,11 @@ def move(
         return Refusal(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value)
     for link in findings.links:
-        if path in link.paths and link.kind in _MOVES:
-            refusal = _MOVES[link.kind](plan, link)
-            if refusal:
-                return Refusal(reason=f"{path} = {value}: {refusal}")
-    return plan.changes()
+        linked = path in link.paths and link.kind in _MOVES
+        refusal = _MOVES[link.kind](plan, link) if linked else None
+        if refusal:
+            return Refusal(reason=f"{path} = {value}: {refusal}")
+    return tuple(change for change in plan.changes.values() if change.new != change.old)
 
 
 class _Plan:
@@ -53,44 +53,37 @@ class _Plan:
     def __init__(
         self, document: Document, findings: Findings, knob: Knob, value: JsonScalar
     ) -> None:
-        self.document = document
         self.findings = findings
         self.knob = knob
         self.value = value
-        self._new: dict[str, JsonScalar] = {knob.path: value}
+        self.scalars = document.scalars
+        self.changes: dict[str, Change] = {}
+        self._plan(knob.path, value, knob.kind)
 
     def old(self, path: str) -> JsonScalar:
-        scalar = self.document.scalars.get(path)
+        """The value the document has at `path`; None for a list."""
+        scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
-    def set(self, path: str, value: JsonScalar) -> str | None:
+    def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`; the reason where it cannot be written."""
-        scalar = self.document.scalars.get(path)
-        knob = self.findings.knob(path)
+        scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
         if why:
             return f"{path} would have to become {value}, but {why}"
-        self._new[path] = value
+        self._plan(path, value, kind or (knob or self.knob).kind)
         return None
 
-    @property
-    def _linked_kind(self) -> str:
-        """What a linked value that is no knob itself is called."""
-        return "schedule" if self.knob.kind == "timesteps" else self.knob.kind
-
-    def changes(self) -> tuple[Change, ...]:
-        return tuple(
-            Change(
-                document=self.findings.document,
-                path=path,
-                kind=knob.kind if (knob := self.findings.knob(path)) else self._linked_kind,
-                knob_class=knob.knob_class if knob else self.knob.knob_class,
-                old=self.old(path),
-                new=value,
-            )
-            for path, value in self._new.items()
-            if value != self.old(path)
+    def _plan(self, path: str, value: JsonScalar, kind: str) -> None:
+        like = self.findings.knob(path) or self.knob
+        self.changes[path] = Change(
+            document=self.findings.document,
+            path=path,
+            kind=kind,
+            knob_class=like.knob_class,
+            old=self.old(path),
+            new=value,
         )
 
 
@@ -170,13 +163,13 @@ def _move_schedule(plan: _Plan, link: Link) -> str | None:
         ends = schedule.rescaled(start, end, int(steps), int(new), shape)
     except ValueError as problem:
         return str(problem)
-    return plan.set(start_path, ends[0]) or plan.set(end_path, ends[1])
+    return plan.set(start_path, ends[0], "schedule") or plan.set(end_path, ends[1], "schedule")
 
 
 def _schedule_word(plan: _Plan, steps_path: str) -> str:
     """The kind of schedule named beside the steps; a line where none is."""
     prefix = parts_of(steps_path)[:-1]
-    for path, scalar in plan.document.scalars.items():
+    for path, scalar in plan.scalars.items():
         parts = parts_of(path)
         if parts[:-1] == prefix and canonical(str(parts[-1])) in catalogue().schedule_names:
             return str(scalar.value).lower()

@@ -13,16 +13,20 @@ if TYPE_CHECKING:
     from advisor.model import Phase
 
 
-def of_document(catalogue: Catalogue, names: frozenset[str], title: str) -> Phase:
-    """What the whole document is for, from its keys, else from the words of its file name."""
+def of_document(
+    catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
+) -> Phase:
+    """What the whole document is for: what it says itself, else its keys, else its name."""
+    for leaf in leaves:
+        if not leaf.ancestors and catalogue.phase_switches.fullmatch(leaf.name):
+            said = catalogue.phase_words.get(str(leaf.value).lower())
+            if said:
+                return said
     for phase, pattern in catalogue.document_phases.items():
         if any(pattern.fullmatch(name) for name in names):
             return phase
-    for word in reversed(re.split(r"[^a-z0-9]+", title.lower())):
-        spoken = _phase(catalogue, word, "any")
-        if spoken:
-            return spoken
-    return "any"
+    words = reversed(re.split(r"[^a-z0-9]+", title.lower()))
+    return _first(catalogue, words, "any") or "any"
 
 
 def of_leaf(

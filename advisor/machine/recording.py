@@ -239,7 +239,7 @@ class _Window:
         """Distinct processes on the GPU that are not the watched program's.
 
         A driver may list ids of the host while we live in a container: unless one id is known
-        as ours, strangers cannot then be told from ourselves.
+        as ours, strangers cannot then be told from ourselves. Under WSL2 it lists nobody at all.
         """
         listed = [s for s in self.gpu_samples if s.gpu and s.gpu.processes is not None]
         if not listed:
@@ -253,6 +253,9 @@ class _Window:
                 f"the driver lists {len(set(hidden))} process ids of another namespace "
                 "(a container), so ours cannot be told from others'"
             )
+            return None
+        if not every and not own and self._busy():
+            self.gaps["foreign_pids"] = "the GPU was at work but the driver lists no process on it"
             return None
         passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
         return len(every - own - passing)

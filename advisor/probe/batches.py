@@ -7,6 +7,7 @@ the batches after it.
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any, Callable, Iterator, Optional
 
@@ -112,6 +113,25 @@ def _size(value: Any) -> float:
     if isinstance(value, (list, tuple)):
         return float(len(value))
     return float(value.shape[0])
+
+
+def copied(value: Any, depth: int = 0) -> Any:
+    """The same tensors in new containers: the program may pop, add or rebind what it was given."""
+    if is_tensor(value) or depth >= DEPTH or isinstance(value, (str, bytes, int, float)):
+        return value
+    try:
+        fresh = copy.copy(value)
+        if isinstance(value, tuple):
+            parts = [copied(child, depth + 1) for child in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        for (how, key), child in list(_children(value)):
+            if how == "item":
+                fresh[key] = copied(child, depth + 1)
+            else:
+                object.__setattr__(fresh, key, copied(child, depth + 1))
+    except Exception:
+        return value
+    return fresh
 
 
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:

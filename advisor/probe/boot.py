@@ -11,11 +11,14 @@ import sys
 import time
 from typing import Any, Callable
 
-from . import control, hooks, record
+from . import arguments, control, hooks, record
+from .guard import Guard
 from .session import Session, load_spec
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 """Helpers of Python's own that run no code of the program's."""
+
+Action = Callable[[Any], None]
 
 current: Session | None = None
 
@@ -35,7 +38,15 @@ def start(spec_path: str) -> None:
     atexit.register(control.finish, session)
     _wrap_exit(session)
     os.register_at_fork(after_in_child=lambda: _forked(session))
-    when_imported({"torch": lambda torch: _torch(torch, session)})
+    guard = Guard(session, spec_path)
+    guard.watch()
+    actions: dict[str, list[Action]] = {
+        "argparse": [lambda module: arguments.install(module, session)],
+        "torch": [lambda module: _torch(module, session)],
+    }
+    for name, action in guard.savers().items():
+        actions.setdefault(name, []).append(action)
+    when_imported(actions)
 
 
 def command_line() -> list[str]:
@@ -80,6 +91,8 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
+            if session.replay is not None:
+                control.finish(session)
             if os.getpid() == session.pid and session.exception is None:
                 session.note_exception(kind, problem, trace)
                 record.beat(session)
@@ -115,50 +128,56 @@ def _torch(torch: Any, session: Session) -> None:
 # --- waiting for a module -----------------------------------------------------------------
 
 
-def when_imported(actions: dict[str, Callable[[Any], None]]) -> None:
-    """Run each action once its module has been executed, now if it already was."""
+def when_imported(actions: dict[str, list[Action]]) -> None:
+    """Run the actions of each module once it has been executed, now if it already was."""
     waiting = {}
-    for name, action in actions.items():
+    for name, todo in actions.items():
         if name in sys.modules:
-            action(sys.modules[name])
+            _act(sys.modules[name], todo)
         else:
-            waiting[name] = action
-    if waiting:
-        sys.meta_path.insert(0, _Waiter(waiting))
+            waiting[name] = todo
+    sys.meta_path.insert(0, _Waiter(waiting))
+
+
+def _act(module: Any, todo: list[Action]) -> None:
+    for action in todo:
+        try:
+            action(module)
+        except Exception as problem:
+            if current is not None:
+                current.fail(problem)
 
 
 class _Waiter:
     """A finder that finds nothing itself; it wraps the loader of the modules it waits for."""
 
-    def __init__(self, waiting: dict[str, Callable[[Any], None]]) -> None:
+    def __init__(self, waiting: dict[str, list[Action]]) -> None:
         self._waiting = waiting
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """The real spec with its loader's exec_module wrapped; None for every other name."""
-        action = self._waiting.pop(name, None)
-        if action is None:
+        todo = self._waiting.get(name)
+        if todo is None:
             return None
-        if not self._waiting and self in sys.meta_path:
-            sys.meta_path.remove(self)
-        from importlib.util import find_spec
-
-        spec = find_spec(name)
-        if spec is None or spec.loader is None:
+        del self._waiting[name]  # else the search below would come back here
+        spec = None
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                break
+        if spec is None or not hasattr(spec.loader, "exec_module"):
+            self._waiting[name] = todo  # it may come later, from another place
             return spec
-        loader = spec.loader
+        loader: Any = spec.loader
         execute = loader.exec_module
 
         def exec_module(module: Any) -> None:
-            try:
-                del loader.exec_module  # the instance's; the class's own stands again
-            except AttributeError:
-                pass
+            loader.__dict__.pop("exec_module", None)  # the class's own stands again
             execute(module)
-            try:
-                action(module)
-            except Exception as problem:
-                if current is not None:
-                    current.step_aside(problem)
+            _act(module, todo)
 
-        loader.exec_module = exec_module  # type: ignore[method-assign]
+        loader.exec_module = exec_module
         return spec

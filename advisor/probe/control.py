@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from . import ranks, record, steps, window
+from . import ceilings, ranks, record, steps, window
 from .session import Session
 
 BEAT_S = 0.5
@@ -46,7 +46,7 @@ def _look(session: Session, now: float) -> None:
         need = missing_s(session, now)
         session.next_check = float("inf") if need is None else time.perf_counter() + need
         if need is None and not many:
-            stop(session)
+            window_is_full(session)
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
@@ -73,12 +73,39 @@ def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
     return idle and now - (session.first_event or now) < TRAINING_PATIENCE_S
 
 
+def window_is_full(session: Session) -> None:
+    """Go on to the ceilings where they are asked for; else stop."""
+    plan = session.plan
+    if not plan.get("ceilings_workers") or session.world_size > 1:
+        stop(session)
+    session.frozen = record.full(session, ended=False)
+    measured = session.frozen.get("measured")
+    if not measured or not ceilings.begin(session, measured):
+        stop(session)
+    session.next_check = float("inf")
+
+
+def replayed(session: Session) -> Any:
+    """A cached batch for the program; once compute alone is known, this is the end."""
+    batch, known = session.replay.next()
+    if known:
+        stop(session)
+    return batch
+
+
 def stop(session: Session) -> NoReturn:
     """Write the record and leave at once.
 
     Raising would run the program's own handlers (and save a checkpoint), so it is os._exit.
     """
     session.stopping = True
+    if session.frozen is not None:
+        session.replay, session.muted = None, True
+        record.beat(session)
+        try:
+            ceilings.drain_loaders(session)
+        except Exception as problem:
+            session.fail(problem)
     record.write(session, "stopped")
     leave(0)
 
@@ -94,7 +121,11 @@ def leave(status: int) -> NoReturn:
 
 
 def finish(session: Session) -> None:
-    """The program came to its own end."""
-    if os.getpid() == session.pid and not session.muted and not session.stopping:
-        session.stopping = True
-        record.write(session, "exited")
+    """The program came to its own end, or to a crash while its batch was replayed."""
+    if os.getpid() != session.pid or session.muted or session.stopping:
+        return
+    if session.replay is not None:
+        session.notes.append("the program did not live through a replayed batch")
+        stop(session)
+    session.stopping = True
+    record.write(session, "exited")

@@ -10,13 +10,16 @@ import sys
 import time
 from typing import Any
 
-from . import control, observe
+from . import batches, control, observe
 from .log import EXHAUSTED
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PRE, POST = -7001, -7002
 """Keys in torch's hook dicts; torch's own are counted from 0 up."""
+
+KEEP_EVERY = 4
+"""A batch to be replayed is kept this often, and only where ceilings are asked for."""
 
 clock = time.perf_counter
 
@@ -50,6 +53,7 @@ def _loaders(torch: Any, session: Session) -> None:
     base = data.dataloader._BaseDataLoaderIter
     build, begin, fetch = data.DataLoader.__init__, base.__init__, base.__next__
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    keeps = bool(session.plan.get("ceilings_workers"))
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
@@ -64,14 +68,14 @@ def _loaders(torch: Any, session: Session) -> None:
     def __next__(self: Any) -> Any:
         if session.muted:
             return fetch(self)
-        if session.replay is not None:
-            return session.replay.next(self)
+        number = self.__dict__.get("_gpu_advisor_loader", 0)
+        if session.replay is not None and session.replay.covers(number):
+            return control.replayed(session)
         enter = clock()
         if enter >= session.due:
             control.tick(session, enter)
         root_hook = pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         log = session.log
-        number = self.__dict__.get("_gpu_advisor_loader", 0)
         try:
             batch = fetch(self)
         except StopIteration:
@@ -85,7 +89,8 @@ def _loaders(torch: Any, session: Session) -> None:
             facts = log.loaders[number]
             items = facts["counter"].count(batch)
             log.nexts.append((enter, end, number, items))
-            session.last_batch = (self, batch)
+            if keeps and not len(log.nexts) % KEEP_EVERY:
+                session.kept_batch = (number, batches.copied(batch), items)
         except Exception as problem:
             session.step_aside(problem)
         return batch

@@ -69,7 +69,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "losses": losses,
         "fingerprint": observe.fingerprint(session, root, losses),
         "memory": observe.memory(session),
-        "ceilings": session.ceilings,
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }
@@ -99,4 +98,5 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
         "pin",
         "pin_asked",
     )
-    return {"number": number, **{key: entry.get(key) for key in kept}}
+    found = {key: entry.get(key) for key in kept}
+    return {"number": number, "alive": len(observe.worker_pids(entry)), **found}

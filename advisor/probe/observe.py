@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import weakref
 from typing import Any, Callable
 
 from . import batches
@@ -68,12 +69,22 @@ def loader_begins(session: Session, iterator: Any, loader: Any) -> None:
     workers = int(getattr(iterator, "_num_workers", 0))
     facts["iterated"] = True
     facts["workers"] = workers
-    facts["alive"] = [w.pid for w in getattr(iterator, "_workers", ())]
-    facts["prefetch"] = getattr(iterator, "_prefetch_factor", None) if workers else None
+    facts["iterator"] = weakref.ref(iterator)
+    facts["prefetch"] = getattr(loader, "prefetch_factor", None) if workers else None
     facts["persistent"] = bool(getattr(iterator, "_persistent_workers", False))
     facts["pin"] = bool(getattr(iterator, "_pin_memory", False))
     facts["pin_asked"] = bool(getattr(loader, "pin_memory", False))
-    facts["loader"] = loader
+    facts["loader"] = weakref.ref(loader)
+    if session.plan.get("ceilings_workers") and not facts["persistent"]:
+        facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
+
+
+def worker_pids(facts: dict[str, Any]) -> list[int]:
+    """Worker processes of a loader that are alive now."""
+    held = facts.get("iterator")
+    iterator = held() if held is not None else None
+    workers = getattr(iterator, "_workers", ())
+    return [worker.pid for worker in workers if worker.is_alive()]
 
 
 def _length(dataset: Any) -> int | None:
@@ -273,7 +284,7 @@ def memory(session: Session) -> dict[str, Any]:
         found["alloc_retries"] = sum(peak[2] for peak in peaks)
         found["ooms"] = sum(peak[3] for peak in peaks)
     found["rss_gib"] = _own_rss_gib()
-    alive = [pid for loader in session.log.loaders for pid in loader.get("alive", ())]
+    alive = [pid for facts in session.log.loaders for pid in worker_pids(facts)]
     found["workers_rss_gib"] = sum(_rss_gib(pid) for pid in set(alive))
     return found
 

@@ -29,20 +29,25 @@ def beat(session: Session) -> None:
 
 
 def write(session: Session, state: str) -> None:
-    """The whole record. What cannot be read is left out and noted, never fatal."""
+    """The whole record; what was frozen at the end of the window stands as it was then."""
     session.state = state
-    content = _head(session)
-    for part in (measure.measured, measure.facts):
-        try:
-            content.update(part(session, ended=state == "exited"))
-        except Exception as problem:
-            session.fail(problem)
-    content["errors"] = session.errors
-    content["notes"] = session.notes
+    content = session.frozen or full(session, ended=state == "exited")
+    content.update(_head(session), ceilings=session.ceilings)
     try:
         put(session, content)
     except OSError:
         pass
+
+
+def full(session: Session, ended: bool) -> dict[str, Any]:
+    """Everything there is to say. What cannot be read is left out and noted, never fatal."""
+    content: dict[str, Any] = {}
+    for part in (measure.measured, measure.facts):
+        try:
+            content.update(part(session, ended=ended))
+        except Exception as problem:
+            session.fail(problem)
+    return content
 
 
 def _head(session: Session) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
-        self.last_batch: Any = None
+        self.kept_batch: tuple[int, Any, float] | None = None
+        """(loader, batch, items) to be replayed, where ceilings are asked for."""
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
@@ -68,6 +69,8 @@ class Session:
         self.replay: Any = None
         """Set while a cached batch stands in for the loader."""
         self.ceilings: dict[str, Any] | None = None
+        self.frozen: dict[str, Any] | None = None
+        """The record's content as of the end of the window, while ceilings are measured."""
         self.ledger: Ledger | None = None
         """Of the last full reading."""
 
@@ -101,7 +104,7 @@ class Session:
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],
             "where": "step" if stepping else "import" if importing else "start",
-            "trace": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
+            "tail": "".join(traceback.format_exception(kind, problem, trace))[-3000:],
         }
 
     @property

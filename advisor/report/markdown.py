@@ -30,7 +30,7 @@ def text(value: object) -> Markup:
     """One line of prose: `code spans` stay, all other Markdown and HTML is shown as written."""
     if isinstance(value, Markup):
         return value
-    line = _one_line(str(value))
+    line = one_line(str(value))
     pieces, at = [], 0
     for span in _CODE_SPAN.finditer(line):
         pieces += [_escape(line[at : span.start()], leading=at == 0), span[0]]
@@ -41,7 +41,7 @@ def text(value: object) -> Markup:
 
 def code(value: object) -> Markup:
     """An inline code span around any text."""
-    line = _one_line(str(value))
+    line = one_line(str(value))
     fence = "`" * (_longest_run(line) + 1)
     pad = " " if not line or line[0] == "`" or line[-1] == "`" else ""
     return as_markdown(f"{fence}{pad}{line}{pad}{fence}")
@@ -77,6 +77,11 @@ def clip(content: str, limit: int = 120) -> str:
     return f"{first[: limit - 3].rstrip()}..." if cut else first
 
 
+def one_line(raw: str) -> str:
+    """`raw` on one line, without terminal control."""
+    return _visible(" ".join(_ANSI.sub("", raw).split()))
+
+
 def _escape(part: str, *, leading: bool) -> str:
     part = part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     part = _ESCAPE_ANYWHERE.sub(r"\\\g<0>", part)
@@ -86,10 +91,6 @@ def _escape(part: str, *, leading: bool) -> str:
 def _escape_pipe(found: re.Match[str]) -> str:
     backslashes = found[1] + ("\\\\" if len(found[1]) % 2 else "\\")
     return f"{backslashes}|"
-
-
-def _one_line(raw: str) -> str:
-    return _visible(" ".join(_ANSI.sub("", raw).split()))
 
 
 def _visible(raw: str) -> str:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from advisor.report import numbers
 from advisor.report.curves import SEARCHED
+from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
     from advisor.report.model import TrialEntry
 
 SHOWN_TRIALS = 8
+COLUMNS = {"n": 0, "candidate": 0, "purpose": 90, "rate": 0, "wait": 90, "peak": 70, "took": 50}
+"""Columns of the live table, and the width of terminal from which each is shown."""
 
 
 class Progress:
@@ -44,7 +46,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """One line that stays."""
-        self._screen.line(text)
+        self._screen.line(one_line(text))
 
     def stage(self, name: str) -> None:
         """What the trials to come are for."""
@@ -115,14 +117,15 @@ class _State:
             if entry.purpose == "baseline" and entry.units_per_s
         ]
         against = f", {numbers.ratio(rate / (sum(base) / len(base)))} the original" if base else ""
-        return f"best so far {numbers.number(rate)} {self.units}/s ({label}){against}"
+        return f"best so far {numbers.number(rate)} {self.units}/s ({one_line(label)}){against}"
 
     def cells(self, entry: TrialEntry) -> list[str]:
         """Rate, wait, memory and time, or how it failed."""
         if entry.outcome != "ok":
             return [entry.outcome, "", "", _took(entry)]
+        rate = numbers.number(entry.units_per_s)
         return [
-            f"{numbers.number(entry.units_per_s)} {self.units}/s",
+            rate if entry.units_per_s is None else f"{rate} {self.units}/s",
             "" if entry.wait_share is None else f"wait {numbers.percent(entry.wait_share)}",
             "" if entry.peak_mem_gib is None else f"peak {numbers.gib(entry.peak_mem_gib)}",
             _took(entry),
@@ -156,8 +159,7 @@ class _Lines:
 
     def done(self) -> None:
         n, entry = self._state.done[-1]
-        label = " ".join(entry.label.split())
-        cells = [f"trial {n}", label, entry.purpose, *self._state.cells(entry)]
+        cells = [f"trial {n}", one_line(entry.label), entry.purpose, *self._state.cells(entry)]
         if entry.reused:
             cells.append("from history")
         self.line("  ".join(cell for cell in cells if cell))
@@ -210,46 +212,33 @@ class _Live:
         from rich.table import Table
         from rich.text import Text
 
-        state, narrow = self._state, options.max_width < 80
+        state, width = self._state, options.max_width
+        shown = [name for name, needed in COLUMNS.items() if width >= needed]
         head = "  ".join(part for part in (state.stage, state.elapsed) if part)
         yield Text(head, style="bold", no_wrap=True, overflow="ellipsis")
-        table = Table(box=None, show_header=False, pad_edge=False, expand=False)
-        for column, right in (
-            ("n", True),
-            ("candidate", False),
-            ("purpose", False),
-            ("rate", True),
-            ("wait", True),
-            ("peak", True),
-            ("took", True),
-        ):
-            if narrow and column in ("purpose", "wait", "peak"):
-                continue
+
+        table = Table(box=None, show_header=False, pad_edge=False, width=min(width, 100))
+        for name in shown:
             table.add_column(
                 no_wrap=True,
                 overflow="ellipsis",
-                justify="right" if right else "left",
-                ratio=1 if column == "candidate" else None,
+                justify="left" if name in ("candidate", "purpose") else "right",
+                ratio=1 if name == "candidate" else None,  # what gives way first
             )
+
+        def add(n: int, label: str, purpose: str, cells: list[str], style: str) -> None:
+            row = dict(zip(COLUMNS, (str(n), one_line(label), purpose, *cells), strict=True))
+            # Text, not str: a label must not be read as rich's own markup.
+            table.add_row(*(Text(row[name]) for name in shown), style=style)
+
         for n, entry in state.done[-SHOWN_TRIALS:]:
-            rate, wait, peak, took = state.cells(entry)
             style = "" if entry.outcome == "ok" else "red"
-            cells = [str(n), entry.label, entry.purpose, rate, wait, peak, took]
-            _add(table, cells, narrow=narrow, style=style)
+            add(n, entry.label, entry.purpose, state.cells(entry), style)
         for n, label, purpose in list(state.running):
-            cells = [str(n), label, purpose, "running", "", "", ""]
-            _add(table, cells, narrow=narrow, style="dim")
+            add(n, label, purpose, ["running", "", "", ""], "dim")
         yield table
         if state.best:
             yield Text(state.best, no_wrap=True, overflow="ellipsis")
-
-
-def _add(table: Table, cells: list[str], *, narrow: bool, style: str) -> None:
-    from rich.text import Text
-
-    kept = [*cells[:2], cells[3], cells[6]] if narrow else cells
-    # Text, not str: a label must not be read as rich's own markup.
-    table.add_row(*(Text(cell) for cell in kept), style=style)
 
 
 def _took(entry: TrialEntry) -> str:

@@ -22,16 +22,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from advisor.errors import ConfigReadOnlyError
+from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.trials import traces
 from advisor.trials.classify import classify, log_tail
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
-from advisor.trials.rates import counted_rate, whole_run_rate
-from advisor.trials.reading import read_records
-from advisor.trials.watch import Watch
+from advisor.trials.rates import best_rate
+from advisor.trials.reading import Reading, read_records
+from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
     import threading
@@ -63,9 +63,10 @@ def run_trial(
     When this returns or raises, no process of the trial is left and its candidate files are gone;
     logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
     hears a short line every few seconds. Setting `cancel` ends the trial: Failure `interrupted`.
-    `sampler` is given the root of the process tree and watches the GPU meanwhile.
+    `sampler` watches the GPU meanwhile.
 
-    Raises ConfigReadOnlyError where a candidate cannot be written beside its original.
+    Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
+    StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
     before = traces.snapshot(trial.cwd, job.scratch)
@@ -73,79 +74,79 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         seen = stack.enter_context(sampler(launched.guardian_pid)) if sampler else None
-        watch = Watch(trial, launched, tally, on_progress=on_progress, cancel=cancel)
-        ending = watch.until_end()
+        ending = Watch(trial, launched, tally, on_progress=on_progress, cancel=cancel).until_end()
     if ending.own_files:
-        msg = (
-            f"The candidate could not be written beside the config: {ending.problem}. "
-            "Make that folder writable."
-        )
-        raise ConfigReadOnlyError(msg)
-    after = traces.snapshot(trial.cwd, job.scratch)
-    created = traces.created(before, after)
+        raise _refusal(ending)
     reading = read_records(Path(job.records), trial)
-    rate = counted_rate(trial, ending)
-    probed = trial.plan.unit_regex is None and reading is not None and bool(reading.units_per_s)
-    if rate is None and not probed:
-        rate = whole_run_rate(trial, ending)
-    finding = classify(trial, ending, reading, measured=probed or rate is not None)
+    left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
+    left = left.and_written(ending.writes, trial.cwd, before)
+    rate = best_rate(trial, ending, reading)
+    finding = classify(trial, ending, measured=rate is not None)
+    facts: dict[str, Any] = {
+        "trial_id": trial.id,
+        "purpose": trial.purpose,
+        "label": trial.label,
+        "candidate_key": trial.candidate.key,
+        "exit_code": ending.exit_code,
+        "wall_s": ending.wall_s,
+        "files_created": left.created,
+    }
     if finding is not None:
         return Failure(
-            trial_id=trial.id,
-            purpose=trial.purpose,
-            label=trial.label,
-            candidate_key=trial.candidate.key,
             kind=finding.kind,
             evidence=finding.evidence,
             next_step=finding.next_step,
             log_tail=log_tail(ending),
-            exit_code=ending.exit_code,
-            wall_s=ending.wall_s,
-            files_created=created,
-        )
-    facts: dict[str, Any] = {}
-    if reading is not None:
-        names = {field.name for field in dataclasses.fields(Run)}
-        facts = {
-            field.name: getattr(reading, field.name)
-            for field in dataclasses.fields(reading)
-            if field.name in names
-        }
-    if rate is not None:
-        facts |= {
-            "unit": rate.unit,
-            "units": rate.units,
-            "units_per_s": rate.units_per_s,
-            "rate_source": rate.source,
-            "window_start": rate.start,
-            "window_end": rate.end,
-        }
-    notes = [*facts.pop("notes", ())]
-    notes += [f"the program wrote to {name}" for name in traces.altered(before, after)]
-    if not (before.complete and after.complete):
-        notes.append(f"the working directory holds over {traces.ENTRIES_LIMIT} files: not listed")
-    if ending.left:
-        notes.append(f"processes that would not end: {', '.join(map(str, ending.left))}")
-    whole = trial.plan.mode == "whole"
-    return Run(
-        **{
-            "unit": trial.unit,
-            "telemetry": seen.summary(facts["window_start"], facts["window_end"])
-            if seen
-            else Telemetry(),
-            "peak_host_gib": watch.tree.peak_gib,
-            "startup_s": None,
             **facts,
-            "peak_mem_gib": facts.get("peak_mem_gib") or watch.tree.peak_gib,
-            "trial_id": trial.id,
-            "purpose": trial.purpose,
-            "label": trial.label,
-            "candidate_key": trial.candidate.key,
-            "files_created": created,
-            "output_digest": traces.digest(job.outputs) if whole else None,
-            "stdout_tail": ending.stdout,
-            "exit_code": ending.exit_code,
-            "wall_s": ending.wall_s,
-            "notes": tuple(notes),
-        }
+        )
+    assert rate is not None
+    return Run(
+        **(_probed(reading) if reading else {})
+        | _hosted(reading, ending)
+        | dataclasses.asdict(rate)
+        | facts,
+        telemetry=seen.summary(rate.window_start, rate.window_end) if seen else Telemetry(),
+        output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
+        stdout_tail=ending.stdout,
+        notes=(*(reading.notes if reading else ()), *left.notes(), *_leftovers(ending)),
     )
+
+
+def _probed(reading: Reading) -> dict[str, Any]:
+    """What a Run takes over from the probe as it is."""
+    names = {field.name for field in dataclasses.fields(Run)} - {"notes"}
+    own = (field.name for field in dataclasses.fields(reading))
+    return {name: getattr(reading, name) for name in own if name in names}
+
+
+def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
+    """Memory, where the probe inside knows less than we outside: pages shared count once."""
+    host = ending.peak_host_gib
+    if reading is None:
+        return {"peak_host_gib": host, "peak_mem_gib": host}
+    host = host or reading.peak_host_gib
+    on_device = reading.peak_reserved_gib is not None
+    return {
+        "peak_host_gib": host,
+        "peak_device_gib": reading.peak_reserved_gib,
+        "peak_mem_gib": reading.peak_mem_gib if on_device else host,
+    }
+
+
+def _leftovers(ending: Ending) -> tuple[str, ...]:
+    pids = ", ".join(map(str, ending.left))
+    return (f"processes that would not end: {pids}",) if pids else ()
+
+
+def _refusal(ending: Ending) -> AdvisorError:
+    if "File exists" in ending.problem:
+        msg = (
+            f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "
+            "config, or the machine stopped in the middle of one; in that case remove the file."
+        )
+        return StateBusyError(msg)
+    msg = (
+        f"The candidate could not be written beside the config: {ending.problem}. "
+        "Make that folder writable."
+    )
+    return ConfigReadOnlyError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import signal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.model import Trial
-    from advisor.trials.reading import ProgramException, Reading
+    from advisor.trials.reading import ProgramException
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
@@ -51,19 +52,16 @@ class Finding:
         )
 
 
-def classify(
-    trial: Trial, ending: Ending, reading: Reading | None, *, measured: bool
-) -> Finding | None:
+def classify(trial: Trial, ending: Ending, *, measured: bool) -> Finding | None:
     """What kept the work of `trial` from being done; None if nothing did.
 
-    `reading` is what the probe saw, None if it was loaded nowhere. `measured` tells whether there
-    is a rate, by the probe or by other means.
+    `measured` tells whether there is a rate, by the probe or by other means.
     """
     for judge in (_by_us, _guarded, _died, _swallowed, _not_finite):
-        finding = judge(trial, ending, reading)
+        finding = judge(trial, ending)
         if finding is not None:
             return finding
-    return None if measured else _nothing_measured(trial, ending, reading)
+    return None if measured else _nothing_measured(trial, ending)
 
 
 def log_tail(ending: Ending) -> str:
@@ -76,7 +74,7 @@ def log_tail(ending: Ending) -> str:
 # --- one judge after another --------------------------------------------------------------
 
 
-def _by_us(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
+def _by_us(trial: Trial, ending: Ending) -> Finding | None:
     """We ended it: on request, or because a limit was reached."""
     match ending.end:
         case "cancelled":
@@ -85,9 +83,9 @@ def _by_us(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | N
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
-            after = f"no step for {ending.silence_s:.0f} s after step {ending.steps}"
-            return Finding.of("hang", after + busy)
-        case "start-limit" if reading is not None:
+            seen = f"the last one seen was step {ending.steps}"
+            return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
+        case "start-limit" if ending.booted:
             return Finding.of(
                 "no-steps",
                 f"no step within {ending.silence_s:.0f} s; last line: {_last_line(ending)}",
@@ -102,21 +100,26 @@ def _by_us(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | N
             return None
 
 
-def _guarded(_: Trial, __: Ending, reading: Reading | None) -> Finding | None:
+def _guarded(_: Trial, ending: Ending) -> Finding | None:
     """The probe kept the program from overwriting something."""
-    if reading is None or reading.guard is None:
+    guarded = next((process.guard for process in ending.processes if process.guard), None)
+    if guarded is None:
         return None
-    return Finding.of("outputs-not-apart", f"stopped before it overwrote {reading.guard}")
+    return Finding.of("outputs-not-apart", f"stopped before it overwrote {guarded}")
 
 
-def _died(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
+def _died(trial: Trial, ending: Ending) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
-    problems = [problem for problem in reading.exceptions if problem.fatal] if reading else []
-    code = ending.exit_code
-    if not problems and (ending.end == "measured" or code == 0):
-        return None
-    if code is None and ending.end == "exited":
-        return Finding.of("killed", "the process that guards the trial was ended from outside")
+    problems = [process.exception for process in ending.processes if process.exception]
+    if ending.end == "measured" or ending.exit_code == 0:
+        # a helper that failed and was got over is the program's own affair; a lost rank is not
+        problems = [problem for problem in problems if problem.where == "step"]
+        return _cause(trial, ending, problems) if problems else None
+    return _cause(trial, ending, problems)
+
+
+def _cause(trial: Trial, ending: Ending, problems: Sequence[ProgramException]) -> Finding:
+    """Why it died: what ran out, a signal, settings that were refused, or simply an error."""
     said = [line for problem in problems for line in _lines(problem)]
     printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
     return (
@@ -128,33 +131,42 @@ def _died(trial: Trial, ending: Ending, reading: Reading | None) -> Finding | No
     )
 
 
-def _swallowed(_: Trial, ending: Ending, reading: Reading | None) -> Finding | None:
+def _swallowed(_: Trial, ending: Ending) -> Finding | None:
     """It ended well, but work was lost: by its own words, or by what the probe saw it catch."""
     lines = ending.output.splitlines()
     finding = _signed(SWALLOWED, lines) or _logged_exception(lines)
-    if finding is None and reading is not None and reading.exceptions:
-        caught = reading.exceptions[0]
-        evidence = f"caught in the {caught.where}: {_lines(caught)[0]}"
-        finding = Finding.of("work-not-done", evidence)
-    return finding
+    if finding is not None:
+        return finding
+    caught = next((each for process in ending.processes for each in process.caught), None)
+    if caught is None:
+        return None
+    return Finding.of("work-not-done", f"caught in the {caught.where}: {_lines(caught)[0]}")
 
 
-def _not_finite(_: Trial, __: Ending, reading: Reading | None) -> Finding | None:
-    losses = reading.losses if reading else ()
-    for number, loss in enumerate(losses, 1):
-        if not math.isfinite(loss):
-            return Finding.of("non-finite", f"loss {number} of the {len(losses)} seen is {loss}")
+def _not_finite(_: Trial, ending: Ending) -> Finding | None:
+    for process in ending.processes:
+        for number, loss in enumerate(process.losses, 1):
+            if not math.isfinite(loss):
+                many = len(process.losses)
+                return Finding.of("non-finite", f"loss {number} of the {many} seen is {loss}")
     return None
 
 
-def _nothing_measured(trial: Trial, ending: Ending, reading: Reading | None) -> Finding:
-    if reading is None:
-        return _probe_missing(trial, ending)
+def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
-    if reading.steps:
-        why = reading.unmeasured or "; ".join(reading.probe_errors[:1]) or "too few to measure"
-        return Finding.of("no-steps", f"{ended} and {reading.steps} steps: {why}")
-    return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
+    if trial.plan.unit_regex is not None:
+        lines = f"{ending.count.lines} output lines match {trial.plan.unit_regex!r}"
+        return Finding.of("no-steps", f"{ended}; {lines}", "Mend the pattern: see --unit-regex.")
+    if not ending.booted:
+        return _probe_missing(trial, ending)
+    problems = [process.exception for process in ending.processes if process.exception]
+    if problems:
+        return _cause(trial, ending, problems)
+    if not ending.steps:
+        return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
+    said = [(process.unmeasured, *process.errors) for process in ending.processes]
+    why = next((each for each in itertools.chain(*said) if each), "too few to measure")
+    return Finding.of("no-steps", f"{ended} and {ending.steps} steps: {why}")
 
 
 # --- how it died --------------------------------------------------------------------------
@@ -170,14 +182,13 @@ def _signed(signs: Iterable[Sign], lines: Iterable[str]) -> Finding | None:
 
 
 def _by_signal(ending: Ending, lines: Sequence[str]) -> Finding | None:
-    number = _signal_of(ending.exit_code)
-    told = f"ended by {signal.Signals(number).name}" if number else ""
+    """Ended by a signal: its own, or that of a child as a parent tells it."""
+    number, told = _signal_of(ending)
     if not number:
-        for line in lines:
-            number = _signal_told(line)
-            if number:
-                told = line
-                break
+        deaths = [(died, line) for line in lines if (died := _signal_told(line))]
+        # when one rank is lost, its launcher asks the others to end
+        deaths.sort(key=lambda death: death[0] == signal.SIGTERM)
+        number, told = deaths[0] if deaths else (None, "")
     if ending.oom is not None and (number == signal.SIGKILL or ending.oom.scope == "this cgroup"):
         counted = (
             f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
@@ -188,10 +199,15 @@ def _by_signal(ending: Ending, lines: Sequence[str]) -> Finding | None:
     return Finding.of("shm" if number == signal.SIGBUS else "killed", told)
 
 
-def _signal_of(code: int | None) -> int | None:
+def _signal_of(ending: Ending) -> tuple[int | None, str]:
     """The signal in an exit code: negative from a child, 128 and more from a shell."""
-    number = -code if code is not None and code < 0 else (code or 0) - 128
-    return number if number in set(signal.Signals) else None
+    code = ending.exit_code
+    if code is None and ending.end == "exited":
+        return signal.SIGKILL, "the process that guards the trial was ended from outside"
+    number = abs(code) if code is not None and code < 0 else (code or 0) - 128
+    if number not in set(signal.Signals):
+        return None, ""
+    return number, f"ended by {signal.Signals(number).name}"
 
 
 def _signal_told(line: str) -> int | None:
@@ -254,7 +270,7 @@ def _logged_exception(lines: Sequence[str]) -> Finding | None:
             continue
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
-        raised = next(iter(_exception_lines(lines[number + 1 :])), None)
+        raised = next(iter(_exception_lines(lines[number:])), None)
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None

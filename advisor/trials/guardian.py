@@ -174,12 +174,19 @@ def start(job: dict[str, Any]) -> int:
         stdout=job["stdout_fd"],
         stderr=job["stderr_fd"],
         start_new_session=True,
-        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),  # noqa: PLW1509  one thread
+        preexec_fn=_yield_to_the_host,  # noqa: PLW1509  there is one thread
     )
     process.returncode = 0  # reaped below, with everything else; never by subprocess
     for end in (job["stdout_fd"], job["stderr_fd"]):
         os.close(end)
     return process.pid
+
+
+def _yield_to_the_host() -> None:
+    """In the new process: end with the guardian, and be the first to go when memory is short."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def reaped() -> list[tuple[int, int]]:

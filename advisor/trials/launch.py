@@ -52,7 +52,8 @@ class Launched:
         err_read, err_write = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", str(GUARDIAN)],
+                # the scratch path says to whoever lists processes whose guardian this is
+                [sys.executable, "-I", "-S", "-B", str(GUARDIAN), job.scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from advisor.model import Trial
-    from advisor.trials.output import Count
+    from advisor.trials.reading import Reading
     from advisor.trials.watch import Ending
 
 
@@ -18,9 +18,37 @@ class Rate:
     unit: str
     units: float
     units_per_s: float
-    source: str
-    start: float
-    end: float
+    rate_source: str
+    window_start: float
+    window_end: float
+
+
+def best_rate(trial: Trial, ending: Ending, reading: Reading | None) -> Rate | None:
+    """The user's pattern where one was given, else the probe, else the whole run; or None.
+
+    One way for one trial, whatever happened in it: rates counted in two ways do not compare.
+    """
+    if trial.plan.unit_regex is not None:
+        return counted_rate(trial, ending)
+    return probed_rate(trial, reading) or whole_run_rate(trial, ending)
+
+
+def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
+    """As the probe counted; None where it saw no steps, or too few."""
+    if reading is None or not reading.units_per_s:
+        return None
+    assert reading.units is not None
+    assert reading.rate_source is not None
+    assert reading.window_start is not None
+    assert reading.window_end is not None
+    return Rate(
+        unit=trial.unit,
+        units=reading.units,
+        units_per_s=reading.units_per_s,
+        rate_source=reading.rate_source,
+        window_start=reading.window_start,
+        window_end=reading.window_end,
+    )
 
 
 def counted_rate(trial: Trial, ending: Ending) -> Rate | None:
@@ -29,7 +57,7 @@ def counted_rate(trial: Trial, ending: Ending) -> Rate | None:
     The first line ends work that began before anybody watched, so it only starts the clock. A
     single line tells of the whole run, if that came to its end.
     """
-    count: Count = ending.count
+    count = ending.count
     if count.first_time is None or count.last_time is None:
         return None
     seconds = count.last_time - count.first_time
@@ -39,9 +67,9 @@ def counted_rate(trial: Trial, ending: Ending) -> Rate | None:
             unit=trial.unit,
             units=units,
             units_per_s=units / seconds,
-            source=f"output lines that match {trial.plan.unit_regex!r}",
-            start=count.first_time,
-            end=count.last_time,
+            rate_source=f"output lines that match {trial.plan.unit_regex!r}",
+            window_start=count.first_time,
+            window_end=count.last_time,
         )
     if ending.end != "exited" or ending.wall_s <= 0:
         return None
@@ -49,9 +77,9 @@ def counted_rate(trial: Trial, ending: Ending) -> Rate | None:
         unit=trial.unit,
         units=count.units,
         units_per_s=count.units / ending.wall_s,
-        source=f"units told by {trial.plan.unit_regex!r} over the time of the whole run",
-        start=ending.started,
-        end=ending.ended,
+        rate_source=f"units told by {trial.plan.unit_regex!r} over the time of the whole run",
+        window_start=ending.started,
+        window_end=ending.ended,
     )
 
 
@@ -63,7 +91,7 @@ def whole_run_rate(trial: Trial, ending: Ending) -> Rate | None:
         unit="run",
         units=1.0,
         units_per_s=1.0 / ending.wall_s,
-        source="time of the whole run: neither steps nor matching output lines were seen",
-        start=ending.started,
-        end=ending.ended,
+        rate_source="time of the whole run: neither steps nor matching output lines were seen",
+        window_start=ending.started,
+        window_end=ending.ended,
     )

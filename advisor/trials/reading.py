@@ -14,7 +14,7 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
     counts             {optimizer_steps, loader_batches, root_forwards, backwards, dropped}
     boot_time first_step_time last_step_time time
     rank world_size pid ppid argv python torch
-    exception          {type, message, where: import|start|step, trace} that ended the process
+    exception          {type, message, where: import|start|step, tail} that ended the process
     swallowed          [{type, message, where}] raised inside a forward or backward
     guard              path of the user's whose overwriting was refused (the process left with 97)
     writes             files opened for writing outside the trial's scratch
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-STATES = ("booted", "torch", "stepping", "exited", "stopped")
-"""How far a process came; the furthest of all processes is the trial's."""
-
 OOM_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -66,7 +63,8 @@ class ProgramException:
     where: str
     """import, start or step if it ended the process; forward or backward if it was caught."""
     fatal: bool
-    trace: str = ""
+    tail: str = ""
+    """End of the traceback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +72,17 @@ class Reading:
     """What the probe can know of a Run; the names are those of `advisor.model.Run`."""
 
     state: str
-    """booted, torch, stepping, exited (by itself) or stopped (by the probe)."""
-    processes: int
-    """Processes in which the probe was loaded."""
-    units: float | None = None
-    units_per_s: float | None = None
-    rate_source: str | None = None
-    window_start: float | None = None
-    window_end: float | None = None
+    """stopped (by the probe, the window is full) or exited (by itself)."""
+    units: float
+    units_per_s: float
+    rate_source: str
+    window_start: float
+    window_end: float
     windows: tuple[float, ...] = ()
-    step_ms: float | None = None
-    step_kind: str | None = None
-    steps: int = 0
+    step_ms: float
+    step_kind: str
+    steps: int
+    """Since the process began, of the rank that made most."""
     wait_share: float | None = None
     shares: Shares = field(default_factory=Shares)
     whole_units: float = 0.0
@@ -103,8 +100,8 @@ class Reading:
     rank_units_per_s: tuple[float, ...] = ()
     startup_s: float | None = None
     """From the first process's start to the first step."""
-    first_step_time: float | None = None
-    last_step_time: float | None = None
+    first_step_time: float
+    last_step_time: float
     exceptions: tuple[ProgramException, ...] = ()
     oom_seen: bool = False
     guard: str | None = None
@@ -112,51 +109,40 @@ class Reading:
     writes: tuple[str, ...] = ()
     torch: str | None = None
     python: str | None = None
-    unmeasured: str | None = None
-    """Why there is no rate, where steps were seen."""
     probe_errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def read_records(records_dir: Path, trial: Trial) -> Reading | None:
-    """The reading of one trial; None if the probe was loaded in no process at all."""
+    """The reading of one trial; None if no process of it came to a measured window."""
     boots = _load(records_dir, "boot-*.json")
     records = _load(records_dir, "[0-9]*.json")
-    if not boots and not records:
-        return None
-    state = max((str(r["state"]) for r in records), key=STATES.index, default="booted")
     chosen, notes = _measured_processes(records)
-    started = min((float(b["time"]) for b in boots), default=None)
-    firsts = [r["first_step_time"] for r in chosen or records if r.get("first_step_time")]
-    lasts = [r["last_step_time"] for r in chosen or records if r.get("last_step_time")]
-    exceptions = _exceptions(records)
-    common: dict[str, Any] = {
-        "state": state,
-        "processes": max(len(boots), len(records)),
-        "steps": max((int(r.get("steps") or 0) for r in chosen or records), default=0),
-        "exceptions": exceptions,
-        "oom_seen": any(_is_oom(e) for e in exceptions)
-        or any((r.get("memory") or {}).get("ooms") for r in records),
-        "guard": next((r["guard"] for r in records if r.get("guard")), None),
-        "writes": tuple(sorted({str(path) for r in records for path in r.get("writes") or ()})),
-        "torch": next((r["torch"] for r in records if r.get("torch")), None),
-        "python": next((b["python"] for b in boots), None),
-        "first_step_time": min(firsts, default=None),
-        "last_step_time": max(lasts, default=None),
-        "startup_s": min(firsts) - started if firsts and started is not None else None,
-        "unmeasured": next((r["unmeasured"] for r in records if r.get("unmeasured")), None),
-        "probe_errors": tuple(str(e) for r in records for e in r.get("errors") or ()),
-        "notes": tuple(str(note) for r in chosen or records for note in r.get("notes") or ())
-        + notes,
-    }
     if not chosen:
-        return Reading(**common)
+        return None
+    started = min((float(b["time"]) for b in boots), default=None)
+    first_step = min(float(r["first_step_time"]) for r in chosen)
+    exceptions = _exceptions(records)
     finished = max(int(r["measured"]["finished_batches"]) for r in chosen)
     if finished < trial.plan.whole_batches:
-        common["notes"] += (
-            f"{finished} batches were finished to the end, {trial.plan.whole_batches} were asked for",
-        )
-    return _merged(chosen, common)
+        wanted = trial.plan.whole_batches
+        notes += (f"{finished} batches were finished to the end, {wanted} were asked for",)
+    for record in chosen:
+        ceilings = record.get("ceilings") or {"notes": ()}
+        notes += (*record["notes"], *record["measured"]["notes"], *ceilings["notes"])
+    return _merged(
+        chosen,
+        {
+            "exceptions": exceptions,
+            "oom_seen": any(_is_oom(e) for e in exceptions)
+            or any((r.get("memory") or {}).get("ooms") for r in records),
+            "guard": next((r["guard"] for r in records if r.get("guard")), None),
+            "writes": tuple(sorted({str(p) for r in records for p in r.get("writes") or ()})),
+            "startup_s": first_step - started if started is not None else None,
+            "probe_errors": tuple(str(e) for r in records for e in r.get("errors") or ()),
+            "notes": tuple(dict.fromkeys(notes)),
+        },
+    )
 
 
 def _load(folder: Path, pattern: str) -> list[Record]:
@@ -232,7 +218,13 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
     known_waits = [float(wait) for wait in waits if wait is not None]
     parts = tuple(zip(*(r["measured"]["windows"] for r in chosen), strict=False))
     return Reading(
-        **{**common, "notes": common["notes"] + tuple(lead.get("notes") or ())},
+        **common,
+        state=first["state"],
+        steps=max(int(r["steps"]) for r in chosen),
+        torch=first.get("torch"),
+        python=first.get("python"),
+        first_step_time=min(float(r["first_step_time"]) for r in chosen),
+        last_step_time=max(float(r["last_step_time"]) for r in chosen),
         units=sum(rates) * seconds,
         units_per_s=sum(rates),
         rate_source=lead["source"],
@@ -311,7 +303,7 @@ def _exceptions(records: list[Record]) -> tuple[ProgramException, ...]:
             message=str(e["message"]),
             where=str(e["where"]),
             fatal=True,
-            trace=str(e.get("trace") or ""),
+            tail=str(e.get("tail") or ""),
         )
         for e in (r.get("exception") for r in records)
         if e

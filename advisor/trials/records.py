@@ -1,4 +1,4 @@
-"""What the probe's record files say while the program runs: alive, stepping, stopped."""
+"""What the probe's record files say while the program runs: how far each process got."""
 
 from __future__ import annotations
 
@@ -8,21 +8,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.trials.reading import ProgramException
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """One Python process of the trial."""
+    """One Python process of the trial, as far as it got."""
 
     pid: int
     state: str = "booted"
     """booted, torch, stepping, stopped (by us: the window is full), exited."""
     steps: int = 0
     last_step_time: float | None = None
-    aside: bool = False
-    """The probe met an error of its own and leaves the program alone: its steps are not told."""
+    exception: ProgramException | None = None
+    """What ended it."""
+    caught: tuple[ProgramException, ...] = ()
+    """What was raised inside a step and did not end it."""
+    guard: str | None = None
+    """The user's file that it was kept from overwriting."""
+    writes: tuple[str, ...] = ()
+    """Files opened for writing outside the trial's scratch."""
+    losses: tuple[float, ...] = ()
+    unmeasured: str | None = None
+    """Why there is no rate although steps were seen."""
+    errors: tuple[str, ...] = ()
+    """The probe's own: it then leaves the program alone, and tells of no more steps."""
 
 
 class Records:
@@ -67,10 +80,31 @@ class Records:
 
 
 def _record(pid: int, data: Mapping[str, Any]) -> ProcessRecord:
+    fatal = data.get("exception")
+    end = _exception(fatal, fatal=True) if fatal else None
+    caught = (_exception(each, fatal=False) for each in data.get("swallowed") or ())
     return ProcessRecord(
         pid=pid,
         state=str(data.get("state", "booted")),
         steps=int(data.get("steps") or 0),
         last_step_time=data.get("last_step_time"),
-        aside=bool(data.get("errors")),
+        exception=end,
+        caught=tuple(
+            e for e in caught if end is None or (e.type, e.message) != (end.type, end.message)
+        ),
+        guard=data.get("guard"),
+        writes=tuple(map(str, data.get("writes") or ())),
+        losses=tuple(float(loss) for loss in data.get("losses") or ()),
+        unmeasured=data.get("unmeasured"),
+        errors=tuple(map(str, data.get("errors") or ())),
+    )
+
+
+def _exception(data: Mapping[str, Any], *, fatal: bool) -> ProgramException:
+    return ProgramException(
+        type=str(data.get("type", "")),
+        message=str(data.get("message", "")),
+        where=str(data.get("where", "start")),
+        fatal=fatal,
+        tail=str(data.get("tail") or ""),
     )

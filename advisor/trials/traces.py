@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ENTRIES_LIMIT = 50_000
 """Files looked at in a working directory; a larger tree is compared in part, and that is said."""
@@ -43,18 +43,44 @@ def snapshot(root: str, leave_out: str) -> Snapshot:
     return Snapshot(files=files, complete=True)
 
 
-def created(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
-    """Files that are there now and were not before, relative to the root."""
-    if not before.complete:  # what was not looked at cannot be told from what is new
-        return ()
-    return tuple(sorted(after.files.keys() - before.files.keys())[:LISTED_LIMIT])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a program left outside its scratch; names relative to its working directory."""
+
+    created: tuple[str, ...]
+    altered: tuple[str, ...]
+    """Files that were there before."""
+    complete: bool
+
+    def and_written(self, paths: Iterable[str], root: str, before: Snapshot) -> Left:
+        """With files that the probe saw opened for writing, anywhere on the host."""
+        known = {*self.created, *self.altered}
+        names = {_shown(path, root) for path in paths if Path(path).exists()} - known
+        old = {name for name in names if name in before.files}
+        return replace(
+            self,
+            created=tuple(sorted({*self.created, *(names - old)})),
+            altered=tuple(sorted({*self.altered, *old})),
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of it besides what was created."""
+        notes = [f"the program wrote to {name}" for name in self.altered]
+        if not self.complete:
+            notes.append(f"over {ENTRIES_LIMIT} files in the working directory: not compared")
+        return tuple(notes)
 
 
-def altered(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
-    """Files that were there before and have been written to, relative to the root."""
+def compare(before: Snapshot, after: Snapshot) -> Left:
+    """The difference of two snapshots of one tree; nothing if one of them is incomplete."""
+    if not (before.complete and after.complete):
+        return Left(created=(), altered=(), complete=False)
     common = before.files.keys() & after.files.keys()
-    changed = sorted(name for name in common if before.files[name] != after.files[name])
-    return tuple(changed[:LISTED_LIMIT])
+    return Left(
+        created=tuple(sorted(after.files.keys() - before.files.keys())[:LISTED_LIMIT]),
+        altered=tuple(sorted(n for n in common if before.files[n] != after.files[n])),
+        complete=True,
+    )
 
 
 def digest(folder: str) -> str | None:
@@ -85,3 +111,10 @@ def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:
                 yield entry
             elif entry.name not in SKIPPED and os.path.realpath(entry.path) != leave_out:
                 folders.append(entry.path)
+
+
+def _shown(path: str, root: str) -> str:
+    """Relative to the working directory where it lies inside."""
+    real = os.path.realpath(path)
+    base = os.path.realpath(root) + os.sep
+    return real.removeprefix(base)

@@ -59,6 +59,8 @@ class Ending:
     """Since the last step."""
     busy_cpus: float | None = None
     """CPUs that the process tree kept busy in the last seconds before the end."""
+    peak_host_gib: float | None = None
+    """Of all processes of the command together; pages they share count once."""
     stacks: str = ""
     oom: OomCounter | None = None
     """The kernel's out-of-memory kills during the trial."""
@@ -78,6 +80,11 @@ class Ending:
     def steps(self) -> int:
         """Of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Files that any process opened for writing outside the trial's scratch."""
+        return tuple(sorted({path for process in self.processes for path in process.writes}))
 
     @property
     def output(self) -> str:
@@ -116,7 +123,7 @@ class Watch:
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
-        self.tree = TreeSampler(launched.guardian_pid)
+        self._tree = TreeSampler(launched.guardian_pid)
 
     def until_end(self) -> Ending:
         """Watch, end every process of the trial, and tell how it went."""
@@ -140,7 +147,8 @@ class Watch:
             stderr=plain(stderr),
             processes=self._processes,
             silence_s=max(0.0, ended - self._last_sign),
-            busy_cpus=self.tree.busy_cpus(ended - BUSY_S, ended),
+            busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
+            peak_host_gib=self._tree.peak_gib,
             stacks=stacks,
             oom=new_kills(self._oom_before, oom_counters()),
             count=self._tally.count,
@@ -151,7 +159,7 @@ class Watch:
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
-            self.tree.sample()
+            self._tree.sample()
             end = self._look()
             if end is not None:
                 return end
@@ -161,7 +169,7 @@ class Watch:
         """What ends the trial now, if anything does; the order is the order of precedence."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        told = any(not process.aside for process in stepping)
+        told = any(not process.errors for process in stepping)
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         self._last_sign = max([self._last_sign, *steps])
         count = self._tally.count

@@ -27,6 +27,7 @@ BUSY = GpuSample(
     temperature_c=60.0,
     event_reasons=0,
 )
+IDLE = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
 
 
 def record(
@@ -76,9 +77,8 @@ def test_a_window_too_short_for_them_has_none_and_says_why() -> None:
 
 def test_clocks_and_event_reasons_are_those_of_busy_samples() -> None:
     """Idle clocks mislead; a share of all samples would hide throttling behind idleness."""
-    idle = replace(BUSY, util_pct=0.0, sm_clock_mhz=210.0, event_reasons=0x1)
     hot = replace(BUSY, event_reasons=0x60)
-    states = {0.0: idle, 1.0: idle, 2.0: BUSY, 3.0: hot}
+    states = {0.0: IDLE, 1.0: IDLE, 2.0: BUSY, 3.0: hot}
     found = summary(record(lambda t: states[min(float(int(t)), 3.0)]))
     assert found.sm_clock_mhz == 1500.0
     assert found.busy_samples == 21
@@ -109,7 +109,7 @@ def test_no_event_at_all_is_no_gap() -> None:
 
 
 def test_an_idle_card_has_no_clock_under_load() -> None:
-    found = summary(record(lambda _: replace(BUSY, util_pct=0.0, event_reasons=1)))
+    found = summary(record(lambda _: IDLE))
     assert (found.busy_samples, found.sm_clock_mhz, found.sm_clock_spread_pct) == (0, None, None)
     assert reason(found, "sm_clock_mhz") == "the GPU was idle through the window"
     assert dict(found.event_reasons) == {"idle": 1.0}
@@ -166,14 +166,18 @@ def test_cpu_utilisation_is_of_the_cpus_we_may_use() -> None:
 
 
 def crowd(
-    *pids: int, own: tuple[int, ...] = (), hidden: tuple[int, ...] = (), times: int = 5
+    *pids: int,
+    own: tuple[int, ...] = (),
+    hidden: tuple[int, ...] = (),
+    times: int = 5,
+    gpu: GpuSample = BUSY,
 ) -> Recording:
     """`pids` on the card in the first `times` of five listings, a second apart."""
     here = tuple(GpuProcess(pid=pid, memory_gib=None) for pid in pids)
     samples = [
         Sample(
             time=START + tick,
-            gpu=replace(BUSY, processes=here if tick < times else ()),
+            gpu=replace(gpu, processes=here if tick < times else ()),
             own_pids=own if tick < times else (),
             hidden_pids=hidden if tick < times else (),
         )
@@ -185,7 +189,7 @@ def crowd(
 @pytest.mark.parametrize(
     ("seen", "foreign"),
     [
-        (crowd(), 0),
+        (crowd(gpu=IDLE), 0),
         (crowd(10, 11, own=(10, 11)), 0),
         (crowd(10, 99, own=(10,)), 1),
         (crowd(99, 98), 2),
@@ -212,6 +216,13 @@ def test_a_listing_in_another_namespace_tells_nothing() -> None:
     found = summary(crowd(7000, 7001, hidden=(7000, 7001)))
     assert found.foreign_pids is None
     assert "2 process ids of another namespace" in str(reason(found, "foreign_pids"))
+
+
+def test_a_driver_that_lists_nobody_on_a_working_card_tells_nothing() -> None:
+    """As under WSL2: no strangers were seen, but neither were we."""
+    found = summary(crowd())
+    assert found.foreign_pids is None
+    assert "at work but the driver lists no process" in str(reason(found, "foreign_pids"))
 
 
 # --- nothing to read ----------------------------------------------------------------------

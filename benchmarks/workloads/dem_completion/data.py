@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from benchmarks.workloads.dem_completion.interpolate import Array, distance_to_known, laplace
 from benchmarks.workloads.dem_completion.terrain import NODATA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
 
 TILE = 64
 """Pixels a side: what the weights were trained on."""
@@ -71,7 +74,7 @@ class DemTiles(Dataset[dict[str, Any]]):
             "offset": torch.tensor(offset),
             "spread": torch.tensor(spread),
             "corner": torch.tensor(corner),
-            "seed": corner[0] * self.raster.shape[1] + corner[1],
+            "place": corner[0] * self.raster.shape[1] + corner[1],
         }
 
     def _window(self, corner: tuple[int, int]) -> Array:

@@ -10,20 +10,22 @@ Mask = NDArray[np.bool_]
 
 
 def distance_to_known(void: Mask) -> Array:
-    """Euclidean distance in pixels of every void pixel to the nearest known one; 0 outside."""
-    distance = np.zeros(void.shape, np.float32)
-    inner = np.pad(void, 1, mode="edge")
-    surrounded = inner[:-2, 1:-1] & inner[2:, 1:-1] & inner[1:-1, :-2] & inner[1:-1, 2:]
-    rim = np.argwhere(~void & ~surrounded).astype(np.float32)
-    holes = np.argwhere(void).astype(np.float32)
-    if len(rim) and len(holes):
-        squared = ((holes[:, None, :] - rim[None, :, :]) ** 2).sum(axis=2).min(axis=1)
-        distance[void] = np.sqrt(squared)
-    return distance
+    """Euclidean distance in pixels of every pixel to the nearest known one; 0 if all are void."""
+    height, width = void.shape
+    if void.all():
+        return np.zeros(void.shape, np.float32)
+    far = height + width
+    row = np.arange(height)[:, None]
+    above = np.maximum.accumulate(np.where(void, -far, row), axis=0)
+    below = np.minimum.accumulate(np.where(void, height + far, row)[::-1], axis=0)[::-1]
+    within_column = np.minimum(row - above, below - row).astype(np.float32) ** 2
+    column = np.arange(width, dtype=np.float32)
+    across = (column[:, None] - column[None, :]) ** 2
+    return np.sqrt(np.stack([(across + squared).min(axis=1) for squared in within_column]))
 
 
 def bilinear(height: Array, void: Mask) -> Array:
-    """Linear interpolation along rows and along columns; the line with the nearer rim weighs more."""
+    """Linear interpolation along rows and columns; the line whose rim is nearer weighs more."""
     total, weights = np.zeros(height.shape), np.zeros(height.shape)
     for axis in (0, 1):
         lines, gaps = (np.moveaxis(array, axis, 1) for array in (height, void))

@@ -57,7 +57,7 @@ class Attention(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """Three-level U-Net on pixels folded `patch` by `patch` into channels.
+    """Three-level U-Net on pixels folded `patch` by `patch` into channels, refined unfolded.
 
     Input: noisy fill (B, 1, H, W), condition (B, C, H, W), gamma (B,); H and W divisible by
     4 * patch. Output: the velocity sqrt(gamma) * noise - sqrt(1 - gamma) * fill, (B, 1, H, W).
@@ -93,17 +93,22 @@ class Denoiser(nn.Module):
         self.up2 = ResidualBlock(deep + middle, middle, embedding)
         self.grow1 = nn.Upsample(scale_factor=2)
         self.up1 = ResidualBlock(middle + wide, wide, embedding)
-        self.head = nn.Sequential(
-            nn.GroupNorm(4, wide), nn.SiLU(), nn.Conv2d(wide, patch**2, 3, padding=1),
-            nn.PixelShuffle(patch),
+        self.unfold = nn.Sequential(
+            nn.GroupNorm(4, wide), nn.SiLU(),
+            nn.Conv2d(wide, wide // 2 * patch**2, 3, padding=1), nn.PixelShuffle(patch),
+        )  # fmt: skip
+        self.refine = nn.Sequential(
+            nn.Conv2d(wide // 2 + 1 + condition_channels, wide, 3, padding=1), nn.SiLU(),
+            nn.Conv2d(wide, 1, 3, padding=1),
         )  # fmt: skip
 
     def forward(self, noisy: Tensor, condition: Tensor, gamma: Tensor) -> Tensor:
         level = self.embed(noise_embedding(gamma, self.embedding_channels))
-        first = self.down1(self.stem(self.fold(torch.cat([noisy, condition], dim=1))), level)
+        inputs = torch.cat([noisy, condition], dim=1)
+        first = self.down1(self.stem(self.fold(inputs)), level)
         second = self.down2(self.shrink1(first), level)
         deep = self.mid1(self.shrink2(second), level)
         deep = self.mid2(self.attention(deep), level)
         second = self.up2(torch.cat([self.grow2(deep), second], dim=1), level)
         first = self.up1(torch.cat([self.grow1(second), first], dim=1), level)
-        return self.head(first)
+        return self.refine(torch.cat([self.unfold(first), inputs], dim=1))

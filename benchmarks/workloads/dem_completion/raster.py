@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import struct
 import zlib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.workloads.dem_completion.interpolate import Array, Mask
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from benchmarks.workloads.dem_completion.interpolate import Array, Mask
 
 
 class Mosaic:

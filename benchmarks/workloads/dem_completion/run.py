@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,12 +17,18 @@ from torch.utils.data import DataLoader
 from benchmarks.workloads.dem_completion import data, diffusion, options, raster, terrain, train
 from benchmarks.workloads.dem_completion.network import Denoiser
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
 GRID = (4, 8)
 """Tiles of the generated raster, down and across, at scale 1."""
 
 
-def main() -> None:
-    opt = options.parse()
+def main(argv: list[str] | None = None) -> None:
+    """Trains or fills, as the command line and the config say."""
+    opt = options.parse(argv)
     if opt["phase"] == "train":
         train.train(opt)
     else:
@@ -46,13 +53,8 @@ def test(opt: options.Options) -> None:
     snapshots = Snapshots(folder, opt["model"]["which_model"]["args"]["sample_num"], len(beta))
     mosaic = raster.Mosaic(tiles.raster.shape, tile, overlap)
     done, started = 0, time.perf_counter()
-    for batch in loader:
-        batch = {name: value.to(device, non_blocking=True) for name, value in batch.items()}
-        seeds = [opt["seed"] * 1_000_003 + place for place in batch["seed"].tolist()]
-        with torch.inference_mode():
-            fill = diffusion.sample(denoiser, batch["condition"], beta, seeds, snapshots.keep)
-            heights = data.to_metres(fill, batch).cpu().numpy()
-        mosaic.add(heights, batch["corner"].cpu().numpy())
+    for heights, corners in fills(denoiser, loader, beta, opt["seed"], snapshots.keep):
+        mosaic.add(heights, corners)
         done += len(heights)
         print(f"tiles {done}/{len(tiles)}  {time.perf_counter() - started:.1f} s", flush=True)
 
@@ -73,9 +75,29 @@ def test(opt: options.Options) -> None:
     print(f"wrote {folder}")
 
 
+def fills(
+    denoiser: Denoiser,
+    loader: DataLoader,
+    beta: NDArray,
+    seed: int,
+    on_step: Callable[[int, torch.Tensor], None] | None = None,
+) -> Iterator[tuple[NDArray, NDArray]]:
+    """Elevations (B, H, W) and first pixels (B, 2) of every batch of `loader`, filled."""
+    device = next(denoiser.parameters()).device
+    for loaded in loader:
+        batch = {name: value.to(device, non_blocking=True) for name, value in loaded.items()}
+        seeds = [seed * 1_000_003 + place for place in batch["place"].tolist()]
+        with torch.inference_mode():
+            fill = diffusion.sample(denoiser, batch["condition"], beta, seeds, on_step)
+            heights = data.to_metres(fill, batch)
+        yield heights.cpu().numpy(), batch["corner"].cpu().numpy()
+
+
 def choose_device(opt: options.Options) -> torch.device:
     """The first of `gpu_ids`, or the CPU where there is no CUDA."""
-    return torch.device("cuda", opt["gpu_ids"][0]) if torch.cuda.is_available() else torch.device("cpu")
+    if torch.cuda.is_available():
+        return torch.device("cuda", opt["gpu_ids"][0])
+    return torch.device("cpu")
 
 
 def load_denoiser(opt: options.Options, device: torch.device) -> Denoiser:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.workloads.cache import cache_dir
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Array = NDArray[np.float32]
 
+VERSION = 2
+"""Part of the name of cached rasters; raise it when what is generated changes."""
 NODATA = -9999.0
 RELIEF_M = 4.0
 VOID_SHARE = 0.2
@@ -43,14 +48,14 @@ def terrain(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def voids(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """True where the survey has no data: shadows and gaps of some ten pixels."""
-    field = spectral_noise(rng, shape, slope=2.5, longest=40)
+    """True where the survey has no data: shadows and gaps some ten pixels wide."""
+    field = spectral_noise(rng, shape, slope=2.5, longest=32)
     return field > np.quantile(field, 1 - VOID_SHARE)
 
 
 def generate(folder: Path, shape: tuple[int, int], seed: int) -> Path:
     """Writes the raster with voids and its truth once; returns the path of the raster."""
-    raster = folder / f"terrain_{shape[0]}x{shape[1]}_{seed}.npy"
+    raster = folder / f"terrain_v{VERSION}_{shape[0]}x{shape[1]}_{seed}.npy"
     if not raster.exists():
         rng = np.random.default_rng(seed)
         truth = terrain(rng, shape)

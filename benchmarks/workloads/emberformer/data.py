@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,6 +10,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from benchmarks.workloads.emberformer.fires import Array, smooth_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 CHANNELS = 5
 """Of every frame: fire, visible, distance to the front, fuel, and wind along the pixel."""

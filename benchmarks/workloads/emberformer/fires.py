@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.workloads.cache import cache_dir
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Array = NDArray[np.float32]
 
+VERSION = 2
+"""Part of the name of cached fires; raise it when what is generated changes."""
 STEPS = 12
 """Maps recorded of each fire."""
 WARM_UP = 4
@@ -27,14 +32,14 @@ def smooth_noise(rng: np.random.Generator, shape: tuple[int, ...], longest: floa
     return (field / field.std()).astype(np.float32)
 
 
-def simulate(rng: np.random.Generator, count: int, size: int) -> tuple[Array, Array, Array]:
-    """Fire maps (count, STEPS, size, size) in [0, 1], fuel (count, size, size), wind (count, 2).
+def simulate(rng: np.random.Generator, wind: Array, size: int) -> tuple[Array, Array]:
+    """Fire maps (N, STEPS, size, size) and fuel (N, size, size), both in [0, 1].
 
     A cell catches fire with a chance that grows with its fuel and with burning neighbours up
-    wind of it. `wind` is (down, right) in cells; the edges are firebreaks.
+    wind of it. `wind` (N, 2) blows (down, right); the edges are firebreaks.
     """
+    count = len(wind)
     fuel = 1 / (1 + np.exp(-2 * smooth_noise(rng, (count, size, size), longest=10)))
-    wind = rng.normal(0, 0.7, (count, 2))
     heat = np.zeros((count, size, size))
     start = rng.integers(size // 4, size - size // 4, (count, 3, 2))
     for row, column in start.transpose(1, 2, 0):
@@ -47,22 +52,26 @@ def simulate(rng: np.random.Generator, count: int, size: int) -> tuple[Array, Ar
         for down in (-1, 0, 1):
             for right in (-1, 0, 1):
                 push = np.exp(wind @ np.array([down, right], float))[:, None, None]
-                exposure += push * padded[:, 1 - down : size + 1 - down, 1 - right : size + 1 - right]
-        caught = unburnt & (rng.random(heat.shape) < 1 - np.exp(-0.25 * fuel * exposure))
+                exposure += (
+                    push * padded[:, 1 - down : size + 1 - down, 1 - right : size + 1 - right]
+                )
+        caught = unburnt & (rng.random(heat.shape) < 1 - np.exp(-0.5 * fuel * exposure))
         unburnt &= ~caught
         heat = np.where(caught, 1.0, BURN_DECAY * heat)
         if step >= WARM_UP:
             maps.append(heat.astype(np.float32))
-    return np.stack(maps, axis=1), fuel.astype(np.float32), wind.astype(np.float32)
+    return np.stack(maps, axis=1), fuel.astype(np.float32)
 
 
 def dataset(count: int, size: int, seed: int) -> Path:
     """Folder with maps.npy (8 bit), fuel.npy and wind.npy; generated once."""
-    folder = cache_dir("emberformer") / f"fires_{count}x{size}_{seed}"
+    folder = cache_dir("emberformer") / f"fires_v{VERSION}_{count}x{size}_{seed}"
     if not folder.exists():
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
         partial.mkdir()
-        maps, fuel, wind = simulate(np.random.default_rng(seed), count, size)
+        rng = np.random.default_rng(seed)
+        wind = rng.normal(0, 0.7, (count, 2)).astype(np.float32)
+        maps, fuel = simulate(rng, wind, size)
         np.save(partial / "maps.npy", (255 * maps).astype(np.uint8))
         np.save(partial / "fuel.npy", fuel)
         np.save(partial / "wind.npy", wind)

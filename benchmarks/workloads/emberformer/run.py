@@ -20,7 +20,8 @@ from benchmarks.workloads.emberformer.network import Emberformer
 LOG_EVERY = 20
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
+    """Reads the command line and the config, then trains."""
     parser = argparse.ArgumentParser(prog="emberformer")
     parser.add_argument("-c", "--config", type=Path, required=True)
     parser.add_argument("-p", "--phase", choices=["train"], default="train")
@@ -28,7 +29,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int)
     parser.add_argument("--max_steps", type=int, help="stop after this many optimizer steps")
     parser.add_argument("--scale", type=int, default=1, help="wider and deeper on larger maps")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     cfg = yaml.safe_load(args.config.read_text(encoding="utf-8"))
     if args.epochs is not None:
         cfg["train"]["epochs"] = args.epochs
@@ -61,13 +62,11 @@ def train(cfg: dict[str, Any], max_steps: int | None) -> None:
     step, started = 0, time.perf_counter()
     for epoch in range(cfg["train"]["epochs"]):
         losses: list[Tensor] = []
-        for index, (frames, target) in enumerate(loader):
-            frames = frames.to(device, non_blocking=True)
-            target = target.to(device, non_blocking=True)
+        for index, batch in enumerate(loader):
+            frames, target = (part.to(device, non_blocking=True) for part in batch)
             with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
                 loss = fire_loss(model(frames), target)
-            group_start = index - index % accumulation
-            (loss / min(accumulation, len(loader) - group_start)).backward()
+            (loss / group_size(index, accumulation, len(loader))).backward()
             losses.append(loss.detach())
             if (index + 1) % accumulation and index + 1 < len(loader):
                 continue
@@ -83,8 +82,8 @@ def train(cfg: dict[str, Any], max_steps: int | None) -> None:
                 break
         metrics = {"epoch": epoch + 1, "step": step, "loss": torch.stack(losses).mean().item()}
         metrics |= validate(model, held_out, device)
-        print(f"epoch {epoch + 1} loss {metrics['loss']:.4f} "
-              f"val loss {metrics['val_loss']:.4f} val IoU {metrics['val_iou']:.4f}", flush=True)  # fmt: skip
+        print("epoch {epoch} loss {loss:.4f} val loss {val_loss:.4f} val IoU {val_iou:.4f}"
+              .format(**metrics), flush=True)  # fmt: skip
         torch.save(model.state_dict(), folder / "checkpoint.pt")
         (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
         if step == max_steps:
@@ -106,6 +105,11 @@ def loaders(cfg: dict[str, Any]) -> tuple[DataLoader, DataLoader]:
     sampler = EpochSampler(len(windows), cfg["seed"])
     held_out = FireWindows(unseen, data["frames"], data["crop"], augment=False)
     return DataLoader(windows, sampler=sampler, **settings), DataLoader(held_out, **settings)
+
+
+def group_size(index: int, accumulation: int, batches: int) -> int:
+    """Micro batches that share an update with micro batch `index`; the last group may be short."""
+    return min(accumulation, batches - index // accumulation * accumulation)
 
 
 def fire_loss(logits: Tensor, target: Tensor) -> Tensor:

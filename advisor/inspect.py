@@ -1,0 +1,257 @@
+"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: which knobs are there. Runs nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import documents, knobs
+from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.model import Link
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from advisor.documents import Document
+    from advisor.knobs import Findings
+    from advisor.model import Knob
+
+SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """One document: what was found in it, or why it could not be read."""
+
+    name: str
+    document: Document | None = None
+    findings: Findings | None = None
+    error: AdvisorError | None = None
+    named_by: str | None = None
+    """The document that names this one, if the user did not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Everything that was looked at, in the order it was named."""
+
+    documents: tuple[Inspected, ...]
+
+    @property
+    def findings(self) -> tuple[Findings, ...]:
+        """Of the documents that could be read."""
+        return tuple(one.findings for one in self.documents if one.findings)
+
+
+def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Inspection:
+    """The knobs of configs, of the configs these name, and of a command line.
+
+    A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
+    error, and the others go on. Nothing is run.
+    """
+    seen: set[Path] = set()
+    inspected: list[Inspected] = []
+    waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
+    if command:
+        waiting += [(path, COMMAND_LINE) for path in _configs_among(command)]
+    while waiting:
+        path, named_by = waiting.pop(0)
+        if path.resolve() in seen:
+            continue
+        seen.add(path.resolve())
+        one = _inspect(path, named_by)
+        inspected.append(one)
+        if one.findings:
+            waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
+    if command:
+        document = documents.of_command(command)
+        found = _with_overrides(knobs.find(document), inspected)
+        inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
+    return Inspection(documents=tuple(inspected))
+
+
+def _inspect(path: Path, named_by: str | None) -> Inspected:
+    try:
+        if path.is_dir():
+            msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
+            raise ConfigUnreadableError(msg)
+        document = documents.read(path)
+    except AdvisorError as problem:
+        return Inspected(name=str(path), error=problem, named_by=named_by)
+    findings = knobs.find(document)
+    return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
+
+
+def _with_overrides(flags: Findings, configs: Iterable[Inspected]) -> Findings:
+    """The findings of a command line, linked to the config keys its flags may override."""
+    keys = [knob for one in configs if one.findings for knob in one.findings.knobs]
+    overrides = [
+        Link(
+            kind="override",
+            document=flags.document,
+            paths=(flag.path,),
+            why=f"may override {key.document}: {key.path}; a measured run shows which one wins",
+        )
+        for flag in flags.knobs
+        for key in keys
+        if key.kind == flag.kind and (key.phase == flag.phase or "any" in (key.phase, flag.phase))
+    ]
+    return replace(flags, links=(*flags.links, *overrides))
+
+
+def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+    """Each file, and each config under each folder; an empty folder stays, to be refused."""
+    for path in paths:
+        inside = sorted(p for p in path.rglob("*") if _is_config(p)) if path.is_dir() else []
+        yield from inside or [path]
+
+
+def _is_config(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return path.suffix.lower() in SUFFIXES and not hidden and path.is_file()
+
+
+def _configs_among(command: Sequence[str]) -> list[Path]:
+    """Config files that the words of a command name."""
+    words = (Path(word.split("=", 1)[-1]) for word in command)
+    return [word for word in words if word.suffix.lower() in SUFFIXES and word.is_file()]
+
+
+def _files_named(findings: Findings, path: Path) -> list[Path]:
+    """Existing configs that the document at `path` names, relative to it or to here."""
+    found = []
+    for reference in findings.references:
+        for folder in (path.parent, Path()):
+            file = folder / reference.file
+            if file.suffix.lower() in SUFFIXES and file.is_file():
+                found.append(file)
+                break
+    return found
+
+
+# --- as JSON ------------------------------------------------------------------------------------
+
+
+def as_json(inspection: Inspection) -> dict[str, Any]:
+    """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
+    found = inspection.findings
+    return {
+        "knobs": [_knob(knob) for one in found for knob in one.knobs],
+        "traps": [
+            {"document": t.document, "path": t.path, "why": t.why}
+            for one in found
+            for t in one.traps
+        ],
+        "links": [
+            {"kind": link.kind, "document": link.document, "paths": link.paths, "why": link.why}
+            for one in found
+            for link in one.links
+        ],
+        "documents": [_document(one) for one in inspection.documents],
+    }
+
+
+def _knob(knob: Knob) -> dict[str, Any]:
+    return {
+        "document": knob.document,
+        "path": knob.path,
+        "kind": knob.kind,
+        "phase": knob.phase,
+        "class": knob.knob_class,
+        "unit": knob.unit,
+        "scope": knob.scope,
+        "value": knob.value,
+        "editable": knob.editable,
+        "why": knob.why,
+    }
+
+
+def _document(one: Inspected) -> dict[str, Any]:
+    return {
+        "document": one.name,
+        "format": one.document.format if one.document else None,
+        "named_by": one.named_by,
+        "outputs": list(one.findings.outputs) if one.findings else [],
+        "notes": list(one.findings.notes) if one.findings else [],
+        "error": str(one.error) if one.error else None,
+    }
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+_HEADS = ("path", "kind", "phase", "class", "value", "editable")
+_WIDEST = (64, 18, 5, 8, 24, 60)
+
+
+def as_text(inspection: Inspection) -> str:
+    """A table for each document, then its look-alikes and links."""
+    return "\n\n".join(_section(one) for one in inspection.documents) + "\n"
+
+
+def _section(one: Inspected) -> str:
+    title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
+    if one.findings is None:
+        return f"{title}\n  not read: {one.error}"
+    lines = [title, *_table(one.findings.knobs)]
+    lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in one.findings.traps]
+    lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in one.findings.links]
+    lines += [f"  note  {note}" for note in one.findings.notes]
+    return "\n".join(lines)
+
+
+def _table(found: Sequence[Knob]) -> list[str]:
+    if not found:
+        return ["  no knobs"]
+    rows = [_HEADS, *(_row(knob) for knob in found)]
+    rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    return [
+        "  "
+        + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _row(knob: Knob) -> tuple[str, ...]:
+    value = json.dumps(knob.value, ensure_ascii=False)
+    count = " ".join(part for part in (knob.scope, knob.unit) if part)
+    counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
+    editable = "yes" if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
+    return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, editable)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `gpu-advisor inspect`."""
+    parser.add_argument("config", nargs="*", type=Path, help="configs, or folders of configs")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
+    """Print what was found; 0 unless nothing at all could be read.
+
+    Raises UsageError when there is nothing to inspect, and the error of the only config.
+    """
+    if not args.config and not command:
+        msg = "Nothing to inspect: name a config, a folder of configs, or `-- YOUR COMMAND`."
+        raise UsageError(msg)
+    inspection = inspect(args.config, command)
+    errors = [one.error for one in inspection.documents if one.error]
+    if len(errors) == len(inspection.documents) == 1 and not args.json:
+        raise errors[0]
+    text = json.dumps(as_json(inspection), indent=2) + "\n" if args.json else as_text(inspection)
+    sys.stdout.write(text)
+    for error in errors:
+        sys.stderr.write(f"gpu-advisor: {error}\n")
+    return errors[0].exit_code if errors and not inspection.findings else 0

@@ -1,0 +1,191 @@
+"""The user's existing files are not written over.
+
+Python tells an audit hook of every file it is about to open, rename or remove. What existed under
+the protected directory before the trial started is refused, before it is touched; what is new is
+let through and listed. Libraries that write from C without telling Python are wrapped by name.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import Any, Callable
+
+from . import control, record
+from .session import Session
+
+EXIT_CODE = 97
+WRITES_KEPT = 200
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+NAMELESS = getattr(os, "O_TMPFILE", -1)
+CACHES = ("__pycache__", ".cache", ".git", ".mypy_cache", ".pytest_cache", ".ipynb_checkpoints")
+FREE_VARIABLES = (
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "HF_HOME",
+    "TORCH_HOME",
+    "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "MPLCONFIGDIR",
+    "NUMBA_CACHE_DIR",
+)
+
+SAVERS = (
+    ("torch", "save", 1, None),
+    ("safetensors.torch", "save_file", 1, None),
+    ("safetensors.numpy", "save_file", 1, None),
+    ("cv2", "imwrite", 0, None),
+    ("torchaudio", "save", 0, None),
+    ("rasterio", "open", 0, 1),
+    ("h5py", "File.__init__", 1, 2),
+)
+"""(module, function, position of the path, position of the mode) of what writes from C."""
+
+
+class Guard:
+    """Decides on each file that is about to change."""
+
+    def __init__(self, session: Session, spec_path: str) -> None:
+        spec = session.spec
+        self._session = session
+        self._refuses = not spec.get("allow_writes")
+        self._protect = _folder(str(spec.get("protect") or os.getcwd()))
+        free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
+        free += [os.environ[name] for name in FREE_VARIABLES if os.environ.get(name)]
+        self._free = tuple(_folder(path) for path in free)
+        self._made = {os.path.realpath(str(path)) for path in spec.get("made") or ()}
+        """Files that earlier trials created."""
+        self._started = os.stat(spec_path).st_mtime
+        """Files changed since then are the trial's own."""
+        self._busy = False
+
+    def watch(self) -> None:
+        """Listen to Python; this cannot be taken back."""
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        find = _EVENTS.get(event)
+        if find is None or self._busy:
+            return
+        path = find(args)
+        if path is not None:
+            self.touch(path, tree=event == "shutil.rmtree")
+
+    def touch(self, path: Any, *, tree: bool = False) -> None:
+        """`path` is about to be written, moved onto or removed; `tree`: with all below it."""
+        if self._busy or isinstance(path, int):
+            return
+        self._busy = True
+        try:
+            self._judge(os.fsdecode(path), tree)
+        except (TypeError, ValueError):
+            pass
+        finally:
+            self._busy = False
+
+    def _judge(self, path: str, tree: bool) -> None:
+        full = os.path.realpath(path)
+        if full.startswith(self._free) or any(part in CACHES for part in full.split(os.sep)):
+            return
+        try:
+            status = os.stat(full)
+        except OSError:
+            self._note(full)
+            return
+        if not (stat.S_ISDIR if tree else stat.S_ISREG)(status.st_mode):
+            return
+        inside = _folder(full).startswith(self._protect)
+        around = tree and self._protect.startswith(_folder(full))
+        if (inside or around) and self._refuses and self._is_users(full, status):
+            self._refuse(full)
+        self._note(full)
+
+    def _is_users(self, full: str, status: os.stat_result) -> bool:
+        if stat.S_ISREG(status.st_mode):
+            return status.st_ctime < self._started and full not in self._made
+        for folder, _, names in os.walk(full):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.lstat(path).st_ctime < self._started and path not in self._made:
+                    return True
+        return False
+
+    def _note(self, full: str) -> None:
+        writes = self._session.writes
+        if len(writes) < WRITES_KEPT and full not in writes and not full.startswith("/proc/"):
+            writes.append(full)
+
+    def _refuse(self, full: str) -> None:
+        self._session.guard = full
+        record.beat(self._session)
+        control.leave(EXIT_CODE)
+
+    def savers(self) -> dict[str, Callable[[Any], None]]:
+        """By module, what to do once it was imported."""
+        names = [module for module, *_ in SAVERS]
+        return dict.fromkeys(names, self._wrap_savers)
+
+    def _wrap_savers(self, module: Any) -> None:
+        for name, function, position, mode in SAVERS:
+            if name != module.__name__:
+                continue
+            owner, _, last = function.rpartition(".")
+            holder = getattr(module, owner, None) if owner else module
+            original = getattr(holder, last, None)
+            if holder is not None and original is not None:
+                setattr(holder, last, self._wrapped(original, position, mode))
+
+    def _wrapped(self, original: Any, position: int, mode: int | None) -> Any:
+        import functools
+
+        @functools.wraps(original)
+        def saver(*args: Any, **kwargs: Any) -> Any:
+            path = args[position] if len(args) > position else _path_keyword(kwargs)
+            how = "w"
+            if mode is not None:
+                how = kwargs.get("mode", args[mode] if len(args) > mode else None) or "r"
+            if isinstance(path, (str, bytes, os.PathLike)) and how != "r":
+                self.touch(path)
+            return original(*args, **kwargs)
+
+        return saver
+
+
+def _path_keyword(kwargs: dict[str, Any]) -> Any:
+    for name in ("f", "filename", "fp", "name", "uri"):
+        if name in kwargs:
+            return kwargs[name]
+    return None
+
+
+def _folder(path: str) -> str:
+    return os.path.join(os.path.realpath(path), "")
+
+
+def _opened(args: tuple[Any, ...]) -> Any:
+    path, mode, flags = args[0], args[1], args[2] if len(args) > 2 else 0
+    if isinstance(mode, str):
+        return path if any(letter in mode for letter in "wax+") else None
+    if not isinstance(flags, int) or flags & NAMELESS == NAMELESS:
+        return None
+    return path if flags & WRITING else None
+
+
+def _moved(args: tuple[Any, ...]) -> Any:
+    return args[1] if args[3] == -1 else None
+
+
+def _removed(args: tuple[Any, ...]) -> Any:
+    return args[0] if len(args) < 2 or args[1] in (-1, None) else None
+
+
+_EVENTS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "open": _opened,
+    "os.rename": _moved,
+    "os.remove": _removed,
+    "os.truncate": lambda args: args[0],
+    "shutil.rmtree": _removed,
+}

@@ -1,0 +1,129 @@
+"""Runs a small program under the probe, with its own account of its work beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from advisor.model import Candidate, MeasurePlan, Trial
+from advisor.trials.reading import Reading, read_records
+
+PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
+PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
+PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of one command."""
+
+    reading: Reading | None
+    records: list[dict[str, Any]]
+    boots: list[dict[str, Any]]
+    exit_code: int
+    stdout: str
+    stderr: str
+    truth_file: Path
+
+    @property
+    def measured(self) -> Reading:
+        assert self.reading is not None, (self.records, self.stdout, self.stderr)
+        assert self.reading.probe_errors == ()
+        return self.reading
+
+    def true_rate(self, suffix: str = "") -> float:
+        """Units/s by the program's own clock, over the window that the probe measured."""
+        reading = self.measured
+        rows = [
+            (float(time), float(units))
+            for time, units in map(
+                str.split, Path(f"{self.truth_file}{suffix}").read_text().splitlines()
+            )
+        ]
+        low, high = reading.window_start - 1e-3, reading.window_end + 1e-3
+        inside = [row for row in rows if low <= row[0] <= high]
+        return sum(units for _, units in inside[1:]) / (inside[-1][0] - inside[0][0])
+
+
+def run(
+    scratch: Path,
+    *command: str,
+    plan: MeasurePlan = PLAN,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    allow_writes: bool = False,
+    timeout_s: float = 60.0,
+) -> Outcome:
+    """Run `command` as the launcher would: spec, PYTHONPATH, PATH, process group."""
+    records = scratch / "probe"
+    records.mkdir(parents=True)
+    cwd = cwd or scratch / "cwd"
+    cwd.mkdir(exist_ok=True)
+    spec = scratch / "spec.json"
+    spec.write_text(
+        json.dumps(
+            {
+                "records": str(records),
+                "scratch": str(scratch / "own"),
+                "protect": str(cwd),
+                "allow_writes": allow_writes,
+                "plan": dataclasses.asdict(plan),
+                "shim": str(PROBE / "bin"),
+            }
+        )
+    )
+    truth = scratch / "truth"
+    environment = {**os.environ, "TRUTH": str(truth), **(env or {})}
+    environment["GPU_ADVISOR_SPEC"] = str(spec)
+    paths = [str(PROBE / "site"), *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    here = str(Path(sys.executable).parent)
+    environment["PATH"] = os.pathsep.join([str(PROBE / "bin"), here, environment["PATH"]])
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                break
+    trial = Trial(
+        id="1",
+        purpose="search",
+        label="",
+        candidate=Candidate(),
+        command=command,
+        cwd=str(cwd),
+        scratch=str(scratch),
+        plan=plan,
+    )
+    return Outcome(
+        reading=read_records(records, trial),
+        records=[json.loads(path.read_text()) for path in records.glob("[0-9]*.json")],
+        boots=[json.loads(path.read_text()) for path in records.glob("boot-*.json")],
+        exit_code=process.returncode,
+        stdout=stdout,
+        stderr=stderr,
+        truth_file=truth,
+    )
+
+
+def python(scratch: Path, program: str, *args: str, **options: Any) -> Outcome:
+    """Run one of the fixture programs with this interpreter."""
+    return run(scratch, sys.executable, str(PROGRAMS / program), *args, **options)

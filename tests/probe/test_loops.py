@@ -1,0 +1,188 @@
+"""Units/s of every shape of loop agree with the program's own account, in the same window."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import PROGRAMS, python, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHIN = 0.03
+
+
+def close(value: float, truth: float) -> bool:
+    return value == pytest.approx(truth, rel=WITHIN)
+
+
+def test_plain_training(tmp_path: Path) -> None:
+    """A step is an optimizer step; its units are the loader batch's items."""
+    outcome = python(tmp_path, "ok_train.py")
+    reading = outcome.measured
+    assert outcome.exit_code == 0
+    assert reading.state == "stopped"
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.step_kind == "optimizer step"
+    assert reading.effects.batch == 16
+    assert reading.effects.workers == 0
+    assert reading.effects.accumulation == 1
+    assert reading.effects.loader_site is not None
+    assert "ok_train.py:" in reading.effects.loader_site
+    assert dict(reading.effects.arguments)["batch"] == 16
+    assert "batch" in reading.effects.defaulted_arguments
+    assert "trained" not in outcome.stdout
+    assert reading.losses
+
+
+def test_accumulation(tmp_path: Path) -> None:
+    """Four backwards make one step; its units are those of four batches."""
+    outcome = python(tmp_path, "ok_train.py", "--accumulate", "4", "--batch", "8")
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.accumulation == 4
+    assert reading.effects.batch == 8
+    assert "batch" not in reading.effects.defaulted_arguments
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_loader_workers(tmp_path: Path, context: str) -> None:
+    """Worker processes are counted, and are no ranks, however they were started."""
+    outcome = python(
+        tmp_path, "ok_train.py", "--workers", "2", "--context", context, "--items", "100000"
+    )
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.workers == 2
+    assert reading.effects.prefetch_factor == 2
+    assert reading.ranks == 1
+
+
+def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
+    """What was seen is used, in whole mode everything after the warm-up."""
+    plan = MeasurePlan(mode="whole")
+    outcome = python(tmp_path, "ok_train.py", "--epochs", "1", "--items", "1600", plan=plan)
+    reading = outcome.measured
+    assert "trained" in outcome.stdout
+    assert reading.state == "exited"
+    assert reading.whole_units == 1600
+    assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_inference_over_a_loader(tmp_path: Path) -> None:
+    """A step is a loader batch; items are found in a dict inside a dataclass."""
+    outcome = python(tmp_path, "ok_infer.py", "6", "1000")
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.step_kind == "loader batch"
+    assert reading.effects.batch == 6
+    assert reading.effects.input_shapes == ("3x16x16",)
+
+
+@pytest.mark.parametrize(
+    ("program", "rounds", "batch"), [("ok_sampler.py", 60, 3), ("ok_refiner.py", 25, 4)]
+)
+def test_iterative_samplers(tmp_path: Path, program: str, rounds: int, batch: int) -> None:
+    """Forwards per unit are observed from whole batches, whatever the networks are called."""
+    outcome = python(tmp_path, program, str(rounds), str(batch))
+    reading = outcome.measured
+    assert reading.step_kind == "root forward"
+    assert reading.effects.forwards_per_unit == rounds
+    assert reading.effects.batch == batch
+    assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_a_sampler_may_stop_inside_a_batch(tmp_path: Path) -> None:
+    """With the forwards per unit known, no batch need be finished."""
+    plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=5000.0)
+    outcome = python(tmp_path, "ok_sampler.py", "5000", "2", plan=plan)
+    reading = outcome.measured
+    assert reading.whole_units == 0
+    assert "plan" in reading.rate_source
+    assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_whole_batches_are_waited_for(tmp_path: Path) -> None:
+    """The process is not stopped before the batches asked for were finished."""
+    plan = MeasurePlan(measure_s=0.3, min_steps=10, forwards_per_unit=200.0, whole_batches=2)
+    reading = python(tmp_path, "ok_sampler.py", "200", "2", plan=plan).measured
+    assert reading.whole_units >= 4
+    assert reading.effects.forwards_per_unit == 200
+
+
+def test_training_without_a_loader(tmp_path: Path) -> None:
+    """Units come from the batch dimension of the root forwards, found in keyword inputs."""
+    outcome = python(tmp_path, "ok_no_loader.py")
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.batch == 12
+    assert reading.wait_share is not None
+    assert reading.wait_share > 0.4
+
+
+def test_inference_without_a_loader(tmp_path: Path) -> None:
+    """Every root forward is a step."""
+    outcome = python(tmp_path, "ok_files.py")
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.batch == 1
+
+
+@pytest.mark.parametrize("batches", [60, 2000])
+def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
+    """Its batches are not counted: short epochs are measured whole, long ones in between."""
+    outcome = python(tmp_path, "ok_loaders.py", str(batches))
+    reading = outcome.measured
+    assert close(reading.units_per_s, outcome.true_rate())
+    assert reading.effects.batch == 24
+    assert (reading.shares.validation is not None) == (batches == 60)
+
+
+def test_two_ranks_by_torchrun(tmp_path: Path) -> None:
+    """Ranks stop at the same step, their rates add up, the launcher is no rank."""
+    outcome = run(
+        tmp_path,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        str(_free_port()),
+        str(PROGRAMS / "ok_ranks.py"),
+    )
+    _two_ranks(outcome)
+
+
+def test_two_ranks_by_spawn(tmp_path: Path) -> None:
+    """The same under torch.multiprocessing.spawn."""
+    _two_ranks(python(tmp_path, "ok_ranks.py", "spawn", env={"PORT": str(_free_port())}))
+
+
+def _two_ranks(outcome) -> None:
+    reading = outcome.measured
+    assert outcome.exit_code == 0, outcome.stderr
+    assert reading.ranks == 2
+    assert len(reading.rank_units_per_s) == 2
+    truth = outcome.true_rate("0") + outcome.true_rate("1")
+    assert close(reading.units_per_s, truth)
+    steps = {r["counts"]["optimizer_steps"] for r in outcome.records if r["state"] == "stopped"}
+    assert len(steps) == 1
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
+    """The `python` found first on PATH brings the probe back."""
+    outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
+    assert len(outcome.boots) == 2
+    assert close(outcome.measured.units_per_s, outcome.true_rate())

@@ -1,0 +1,161 @@
+"""Figures show what was measured, on light pages and dark ones, the same bytes every time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from advisor.report import curves, figures, writing
+from tests.report import examples
+
+pytest.importorskip("matplotlib", reason="figures need the extra `plots`")
+
+SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).resolve().parents[2]
+every_example = pytest.mark.parametrize("make", examples.ALL.values(), ids=examples.ALL)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of `#rrggbb`, as WCAG 2 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@every_example
+def test_what_is_planned_is_drawn_as_valid_svg(make: Any, tmp_path: Path) -> None:
+    report = make()
+    assert figures.draw(report, tmp_path / "f")
+    planned = {figure.file for figure in figures.plan(report)}
+    assert planned
+    assert {path.name for path in (tmp_path / "f").iterdir()} == planned
+    for name in planned:
+        root = ET.parse(tmp_path / "f" / name).getroot()
+        assert root.tag == f"{SVG}svg"
+        assert len(list(root.iter(f"{SVG}path"))) > 10
+
+
+def test_the_same_report_gives_the_same_bytes_whatever_the_matplotlibrc(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("xtick.major.size: 20\nfigure.frameon: False\n")
+    code = (
+        "import sys; from pathlib import Path; from tests.report import examples;"
+        "from advisor.report import figures;"
+        "figures.draw(examples.improved(), Path(sys.argv[1]))"
+    )
+    for name, environment in (("a", {}), ("b", {"MATPLOTLIBRC": str(tmp_path)})):
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / name)],
+            cwd=ROOT,
+            env={"PATH": "", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), **environment},
+            check=True,
+        )
+    drawn = sorted((tmp_path / "a").iterdir())
+    assert len(drawn) == 4
+    for path in drawn:
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+@every_example
+def test_every_colour_reads_on_white_and_on_githubs_dark(make: Any, tmp_path: Path) -> None:
+    figures.draw(make(), tmp_path)
+    for path in tmp_path.iterdir():
+        svg = path.read_text()
+        colours = set(re.findall(r"#[0-9a-f]{6}", svg)) - {"#ffffff"}  # white only inside bars
+        assert colours
+        for colour in colours:
+            assert contrast(colour, "#ffffff") >= 4.2, colour
+            assert contrast(colour, "#0d1117") >= 4.2, colour
+        background = ET.fromstring(svg).find(f".//{SVG}g[@id='patch_1']/{SVG}path")
+        assert background is not None
+        assert "fill: none" in background.attrib["style"]
+
+
+def test_a_label_is_never_read_as_a_formula(tmp_path: Path) -> None:
+    report = examples.improved(unit="$\\frac{1}{0$")
+    assert figures.draw(report, tmp_path)
+
+
+def test_the_batch_curve_sets_only_like_runs_side_by_side() -> None:
+    """Only the batch differs: runs with other workers or fewer timesteps are left out."""
+    curve = curves.batch_curve(examples.improved())
+    assert curve is not None
+    assert curve.means == {1: 0.583, 2: 0.640, 4: 0.701, 8: 0.722, 16: 0.715}
+    assert curve.memory_gib[16] == 0.66
+    assert curve.failed == {32: "host-oom"}
+    assert curve.chosen == 8
+
+
+def test_there_is_no_curve_through_one_point() -> None:
+    assert curves.batch_curve(examples.partial()) is None
+    assert curves.quality_curves(examples.partial()) == []
+    assert curves.time_split(examples.partial()) is None
+
+
+def test_the_time_of_a_unit_adds_up_to_one_over_the_rate() -> None:
+    report = examples.improved()
+    split = curves.time_split(report)
+    assert split is not None
+    assert sum(split.bars["before"].values()) == pytest.approx(1 / report.before.units_per_s)
+    assert sum(split.bars["after"].values()) == pytest.approx(1 / report.after.units_per_s)
+
+
+def test_the_best_so_far_takes_no_run_of_lesser_quality() -> None:
+    """250 timesteps ran at 2.85 tiles/s but were out of tolerance."""
+    series = curves.trial_series(examples.improved())
+    assert series is not None
+    assert max(rate for rate in series.rates if rate) == 2.85
+    assert series.best_so_far[-1] == pytest.approx(1.48 * 1.025)
+    assert series.best_so_far[:3] == [0.507, 0.514, 0.514]
+    assert series.failed == {12: "host-oom"}
+
+
+def test_quality_is_drawn_against_the_steps_that_were_tried() -> None:
+    rmse, slope = curves.quality_curves(examples.improved())
+    assert rmse.points == {1000: 0.5124, 500: 0.5181, 250: 0.5273}
+    assert (rmse.chosen, rmse.limit) == (500, 0.5226)
+    assert [rmse.within(value) for value in rmse.points.values()] == [True, True, False]
+    assert slope.measure == "slope"
+
+
+def test_without_matplotlib_the_report_says_how_to_get_figures(tmp_path: Path) -> None:
+    """Everything else is there, and nothing has tried to import it on the way."""
+    code = (
+        "import sys; sys.modules['matplotlib'] = None;"
+        "from pathlib import Path; from tests.report import examples;"
+        "from advisor.report import writing;"
+        "writing.write(examples.improved(), Path(sys.argv[1]))"
+    )
+    report_md = tmp_path / "report.md"
+    subprocess.run([sys.executable, "-c", code, str(report_md)], cwd=ROOT, check=True)
+    text = report_md.read_text()
+    assert text.count('pip install "gpu-advisor[plots]"') == 1
+    assert "![" not in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
+
+
+def test_rendering_alone_does_not_import_matplotlib() -> None:
+    code = (
+        "import sys; from tests.report import examples;"
+        "from advisor.report import rendering, progress;"
+        "rendering.render(examples.improved(), 'f');"
+        "sys.exit(any(name in sys.modules for name in ('matplotlib', 'rich', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
+    writing.write(examples.improved(), tmp_path / "tuned here.md")
+    text = (tmp_path / "tuned here.md").read_text()
+    for target in re.findall(r"!\[[^\n]*\]\((\S+)\)", text):
+        assert (tmp_path / target.replace("%20", " ")).is_file()

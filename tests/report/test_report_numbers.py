@@ -1,0 +1,91 @@
+"""Numbers read as a careful person would write them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from advisor.report import numbers
+from advisor.report.model import Gain
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.4832, "1.48"),
+        (0.012345, "0.0123"),
+        (9.999, "10.0"),
+        (99.96, "100"),
+        (1612.4, "1,612"),
+        (8, "8"),
+        (12000, "12,000"),
+        (0.0, "0"),
+        (1.5e-9, "1.50e-09"),
+        (-2.5, "-2.50"),
+        (None, "not measured"),
+        (math.nan, "not measured"),
+        (math.inf, "not measured"),
+    ],
+)
+def test_a_number_has_three_significant_digits(value: float | None, shown: str) -> None:
+    assert numbers.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 s"),
+        (0.0000005, "0.500 us"),
+        (0.000724, "724 us"),
+        (0.672, "672 ms"),
+        (0.9996, "1.0 s"),
+        (6.23, "6.2 s"),
+        (42.4, "42 s"),
+        (59.7, "1 min"),
+        (725.0, "12 min 5 s"),
+        (3599.9, "1 h"),
+        (13200.0, "3 h 40 min"),
+        (183600.0, "2 d 3 h"),
+        (None, "not measured"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float | None, shown: str) -> None:
+    assert numbers.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [
+        (0, "0 %"),
+        (0.0002, "<0.1 %"),
+        (0.004, "0.4 %"),
+        (0.0996, "10 %"),
+        (0.87, "87 %"),
+        (None, "not measured"),
+    ],
+)
+def test_a_share_reads_as_percent(share: float | None, shown: str) -> None:
+    assert numbers.percent(share) == shown
+
+
+@pytest.mark.parametrize(
+    ("gib", "shown"),
+    [(0.004, "0.004 GiB"), (0.41, "0.41 GiB"), (12.34, "12.3 GiB"), (None, "not measured")],
+)
+def test_memory_carries_its_unit(gib: float | None, shown: str) -> None:
+    assert numbers.gib(gib) == shown
+
+
+def test_a_gain_shows_its_interval() -> None:
+    assert numbers.gain(Gain(ratio=2.9, low=2.71, high=3.12, pairs=6)) == "2.90x (2.71 to 3.12)"
+    assert numbers.gain(Gain(ratio=31.2, low=28.4, high=34.1, pairs=6)) == "31.2x (28.4 to 34.1)"
+    assert numbers.gain(None) == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("unit", "units"),
+    [("tile", "tiles"), ("batch", "batches"), ("query", "queries"), ("ray", "rays")],
+)
+def test_units_have_a_plural(unit: str, units: str) -> None:
+    assert numbers.plural(unit) == units

@@ -1,0 +1,150 @@
+"""report.json is written whole, read with care, and is all that report.md is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from advisor.errors import ReportError
+from advisor.report import schema, writing
+from advisor.report.model import HEADLINE, Gain, Report, Side
+from tests.report import examples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+every_example = pytest.mark.parametrize("make", examples.ALL.values(), ids=examples.ALL)
+
+
+@every_example
+def test_what_is_written_is_read_back(make: Any, tmp_path: Path) -> None:
+    writing.write(make(), tmp_path / "report.md")
+    assert writing.load(tmp_path / "report.json") == make()
+
+
+@every_example
+def test_a_report_rendered_again_is_the_same_to_the_byte(make: Any, tmp_path: Path) -> None:
+    writing.write(make(), tmp_path / "report.md")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    writing.write(writing.load(tmp_path / "report.json"), tmp_path / "report.md")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@every_example
+def test_the_json_holds_to_its_schema(make: Any) -> None:
+    jsonschema.validate(json.loads(writing.dump(make())), json.loads(schema.report_schema()))
+
+
+def test_the_headline_stands_at_the_top_of_the_json() -> None:
+    report = examples.improved()
+    headline = writing.headline(report)
+    assert tuple(headline) == HEADLINE
+    written = json.loads(writing.dump(report))
+    assert next(iter(written)) == "schema_version"
+    assert list(written)[1 : len(HEADLINE) + 1] == list(HEADLINE)
+    assert {key: written[key] for key in HEADLINE} == headline
+    assert headline["gain"] == {"ratio": 2.91, "low": 2.71, "high": 3.12, "pairs": 6}
+    assert {"from", "to", "class", "path"} <= set(headline["changes"][0])
+    assert "from_" not in json.dumps(written)
+
+
+def test_a_gain_that_was_not_confirmed_is_null() -> None:
+    assert writing.headline(examples.partial())["gain"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "could not be read"),
+        (b"# a report", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[]", "schema_version None"),
+        (b'{"schema_version": 7}', "schema_version 7; this gpu-advisor reads 1"),
+        (b'{"schema_version": 1}', "verdict: Field required"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_named(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ReportError, match=said) as caught:
+        writing.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_wrong_field_is_named_with_its_value(tmp_path: Path) -> None:
+    fields = json.loads(writing.dump(examples.improved()))
+    fields["before"]["units_per_s"] = "fast"
+    (tmp_path / "report.json").write_text(json.dumps(fields))
+    with pytest.raises(ReportError, match=r"before\.units_per_s: .*'fast'"):
+        writing.load(tmp_path / "report.json")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ReportError, match="could not be written to"):
+        writing.write(examples.partial(), tmp_path / "file" / "report.md")
+    with pytest.raises(ReportError, match=r"name the report \*\.md"):
+        writing.write(examples.partial(), tmp_path / "report.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path: Path) -> None:
+    """A reader that holds the old file keeps it whole; the new one has its usual mode."""
+    path = tmp_path / "deep" / "report.md"
+    writing.write(examples.partial(), path)
+    before = path.stat().st_ino
+    with path.open() as held:
+        writing.write(examples.improved(), path)
+        assert "not finished" in held.read()
+    assert path.stat().st_ino != before
+    assert not list(path.parent.glob(".*.tmp"))
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_linked_report_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "report.md"
+    link.symlink_to(tmp_path / "real" / "report.md")
+    writing.write(examples.partial(), link)
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "report.md").is_file()
+    assert (tmp_path / "real" / "report.json").is_file()
+
+
+def test_what_json_cannot_hold_is_not_measured() -> None:
+    side = Side(units_per_s=math.nan, peak_mem_gib=math.inf, quality={"rmse": math.nan, "b": 1.0})
+    assert (side.units_per_s, side.peak_mem_gib, side.quality) == (None, None, {"b": 1.0})
+    with pytest.raises(ValueError, match="ratio"):
+        Gain(ratio=math.nan, low=1.0, high=2.0, pairs=6)
+
+
+def test_a_log_that_is_no_unicode_does_not_stop_the_report(tmp_path: Path) -> None:
+    broken = b"caf\xe9".decode("utf-8", "surrogateescape")
+    report = examples.improved(reason=broken, notes=[broken])
+    writing.write(report, tmp_path / "report.md")
+    assert "caf?" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_values_keep_their_type() -> None:
+    """`true` is not 1, 1.0 is not 1, and a list stays a list."""
+    for value in (True, 1, 1.0, "1", [256, 256], ["a", None], None):
+        change = examples.decision("a.b", "kind", "kept", value, value)
+        read = type(change).model_validate_json(change.model_dump_json(by_alias=True))
+        assert read.from_ == value
+        assert type(read.from_) is type(value)
+
+
+def test_an_unknown_field_is_an_error() -> None:
+    fields = json.loads(writing.dump(examples.improved())) | {"gian": 1}
+    with pytest.raises(ValueError, match="gian"):
+        Report.model_validate(fields)

@@ -1,0 +1,163 @@
+"""Nothing of a trial outlives it: no process, no candidate file, no shared memory."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import StateBusyError
+from advisor.model import Failure, TrialFile
+from advisor.trials import run_trial
+from advisor.trials.prepare import candidate_path
+from tests.trials.conftest import MakeTrial, processes_of, program
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 30.0
+
+PARENT = """
+import sys
+from pathlib import Path
+from advisor.model import Candidate, Trial, TrialFile
+from advisor.trials import run_trial
+
+command, work, scratch = sys.argv[3:], sys.argv[1], sys.argv[2]
+config = TrialFile(original=str(Path(work, "config.json")), content=b"{}")
+run_trial(Trial(
+    id="7", purpose="baseline", label="original", candidate=Candidate(), command=tuple(command),
+    cwd=work, scratch=scratch, files=(config,),
+))
+"""
+
+
+def gone(scratch: str) -> bool:
+    """Wait for the last process of the trial to end; False if one does not."""
+    deadline = time.monotonic() + DEADLINE_S
+    while processes_of(scratch):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def segment_of(work: Path) -> Path:
+    """The shared memory that `leaves_everything.py` made."""
+    return Path("/dev/shm", (work / "created.txt").read_text().lstrip("/"))
+
+
+def test_what_the_command_leaves_running_is_ended_with_it(
+    make_trial: MakeTrial, work: Path
+) -> None:
+    """A child that ignores SIGTERM, a daemon in its own session and a segment, all go."""
+    trial = make_trial(*program("leaves_everything", "end"))
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.files_created == ("created.txt",)
+    assert processes_of(trial.scratch) == []
+    assert not segment_of(work).exists()
+
+
+def killed_parent(tmp_path: Path, after_s: float) -> None:
+    """Start a parent that runs a trial, kill it after `after_s`, and look for what is left."""
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir(exist_ok=True)
+    config = work / "config.json"
+    config.write_text("{ }")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
+        cwd=ROOT,
+    )
+    time.sleep(after_s)
+    parent.kill()
+    parent.wait()
+    assert gone(str(scratch)), processes_of(str(scratch))
+    assert not Path(candidate_path(str(config), "7")).exists()
+    assert config.read_text() == "{ }"
+    assert not scratch.exists()
+    if (work / "created.txt").exists():
+        assert not segment_of(work).exists()
+        (work / "created.txt").unlink()
+
+
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the parent, once the program and all its children run."""
+    killed_parent(tmp_path, 2.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_left_whenever_the_parent_is_killed(seed: int, tmp_path: Path) -> None:
+    """kill -9 at any moment: before the guardian started, while it lays out, while all runs."""
+    killed_parent(tmp_path, random.Random(seed).uniform(0.05, 1.5))
+
+
+def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -> None:
+    """If someone kills the guardian, the trial fails as `killed` and its session is ended."""
+    config = work / "config.json"
+    config.write_text("{}")
+    trial = make_trial(
+        *program("fail_no_steps", "600"),
+        files=(TrialFile(original=str(config), content=b"{}"),),
+    )
+
+    def kill_the_guardian(_: str) -> None:
+        running = processes_of(trial.scratch)
+        if len(running) > 1:
+            next(p for p in running if "guardian.py" in " ".join(p.cmdline())).kill()
+
+    outcome = run_trial(trial, on_progress=kill_the_guardian)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "killed"
+    assert gone(trial.scratch)
+    assert [path.name for path in work.iterdir()] == ["config.json"]
+
+
+def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> None:
+    """Ctrl-C raises in the middle of the watch: the program is gone before it goes on."""
+    trial = make_trial(*program("fail_no_steps", "600"))
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(trial, on_progress=interrupt)
+    assert processes_of(trial.scratch) == []
+
+
+def test_a_terminal_interrupt_does_not_reach_the_program(make_trial: MakeTrial) -> None:
+    """Parent, guardian and command each have a session of their own."""
+    sessions = set()
+    trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=3.0)
+
+    def note(_: str) -> None:
+        sessions.update(os.getsid(process.pid) for process in processes_of(trial.scratch))
+
+    run_trial(trial, on_progress=note)
+    assert len(sessions) == 2
+    assert os.getsid(0) not in sessions
+
+
+def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
+    """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
+    trial = make_trial("sh", "-c", "kill -STOP $$", total_limit_s=1.0)
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "timeout"
+    assert processes_of(trial.scratch) == []
+
+
+def test_two_trials_of_one_config_at_once_are_refused(make_trial: MakeTrial, work: Path) -> None:
+    """The second would read the first one's candidate."""
+    config = work / "config.json"
+    config.write_text("{}")
+    first = candidate_path(str(config), "7")
+    Path(first).write_text("another's")
+    file = TrialFile(original=str(config), content=b"{}")
+    with pytest.raises(StateBusyError, match="already there"):
+        run_trial(make_trial("true", id="7", files=(file,)))
+    assert Path(first).read_text() == "another's"

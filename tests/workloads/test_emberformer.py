@@ -1,0 +1,172 @@
+"""The Emberformer program: it trains, and its effective batch is what counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from benchmarks.workloads.emberformer import data, fires, run
+from benchmarks.workloads.emberformer.network import Emberformer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = "config/emberformer.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Program:
+    """The training program on a small copy of the shipped config."""
+
+    def __init__(self, root: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self.folder, self.capsys = root, folder, capsys
+        self.out = folder / "out"
+
+    def config(self, **edits: Any) -> Path:
+        """Path of the config with `section__key=value` edits."""
+        cfg = yaml.safe_load((self.root / CONFIG).read_text())
+        few = {"data__fires": 16, "data__held_out_fires": 8, "output__dir": str(self.out)}
+        for name, value in (few | edits).items():
+            section, key = name.split("__")
+            assert key in cfg[section]
+            cfg[section][key] = value
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(cfg))
+        return path
+
+    def train(self, *flags: str, **edits: Any) -> list[float]:
+        """Runs it; returns the printed epoch losses."""
+        run.main(["-p", "train", "-c", str(self.config(**edits)), *flags])
+        return epoch_losses(self.capsys.readouterr().out)
+
+    def metrics(self) -> dict[str, float]:
+        return json.loads((self.out / "metrics.json").read_text())
+
+
+@pytest.fixture
+def program(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(root, tmp_path, capsys)
+
+
+def epoch_losses(stdout: str) -> list[float]:
+    return [float(loss) for loss in re.findall(r"^epoch \d+ loss (\S+)", stdout, re.MULTILINE)]
+
+
+def test_the_command_trains_and_leaves_its_outputs(root: Path, program: Program) -> None:
+    command = [sys.executable, "-m", "benchmarks.workloads.emberformer.run", "-p", "train"]
+    done = subprocess.run(
+        [*command, "-c", str(program.config()), "--epochs", "2"],
+        cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    losses = epoch_losses(done.stdout)
+    assert losses[1] < losses[0]
+    metrics = program.metrics()
+    assert metrics["epoch"] == 2
+    assert metrics["loss"] == pytest.approx(losses[1], abs=1e-4)
+    assert np.isfinite(list(metrics.values())).all()
+    assert torch.load(program.out / "checkpoint.pt", weights_only=True)
+
+
+@pytest.mark.parametrize(("batch", "accumulation", "workers"), [(32, 1, 0), (16, 2, 2)])
+def test_the_same_effective_batch_trains_the_same(
+    program: Program, batch: int, accumulation: int, workers: int
+) -> None:
+    shipped = program.train("--epochs", "2")
+    other = program.train(
+        "--epochs", "2", data__batch_size=batch, data__num_workers=workers,
+        train__accumulation_steps=accumulation,
+    )  # fmt: skip
+    assert other == pytest.approx(shipped, rel=2e-3)
+
+
+def test_an_incomplete_last_group_is_averaged_over_what_it_holds() -> None:
+    """Two groups of 3 and 1 micro batches: the gradients are those of their mean losses."""
+    assert [run.group_size(index, 3, 4) for index in range(4)] == [3, 3, 3, 1]
+
+
+def test_an_incomplete_last_group_still_updates(program: Program) -> None:
+    program.train("--epochs", "1", train__accumulation_steps=7)
+    assert program.metrics()["step"] == 4  # 24 micro batches: 7, 7, 7 and 3
+
+
+def test_bf16_trains_close_to_fp32(program: Program) -> None:
+    full = program.train("--epochs", "1")
+    half = program.train("--epochs", "1", train__precision="bf16")
+    assert half != full
+    assert half == pytest.approx(full, rel=0.05)
+
+
+def test_lr_written_without_a_point_is_understood(program: Program) -> None:
+    """YAML 1.1 reads 1e-3 as a string."""
+    assert program.train("--max_steps", "1", train__lr="1e-3")
+
+
+def test_scale_grows_the_network(root: Path, program: Program) -> None:
+    cfg = yaml.safe_load((root / CONFIG).read_text())
+    small = Emberformer(data.CHANNELS, cfg["data"]["frames"], **cfg["model"])
+    program.train("--max_steps", "1", "--scale", "2", train__accumulation_steps=1)
+    state = torch.load(program.out / "checkpoint.pt", weights_only=True)
+    size = sum(value.numel() for value in state.values())
+    assert size > 4 * sum(value.numel() for value in small.parameters())
+
+
+def test_fires_spread_down_wind() -> None:
+    """A wind to the right moves the burning ground to the right, one to the left to the left."""
+    centre = []
+    for right in (-1.0, 1.0):
+        wind = np.tile(np.array([[0, right]], np.float32), (32, 1))
+        maps, _ = fires.simulate(np.random.default_rng(0), wind, 32)
+        columns = (maps > data.BURNING).sum(axis=(0, 1, 2))
+        centre.append((columns * np.arange(32)).sum() / columns.sum())
+    assert centre[1] > centre[0] + 2
+
+
+def test_a_sample_depends_on_its_key_alone() -> None:
+    windows = data.FireWindows(fires.dataset(16, 48, 3), frames=6, crop=32, augment=True)
+    frames, target = windows[5]
+    again, same = windows[5]
+    assert torch.equal(frames, again)
+    assert torch.equal(target, same)
+    assert frames.shape == (6, data.CHANNELS, 32, 32)
+    later, _ = windows[5 + len(windows)]
+    assert not torch.equal(frames, later)
+
+
+def test_the_sampler_visits_every_window_once_an_epoch() -> None:
+    sampler = data.EpochSampler(20, seed=1)
+    first, second = list(sampler), list(sampler)
+    assert sorted(first) == list(range(20))
+    assert sorted(second) == list(range(20, 40))
+    assert [key - 20 for key in second] != first
+
+
+def test_turning_the_land_turns_the_wind() -> None:
+    """A fire and the wind that drove it stay consistent in all eight symmetries."""
+    maps = np.zeros((1, 5, 5), np.float32)
+    maps[0, 2, 2] = 1
+    maps[0, 2, 4] = 0.5  # down wind of the centre: to the right
+    for seed in range(30):
+        turned, _, wind = data.random_symmetry(
+            np.random.default_rng(seed), maps, maps[0], np.array([0.0, 2.0], np.float32)
+        )
+        row, column = np.argwhere(turned[0] == 0.5)[0]
+        assert (row - 2, column - 2) == tuple(wind)
