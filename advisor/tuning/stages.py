@@ -69,7 +69,7 @@ def measure_ceilings(search: Search) -> None:
             Candidate(), "ceilings", ceilings_workers=workers, ceilings_s=1.0, measure_s=1.0
         )
     except OverBudgetError as problem:
-        search.over_budget("ceilings", problem)
+        search.over_budget("ceilings", problem, matters=False)
         return
     if isinstance(result, Failure):
         search.notes.append(f"The parts could not be measured alone: {result.evidence}")
@@ -283,7 +283,9 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
             break
         value *= 2
     reason = reason or "the rate is flat"
-    if len(rates) > 1 or reason != "the budget was spent":
+    if not ids and search.cut_short:
+        search.decide(knob, "skipped", "The budget was spent before another batch could run.")
+    else:
         settle_batch(search, knob, start_value, rates, evidence, ids, reason)
 
 
