@@ -52,7 +52,7 @@ class Document:
     @property
     def scalars(self) -> Mapping[str, Scalar]:
         """Every leaf that counts, by path, in document order."""
-        return MappingProxyType(self.parsed.scalars)
+        return self.parsed.scalars
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -175,9 +175,7 @@ class Document:
         """`value` as it is written here; `old` is the text it replaces, None for a new key."""
         syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
-            booleans = [s.text for s in self.scalars.values() if isinstance(s.value, bool)]
-            like = old if old in booleans else next(iter(booleans), "true")
-            text = spelling.spell_boolean(value, like)
+            text = spelling.spell_boolean(value, self._boolean_like(old))
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
@@ -188,6 +186,14 @@ class Document:
         else:
             text = syntax.null
         return f" {text}" if old == "" else text
+
+    def _boolean_like(self, old: str | None) -> str:
+        """The spelling to follow: of the boolean replaced, else of the document's first."""
+        if old and spelling.is_boolean(old):
+            return old
+        leaves = self.parsed.leaves.values()
+        first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
+        return self.scalars[first.path].text if first else "true"
 
     def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
         """The new file and what it means. Only the edited atoms of the trace may differ."""
