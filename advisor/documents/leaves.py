@@ -43,6 +43,8 @@ class Leaf(NamedTuple):
     """Where its key is written; None for a list item."""
     flow: bool = False
     """Inside `{...}`, where members are separated by commas."""
+    bare: bool = False
+    """True by being there, false by being left out: a flag such as `--amp`."""
 
 
 @dataclass(slots=True)
@@ -147,7 +149,7 @@ class _Comments:
     """The comment lines directly above a value, then the comment that ends its own line."""
 
     def __init__(self, text: str, marker: str) -> None:
-        opening = r"[ \t]#" if marker == "#" else r"//|/\*"
+        opening = "#" if marker == "#" else r"//|/\*"
         whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
         self._text = text
         self._after = re.compile(rf"[ \t,\]}}]*(?:{opening})([^\r\n]*)")
