@@ -28,6 +28,8 @@ STACKS_S = 1.0
 HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
+BUSY_CPUS = 0.3
+WARM_STEPS = 3
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
@@ -188,13 +190,24 @@ class Watch:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        if at_work and silence > self._hang_limit_s:
+        if at_work and silence > self._hang_limit_s and not self._warming_up(now):
             return "hang"
         if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
         if now - launched.started > trial.total_limit_s:
             return "total-limit"
         return None
+
+    def _warming_up(self, now: float) -> bool:
+        """Busy in the first steps: torch.compile may take minutes there, and that is no hang."""
+        if max((process.steps for process in self._processes), default=0) >= WARM_STEPS:
+            return False
+        busy = self._tree.busy_cpus(now - BUSY_S, now)
+        return (
+            busy is not None
+            and busy > BUSY_CPUS
+            and now - self._last_sign <= self._trial.start_limit_s
+        )
 
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
         """The probe has stopped a process, and the other ranks have had their time to follow."""
