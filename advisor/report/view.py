@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers
+from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
     from advisor.report.model import DecisionEntry, Gain, Report, Side, TrialEntry
@@ -19,7 +19,7 @@ CLASSES = {
 
 LEFT_ALONE = {
     "ignored": "ignored by the program",
-    "kept": "no proven gain",
+    "kept": "kept",
     "refused": "refused",
     "listed": "listed, not tried",
     "skipped": "skipped",
@@ -158,9 +158,23 @@ def commands(report: Report) -> str:
     return "\n".join(f"# {what}\n{lines.strip()}" for what, lines in parts if lines)
 
 
+def figures_of(trial: TrialEntry) -> list[str]:
+    """Rate, batch, workers, wait, memory and time of one trial; empty where not measured."""
+    shown = [
+        (trial.units_per_s, numbers.number(trial.units_per_s)),
+        (trial.batch, numbers.count(trial.batch)),
+        (trial.workers, numbers.count(trial.workers)),
+        (trial.wait_share, numbers.percent(trial.wait_share)),
+        (trial.peak_mem_gib, numbers.gib(trial.peak_mem_gib)),
+        (trial.wall_s, numbers.duration(trial.wall_s)),
+    ]
+    return ["" if value is None else text for value, text in shown]
+
+
 def failures(report: Report) -> list[TrialEntry]:
-    """Trials whose detail does not fit into a table: the last lines of their log."""
-    return [trial for trial in report.trials if len(trial.detail.strip().splitlines()) > 1]
+    """Failed trials whose detail, with the last lines of their log, does not fit into a table."""
+    failed = [trial for trial in report.trials if trial.outcome != "ok"]
+    return [trial for trial in failed if markdown.clip(trial.detail) != trial.detail]
 
 
 def arms(report: Report) -> list[str]:
@@ -217,8 +231,7 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
-    why = f" ({machine.gpu_note.rstrip('.')})" if machine.gpu_note else ""
-    return f"{host}. No GPU{why}: this is tuned for this CPU"
+    return f"{host}; there is no GPU, so this is tuned for this CPU"
 
 
 def _rate(side: Side) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from advisor import documents, knobs
 from advisor.model import Candidate, Change, Failure, Knob, MeasurePlan, Run
@@ -10,15 +10,17 @@ from advisor.quality import judge, measure_key, read_measures
 from advisor.tuning import effects
 from advisor.tuning.runner import OverBudgetError
 from advisor.tuning.search import Search, shown
-from advisor.versions import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.versions import Versions
 
 LADDER = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original steps, tried in turn until one is out of tolerance."""
 
 
-def tune_steps(
-    search: Search, quality_command: documents.Document, versions: Versions
-) -> None:
+def tune_steps(search: Search, quality_command: documents.Document, versions: Versions) -> None:
     """Fewer sampling steps while every declared quality measure stays inside its tolerance."""
     measures = search.workload.quality
     for knob in search.undecided("timesteps"):
@@ -26,7 +28,8 @@ def tune_steps(
             search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
         elif not measures:
             search.decide(
-                knob, "listed",
+                knob,
+                "listed",
                 "Fewer steps change the result, and no quality measure is declared in "
                 "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
             )
@@ -34,8 +37,12 @@ def tune_steps(
             try:
                 found = reference_quality(search, quality_command, versions)
                 if found is None:
-                    search.decide(knob, "refused", "The original's quality could not be measured: "
-                                  "the declared patterns did not match its output.")
+                    search.decide(
+                        knob,
+                        "refused",
+                        "The original's quality could not be measured: "
+                        "the declared patterns did not match its output.",
+                    )
                 else:
                     descend(search, knob, knob.value, quality_command, *found)
             except OverBudgetError as problem:
@@ -48,8 +55,11 @@ def quality_run(
 ) -> Run | Failure:
     """The quality command with `candidate`, to its own end."""
     return search.runner.measure(
-        candidate, "quality", MeasurePlan(mode="whole"),
-        expected_s=expected_s, command_line=command,
+        candidate,
+        "quality",
+        MeasurePlan(mode="whole"),
+        expected_s=expected_s,
+        command_line=command,
     )
 
 
@@ -99,8 +109,12 @@ def reference_quality(
 
 
 def descend(
-    search: Search, knob: Knob, original: int, command: documents.Document,
-    reference: dict[str, float], quality_s: float,
+    search: Search,
+    knob: Knob,
+    original: int,
+    command: documents.Document,
+    reference: dict[str, float],
+    quality_s: float,
 ) -> None:
     """Down the ladder on top of the best free candidate; the last rung inside tolerance stays."""
     assert search.best is not None
@@ -128,10 +142,14 @@ def descend(
         values = read_measures(search.workload.quality, result.stdout_tail)
         judgements = judge(search.workload.quality, reference, values)
         search.judgements += [(f"{value} steps", judgement) for judgement in judgements]
-        evidence.append(f"{value} steps: " + ", ".join(
-            f"{j.measure} {'not printed' if j.value is None else format(j.value, 'g')} "
-            f"({'within' if j.within else 'beyond'} {j.limit:g})" for j in judgements
-        ))
+        evidence.append(
+            f"{value} steps: "
+            + ", ".join(
+                f"{j.measure} {'not printed' if j.value is None else format(j.value, 'g')} "
+                f"({'within' if j.within else 'beyond'} {j.limit:g})"
+                for j in judgements
+            )
+        )
         if not all(judgement.within for judgement in judgements):
             beyond = next(j for j in judgements if not j.within)
             reason = f"{value} steps put {beyond.measure} beyond its limit {beyond.limit:g}"
@@ -141,8 +159,12 @@ def descend(
 
 
 def adopt_steps(
-    search: Search, knob: Knob, chosen: tuple[Candidate, dict[str, float], int] | None,
-    reason: str, evidence: list[str], ids: list[str],
+    search: Search,
+    knob: Knob,
+    chosen: tuple[Candidate, dict[str, float], int] | None,
+    reason: str,
+    evidence: list[str],
+    ids: list[str],
 ) -> None:
     """Time the chosen rung like any candidate, and settle the knob."""
     assert search.best is not None
@@ -155,8 +177,13 @@ def adopt_steps(
     result = search.run(candidate, whole_batches=1)
     ids.append(search.last_id())
     if isinstance(result, Failure):
-        search.decide(knob, "refused", f"{value} steps failed when timed: {result.evidence}",
-                      evidence=evidence, trials=ids)
+        search.decide(
+            knob,
+            "refused",
+            f"{value} steps failed when timed: {result.evidence}",
+            evidence=evidence,
+            trials=ids,
+        )
         return
     change = next(c for c in candidate.changes if c.path == knob.path)
     if effects.verdict(change, search.best, result) == "ignored":
@@ -170,16 +197,22 @@ def adopt_steps(
         return
     gain = result.units_per_s / search.best.units_per_s
     schedule = [c for c in candidate.changes if c.kind == "schedule"]
-    moved = "; the linked schedule moved: " + ", ".join(
-        f"{c.path.rsplit('.', 1)[-1]} {c.old} to {c.new}" for c in schedule
-    ) if schedule else ""
+    moved = (
+        "; the linked schedule moved: "
+        + ", ".join(f"{c.path.rsplit('.', 1)[-1]} {c.old} to {c.new}" for c in schedule)
+        if schedule
+        else ""
+    )
     search.adopt(candidate, result)
     search.quality_after = values
     search.decide(
-        knob, "changed",
+        knob,
+        "changed",
         f"{value} steps ran {gain:.2f}x as fast with every quality measure inside its "
         f"tolerance{moved}; the search stopped because {reason}.",
-        new=value, evidence=evidence, trials=ids,
+        new=value,
+        evidence=evidence,
+        trials=ids,
     )
 
 
@@ -211,7 +244,10 @@ def settle_quality(search: Search, command: documents.Document) -> None:
 
     def ran(candidate: Candidate) -> Run | Failure:
         return search.runner.measure(
-            candidate, "effects", plan, expected_s=search.expected_s(),
+            candidate,
+            "effects",
+            plan,
+            expected_s=search.expected_s(),
             command_line=command if search.iterative else None,
         )
 
@@ -219,7 +255,7 @@ def settle_quality(search: Search, command: documents.Document) -> None:
         if doubtful and isinstance(before := ran(base), Run):
             compare(search, doubtful, base, before, ran)
     except OverBudgetError as problem:
-        search.over_budget("effects of quality knobs", problem)
+        search.over_budget("effects of quality knobs", problem, matters=False)
     settle_unprobed(search)
 
 
@@ -228,14 +264,18 @@ def look_alikes(search: Search) -> list[Knob]:
     names = {knob.path.rsplit(".", 1)[-1]: knob.kind for knob in search.of_kind(*PROBED)}
     return [
         Knob(
-            document=source.document.name, path=trap.path, kind=names[leaf], phase="any",
-            knob_class="quality", value=source.document.scalars[trap.path].value,
-            editable=False, why=trap.why,
+            document=source.document.name,
+            path=trap.path,
+            kind=names[leaf],
+            phase="any",
+            knob_class="quality",
+            value=source.document.scalars[trap.path].value,
+            editable=False,
+            why=trap.why,
         )
         for source in search.sources
         for trap in source.findings.traps
-        if (leaf := trap.path.rsplit(".", 1)[-1]) in names
-        and trap.path in source.document.scalars
+        if (leaf := trap.path.rsplit(".", 1)[-1]) in names and trap.path in source.document.scalars
     ]
 
 
@@ -243,12 +283,17 @@ def poke(knob: Knob) -> tuple[Change, ...]:
     """Another legal value, to see whether anything happens: half of a count, item by item."""
     items = (
         {f"{knob.path}[{i}]": item for i, item in enumerate(knob.value)}
-        if isinstance(knob.value, tuple) else {knob.path: knob.value}
+        if isinstance(knob.value, tuple)
+        else {knob.path: knob.value}
     )
     return tuple(
         Change(
-            document=knob.document, path=path, kind=knob.kind, knob_class=knob.knob_class,
-            old=value, new=value // 2,
+            document=knob.document,
+            path=path,
+            kind=knob.kind,
+            knob_class=knob.knob_class,
+            old=value,
+            new=value // 2,
         )
         for path, value in items.items()
         if isinstance(value, int) and not isinstance(value, bool) and value >= 2
@@ -256,7 +301,10 @@ def poke(knob: Knob) -> tuple[Change, ...]:
 
 
 def compare(
-    search: Search, doubtful: list[Knob], base: Candidate, before: Run,
+    search: Search,
+    doubtful: list[Knob],
+    base: Candidate,
+    before: Run,
     ran: Callable[[Candidate], Run | Failure],
 ) -> None:
     """All of them at once; one by one only if that changed something."""
@@ -275,8 +323,12 @@ def compare(
         else:
             ignored(search, knob, alone)
             continue
-        search.decide(knob, "listed", f"{why}; never tuned: it changes the product.",
-                      trials=[search.last_id()])
+        search.decide(
+            knob,
+            "listed",
+            f"{why}; never tuned: it changes the product.",
+            trials=[search.last_id()],
+        )
 
 
 def ignored(search: Search, knob: Knob, run: Run) -> None:
@@ -289,7 +341,9 @@ def ignored(search: Search, knob: Knob, run: Run) -> None:
     was = list(knob.value) if isinstance(knob.value, tuple) else knob.value
     why = f"Ignored by the program: {tried} instead of {was} changed nothing it computed or wrote"
     search.decide(
-        knob, "ignored", f"{why}; {override}." if override else f"{why}.",
+        knob,
+        "ignored",
+        f"{why}; {override}." if override else f"{why}.",
         trials=[search.last_id()],
     )
 

@@ -497,7 +497,9 @@ SHAPES: dict[str, tuple[str, dict[str, str]]] = {
     "image translation": (
         """
         max_epoch: 200
-        trainer: {amp_config: {enabled: true, dtype: float16}, model_average_config: {enabled: false}}
+        trainer:
+          amp_config: {enabled: true, dtype: float16}
+          model_average_config: {enabled: false}
         cudnn: {deterministic: false, benchmark: true}
         gen_opt: {type: adam, lr: 0.0001, lr_policy: {type: step, step_size: 200}}
         dis_opt: {type: adam, lr: 0.0004}
@@ -519,7 +521,7 @@ SHAPES: dict[str, tuple[str, dict[str, str]]] = {
     "fire maps": (
         """
         global: {seed: 42, cudnn_benchmark: true}
-        data: {batch_size: 16, num_workers: 8, pin_memory: true, drop_last: true, sequence_length: 3}
+        data: {batch_size: 16, num_workers: 8, pin_memory: true, sequence_length: 3}
         train: {epochs: 50, lr: 1e-3, lr_temporal: 1e-4, lr_spatial: 1e-3}
         """,
         {

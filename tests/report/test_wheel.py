@@ -63,7 +63,6 @@ def source(tmp_path: Path) -> Path:
     return copy
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("editable", [False, True], ids=["wheel", "editable"])
 def test_an_installed_package_renders_a_report(
     editable: bool, source: Path, tmp_path: Path

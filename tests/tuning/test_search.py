@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import surface as formulas
-from surface import Quiet, Surface
+
+from benchmarks import surfaces as formulas
+from benchmarks.surfaces import Quiet, Surface
 
 from advisor import documents, knobs
 from advisor.documents.argv import join
@@ -21,33 +21,52 @@ from advisor.tuning.runner import COMMAND_LINE, Runner
 from advisor.tuning.search import Search, Source
 from advisor.versions import Versions
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 TRAINING = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\nprecision: fp32\n"
 INFERENCE = "test:\n  batch_size: 1\n"
 
 
 def search_for(
-    tmp_path: Path, surface: Surface, text: str, *, workload: dict[str, Any] | None = None,
-    memory_gib: float = 1e9, budget_s: float = 1e9, gpu: bool = True,
+    tmp_path: Path,
+    surface: Surface,
+    text: str,
+    *,
+    workload: dict[str, Any] | None = None,
+    memory_gib: float = 1e9,
+    budget_s: float = 1e9,
+    gpu: bool = True,
 ) -> Search:
     """A search over `text` whose trials are answered by `surface`."""
     config = tmp_path / "train.yaml"
     if not config.exists():
         config.write_text(text)
     document = documents.read(config)
-    command = documents.parse(
-        join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE
-    )
+    command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
     runner = Runner(
-        engine=surface, history=History(state_folder(tmp_path) / "h.sqlite"),
-        machine_key="m", program_key="p", config=document, command_line=command, cwd=tmp_path,
-        scratch=formulas.scratch(tmp_path), unit="item", budget_s=budget_s, listener=Quiet(),
+        engine=surface,
+        history=History(state_folder(tmp_path) / "h.sqlite"),
+        machine_key="m",
+        program_key="p",
+        config=document,
+        command_line=command,
+        cwd=tmp_path,
+        scratch=formulas.scratch(tmp_path),
+        unit="item",
+        budget_s=budget_s,
+        listener=Quiet(),
     )
     return Search(
         runner=runner,
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
-        machine=formulas.MACHINE, memory_limit_gib=memory_gib, memory_owner="a made-up card",
-        precisions=("float32", "bfloat16"), has_gpu=gpu, smallest_gain=0.03,
+        machine=formulas.MACHINE,
+        memory_limit_gib=memory_gib,
+        memory_owner="a made-up card",
+        precisions=("float32", "bfloat16"),
+        has_gpu=gpu,
+        smallest_gain=0.03,
     )
 
 
@@ -78,8 +97,10 @@ def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
 def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
     """Ties go to the smallest: compute per item rules from the start, so nothing changes."""
     search = search_for(
-        tmp_path, Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01),
-        "batch_size: 8\nnum_workers: 2\n", workload={"phase": "test"},
+        tmp_path,
+        Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01),
+        "batch_size: 8\nnum_workers: 2\n",
+        workload={"phase": "test"},
     )
     assert tuned(search) == {}
     decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
@@ -89,8 +110,11 @@ def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
 def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Path) -> None:
     surface = Surface(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
     search = search_for(
-        tmp_path, surface, "batch_size: 2\nnum_workers: 2\n",
-        workload={"phase": "test"}, memory_gib=10.0,
+        tmp_path,
+        surface,
+        "batch_size: 2\nnum_workers: 2\n",
+        workload={"phase": "test"},
+        memory_gib=10.0,
     )
     tuned(search)
     tried = {values["batch_size"] for _, values in surface.seen}
@@ -101,9 +125,7 @@ def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Pat
 
 
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
-    search = search_for(
-        tmp_path, Surface(load_s=1e-6, launch_s=1.0, oom_gib=2.0), TRAINING
-    )
+    search = search_for(tmp_path, Surface(load_s=1e-6, launch_s=1.0, oom_gib=2.0), TRAINING)
     values = tuned(search)
     assert values["batch_size"] == 8
     decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
@@ -111,9 +133,7 @@ def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
 
 
 def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
-    search = search_for(
-        tmp_path, Surface(load_s=1e-6, ignored=frozenset({"batch_size"})), TRAINING
-    )
+    search = search_for(tmp_path, Surface(load_s=1e-6, ignored=frozenset({"batch_size"})), TRAINING)
     assert "batch_size" not in tuned(search)
     decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
     assert decision.outcome == "ignored"
@@ -130,7 +150,9 @@ def test_precision_is_taken_only_inside_the_guard(
     tmp_path: Path, drift: float, taken: bool
 ) -> None:
     search = search_for(
-        tmp_path, Surface(load_s=1e-6, bf16_drift=drift), TRAINING,
+        tmp_path,
+        Surface(load_s=1e-6, bf16_drift=drift),
+        TRAINING,
         workload={"numeric-tolerance": "1%"},
     )
     assert ("precision" in tuned(search)) is taken
@@ -170,7 +192,9 @@ def sampler_search(tmp_path: Path, tolerance: str, **more: Any) -> Search:
         load_s=1e-6, forwards_per_step=1, rmse_of_steps=lambda n: 0.5 + 10 / n, **more
     )
     return search_for(
-        tmp_path, surface, SAMPLER,
+        tmp_path,
+        surface,
+        SAMPLER,
         workload={
             "phase": "test",
             "quality": {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": tolerance}},
@@ -182,7 +206,9 @@ def descend(search: Search, tmp_path: Path) -> None:
     stages.measure_baseline(search)
     stages.tune_free_and_training(search)
     steps.tune_steps(
-        search, search.runner.command_line, Versions(state_folder(tmp_path), tmp_path / "train.yaml")
+        search,
+        search.runner.command_line,
+        Versions(state_folder(tmp_path), tmp_path / "train.yaml"),
     )
 
 
