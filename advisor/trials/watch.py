@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import psutil
+
 from advisor.trials.output import Count, Tally, plain
 from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
@@ -23,13 +25,18 @@ TICK_S = 0.1
 """Between two looks; the command's end is heard at once."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
+EXIT_S = 0.05
+"""For the command's own end to be heard, after the probe has stopped its last process."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
 HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
+"""What is looked back over to tell whether a silent program is busy."""
 BUSY_CPUS = 0.3
+"""CPUs in use by a program that compiles rather than waits."""
 WARM_STEPS = 3
+"""Steps in which a silence may be a compilation."""
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
@@ -131,6 +138,8 @@ class Watch:
         """Watch, end every process of the trial, and tell how it went."""
         end = self._wait()
         ended = time.time()
+        if end == "measured":  # mostly the command has just ended by itself, and says how
+            self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
@@ -215,7 +224,9 @@ class Watch:
         if any(process.state == "stopped" for process in self._processes):
             if self._full_since is None:
                 self._full_since = now
-            return not stepping or now - self._full_since > RANKS_GRACE_S
+            # one that has just stopped still flushes its output
+            leaving = any(p.state == "stopped" and _alive(p.pid) for p in self._processes)
+            return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         if plan.mode != "window" or count.first_time is None or count.last_time is None:
             return False
         return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
@@ -253,13 +264,11 @@ class Watch:
 
 
 def _alive(pid: int) -> bool:
+    """Whether `pid` still runs; a process that nobody has waited for yet does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _read(path: os.PathLike[str]) -> str:
