@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -16,6 +15,7 @@ from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from advisor.model import Trial
