@@ -33,8 +33,8 @@ HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
 """What is looked back over to tell whether a silent program is busy."""
-BUSY_CPUS = 0.3
-"""CPUs in use by a program that compiles rather than waits."""
+BUSY_CPUS = 0.05
+"""CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
 """Steps in which a silence may be a compilation."""
 CEILINGS_SLACK = 5.0
@@ -187,7 +187,7 @@ class Watch:
         if count.last_time is not None:
             self._last_sign = max(self._last_sign, count.last_time)
         at_work = told or count.lines > 0
-        if self._was_at_work and not at_work:  # the next part of a longer command starts up
+        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
         self._was_at_work = at_work
         silence = now - self._last_sign
