@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from . import batches, control, loaders, observe, roots
+from .loaders import NUMBER
 from .log import EXHAUSTED
 from .session import Session
 
@@ -75,7 +76,7 @@ def _batches(torch: Any, session: Session) -> None:
     keeps = bool(session.plan.get("ceilings_workers"))
 
     def __next__(self: Any) -> Any:
-        number = self.__dict__.get(loaders.NUMBER)
+        number = self.__dict__.get(NUMBER)
         if session.muted or number is None:
             return fetch(self)
         if session.replay is not None and session.replay.covers(number):
@@ -84,29 +85,28 @@ def _batches(torch: Any, session: Session) -> None:
         if enter >= session.due:
             control.tick(session, enter)
         pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        log, rota = session.log, session.rota
         try:
             batch = fetch(self)
         except BaseException as problem:
             if isinstance(problem, StopIteration):
-                session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
-            watch(True)
+                log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+            rota.on = True
+            if session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
             raise
-        session.attempt(note, number, enter, clock(), batch)
+        end = clock()
+        try:
+            watched = rota.turn(number, log)
+            if watched and session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
+            items = log.loaders[number]["counter"].count(batch)
+            log.nexts.append((enter, end, number, items, watched))
+            if keeps and not len(log.nexts) % KEEP_EVERY:
+                session.kept_batch = (number, batches.copied(batch), items)
+        except Exception as problem:
+            session.step_aside(problem)
         return batch
-
-    def note(number: int, enter: float, end: float, batch: Any) -> None:
-        log = session.log
-        watched = session.rota.turn(number, log)
-        watch(watched)
-        items = log.loaders[number]["counter"].count(batch)
-        log.nexts.append((enter, end, number, items, watched))
-        if keeps and not len(log.nexts) % KEEP_EVERY:
-            session.kept_batch = (number, batches.copied(batch), items)
-
-    def watch(on: bool) -> None:
-        session.rota.on = on
-        if on and session.root_finder is not None:
-            pre_hooks[PRE] = session.root_finder
 
     _dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
@@ -139,6 +139,9 @@ def _roots(torch: Any, session: Session) -> None:
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
+            if current is None:
+                pre_hooks[PRE] = before
+                return
         except Exception as problem:
             session.step_aside(problem)
             return

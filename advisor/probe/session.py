@@ -46,6 +46,8 @@ class Session:
         self.log = Log()
         self.roots: dict[int, Root] = {}
         """By id of the module; an id may come back after its module is gone."""
+        self.heavy_roots = 0
+        """Those that hold parameters."""
         self.rota = Rota()
         self.losses: list[Any] = []
         self.unscaled: Any = None
