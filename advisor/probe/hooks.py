@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 from . import batches, control, loaders, observe, roots
 from .loaders import NUMBER
@@ -45,6 +45,18 @@ def is_muted(session: Session) -> bool:
     return session.muted
 
 
+def _step_ended(session: Session) -> Callable[[float], None]:
+    """What the hooks call where a step may have ended, as cheap as it can be."""
+
+    def step_ended(now: float) -> None:
+        if session.clock is not None:
+            session.attempt(session.clock.mark, now)
+        if now >= session.due:
+            control.tick(session, now)
+
+    return step_ended
+
+
 # --- loaders ------------------------------------------------------------------------------
 
 
@@ -70,6 +82,7 @@ def _loaders(torch: Any, session: Session) -> None:
 
 
 def _batches(torch: Any, session: Session) -> None:
+    step_ended = _step_ended(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
@@ -82,8 +95,7 @@ def _batches(torch: Any, session: Session) -> None:
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
         enter = clock()
-        if enter >= session.due:
-            control.tick(session, enter)
+        step_ended(enter)
         pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         log, rota = session.log, session.rota
         try:
@@ -129,6 +141,7 @@ def _roots(torch: Any, session: Session) -> None:
     that outside of it the module can be pickled, copied and scripted as ever.
     """
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = _step_ended(session)
     entered = 0.0
     current: Any = None
 
@@ -160,8 +173,7 @@ def _roots(torch: Any, session: Session) -> None:
         if session.rota.on:
             pre_hooks[PRE] = before
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     def remove() -> None:
         session.root_finder = None
@@ -213,6 +225,7 @@ def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
     optimizer_class: Any = optim.Optimizer
     build = optimizer_class.__init__
+    step_ended = _step_ended(session)
     entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -228,8 +241,7 @@ def _optimizers(torch: Any, session: Session) -> None:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     _dress(__init__, build)
     session.patches.put(optimizer_class, "__init__", __init__)
