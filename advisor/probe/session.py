@@ -31,6 +31,8 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
+        self.on_root: list[Callable[[Any], object]] = []
+        """What-ifs that act on each root module with parameters when it is first called."""
         self.root_finder: Any = None
         """The hook that finds root modules; None once the probe stepped aside."""
         self.reset()
@@ -94,7 +96,9 @@ class Session:
         try:
             call(*args)
         except Exception as problem:
-            self.step_aside(problem)
+            self.fail(problem)
+            if len(self.errors) >= KEPT:
+                self.patches.undo()
 
     def fail(self, problem: BaseException) -> None:
         """An error of ours in a part that the others do not need."""
