@@ -1,8 +1,8 @@
 """Holds the README to the truth: its two commands, its option tables, its links.
 
-    python3 .ci/readme.py test-command    prints the README's test command
-    python3 .ci/readme.py check           fails when the README says what is not so
-    python3 .ci/readme.py write           regenerates the option tables
+python3 .ci/readme.py test-command    prints the README's test command
+python3 .ci/readme.py check           fails when the README says what is not so
+python3 .ci/readme.py write           regenerates the option tables
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ def option_table(name: str) -> str:
 
 def with_tables(text: str) -> str:
     """The README with every option table as the parsers have it."""
-    return TABLE.sub(
-        lambda m: f"<!-- options: {m[1]} -->\n{option_table(m[1])}<!-- end -->", text
-    )
+    return TABLE.sub(lambda m: f"<!-- options: {m[1]} -->\n{option_table(m[1])}<!-- end -->", text)
 
 
 def check() -> None:
@@ -65,7 +63,10 @@ def check() -> None:
         if not (ROOT / config).is_file():
             sys.exit(f"README: {config} is not there")
     names = subprocess.run(
-        [sys.executable, "-m", "advisor", "--help"], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "advisor", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=True,
     ).stdout
     for name in re.findall(r"^gpu-advisor (\w+)", text, re.MULTILINE):

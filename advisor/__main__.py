@@ -27,7 +27,8 @@ def build_parser(name: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
     module, summary = COMMANDS[name]
     parser = argparse.ArgumentParser(
-        prog=f"gpu-advisor {name}", description=summary[0].upper() + summary[1:] + ".",
+        prog=f"gpu-advisor {name}",
+        description=summary[0].upper() + summary[1:] + ".",
         allow_abbrev=False,
     )
     importlib.import_module(module).add_arguments(parser)

@@ -11,14 +11,17 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from advisor.model import Failure, MeasurePlan, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 STATE_FOLDER = ".gpu-advisor"
 FORMAT = 1  # 1: model.Run and model.Failure as of 0.1
@@ -76,9 +79,10 @@ def _sources(folder: Path) -> Iterator[Path]:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
-            if entry.name not in {"__pycache__", "node_modules"} and not (
-                entry / "pyvenv.cfg"
-            ).exists():
+            if (
+                entry.name not in {"__pycache__", "node_modules"}
+                and not (entry / "pyvenv.cfg").exists()
+            ):
                 yield from _sources(entry)
         elif entry.suffix == ".py":
             yield entry

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import documents, knobs
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.model import Link
 
 if TYPE_CHECKING:
     import argparse
@@ -69,19 +70,38 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
         document = documents.of_command(command)
-        inspected.append(
-            Inspected(name=COMMAND_LINE, document=document, findings=knobs.find(document))
-        )
+        found = _with_overrides(knobs.find(document), inspected)
+        inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected))
 
 
 def _inspect(path: Path, named_by: str | None) -> Inspected:
     try:
+        if path.is_dir():
+            msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
+            raise ConfigUnreadableError(msg)
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
     findings = knobs.find(document)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
+
+
+def _with_overrides(flags: Findings, configs: Iterable[Inspected]) -> Findings:
+    """The findings of a command line, linked to the config keys its flags may override."""
+    keys = [knob for one in configs if one.findings for knob in one.findings.knobs]
+    overrides = [
+        Link(
+            kind="override",
+            document=flags.document,
+            paths=(flag.path,),
+            why=f"may override {key.document}: {key.path}; a measured run shows which one wins",
+        )
+        for flag in flags.knobs
+        for key in keys
+        if key.kind == flag.kind and (key.phase == flag.phase or "any" in (key.phase, flag.phase))
+    ]
+    return replace(flags, links=(*flags.links, *overrides))
 
 
 def _expanded(paths: Iterable[Path]) -> Iterator[Path]:

@@ -49,7 +49,7 @@ def resolve(config: Path, command: list[str] | None) -> Invocation:
     document = documents.read(config)
     found = settings.load(settings.find(config.parent if config.parent.exists() else Path()))
     entry = found.workload_for(config)
-    name, workload = entry if entry else (None, None)
+    name, workload = entry or (None, None)
     if command:
         argv, cwd = tuple(command), Path.cwd()
         argv = tuple(token.replace("{config}", str(config)) for token in argv)
@@ -113,7 +113,7 @@ def _no_command(config: Path) -> str:
         f"No command is known that uses {config}. Add it after `--`:\n"
         f"  gpu-advisor optimize {config} -- python YOUR_SCRIPT.py --config {config}\n"
         f"or to {settings.FILE_NAME}:\n"
-        f'  [workload.{config.stem.replace("_", "-")}]\n'
+        f"  [workload.{config.stem.replace('_', '-')}]\n"
         f'  config = "{config}"\n'
         f'  command = "python YOUR_SCRIPT.py --config {{config}}"\n'
         f"Lines here that name {config.name}:\n{shown}"

@@ -80,7 +80,8 @@ class Link:
     """Knobs that move together or not at all."""
 
     kind: str
-    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference"""
+    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference,
+    override"""
     paths: tuple[str, ...]
     why: str
     document: str = ""
@@ -200,6 +201,8 @@ class Trial:
     total_limit_s: float = 600.0
     allow_writes: bool = False
     """Let the program open the user's existing files for writing."""
+    made: tuple[str, ...] = ()
+    """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +232,7 @@ class Effects:
     loader_site: str | None = None
     """`trainer.py:88` where the measured DataLoader was built."""
     fingerprint: str | None = None
-    """Digest of the first root outputs and losses: equal when nothing the program computes changed."""
+    """Digest of the first root outputs and losses: equal when nothing computed changed."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """What the program's argparse parsers returned, by destination."""
     defaulted_arguments: tuple[str, ...] = ()
@@ -311,7 +314,7 @@ class Run:
     """Units of work finished inside the window."""
     units_per_s: float
     rate_source: str
-    """How the units were counted, in words: `optimizer steps x batch`, `forwards / forwards per unit`."""
+    """How the units were counted, in words: `optimizer steps x batch`."""
     window_start: float
     window_end: float
     """Epoch seconds of the measured window."""
@@ -439,8 +442,14 @@ class Machine:
     @property
     def key(self) -> str:
         """Stable facts only: runs of two machines with the same key may be compared."""
-        facts = [self.cpu_model, self.cpus, round(self.ram_gib), [g.name for g in self.gpus],
-                 [g.driver for g in self.gpus], [g.power_limit_w for g in self.gpus]]
+        facts = [
+            self.cpu_model,
+            self.cpus,
+            round(self.ram_gib),
+            [g.name for g in self.gpus],
+            [g.driver for g in self.gpus],
+            [g.power_limit_w for g in self.gpus],
+        ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 

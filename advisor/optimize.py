@@ -5,18 +5,16 @@ Read top to bottom: `run` is the whole journey.
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from typing import TYPE_CHECKING
 
 from advisor import documents, invocation, knobs, revert
 from advisor.documents.argv import join
@@ -28,7 +26,6 @@ from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Change, Machine
 from advisor.report import compose, writing
-from advisor.report.model import Report
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import stages, steps
@@ -37,13 +34,21 @@ from advisor.tuning.runner import COMMAND_LINE, Runner, Taken
 from advisor.tuning.search import Search, Source
 from advisor.versions import Versions, diff
 
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from advisor.report.model import Report
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
     parser.add_argument("config", type=Path, help="JSON, YAML or TOML config of your program")
     parser.add_argument("--budget", metavar="TIME", help="wall clock to spend: 90s, 10m (default)")
     parser.add_argument(
-        "--target", metavar="NAME",
+        "--target",
+        metavar="NAME",
         help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
     )
     parser.add_argument(
@@ -53,20 +58,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="measure and report, but write no config"
     )
     parser.add_argument(
-        "--report", type=Path, default=Path("report.md"), metavar="PATH",
+        "--report",
+        type=Path,
+        default=Path("report.md"),
+        metavar="PATH",
         help="where the report goes (default report.md; report.json beside it)",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
     )
-    parser.add_argument("--seed", type=int, help="exported to your command as GPU_ADVISOR_SEED "
-                        "and PYTHONHASHSEED, the same in every trial")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="exported to your command as GPU_ADVISOR_SEED "
+        "and PYTHONHASHSEED, the same in every trial",
+    )
     parser.add_argument(
         "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
     )
     parser.add_argument(
-        "--allow-writes", action="store_true",
+        "--allow-writes",
+        action="store_true",
         help="go on although the command writes over existing files of yours",
     )
 
@@ -83,8 +96,14 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             proof = tune(search, job)
         except InterruptedByUserError as stop:
             problem = stop
-        report = conclude(job, args, search, proof, interrupted=problem is not None,
-                          wall_s=time.monotonic() - started)
+        report = conclude(
+            job,
+            args,
+            search,
+            proof,
+            interrupted=problem is not None,
+            wall_s=time.monotonic() - started,
+        )
     writing.write(report, args.report)
     if problem is not None:
         raise problem
@@ -181,7 +200,7 @@ def start_search(
     """The search's state, before anything was measured."""
     asked = job.invocation
     limit_gib, owner = job.memory_limit()
-    env = dict(asked.workload.env)
+    env = {**dict(job.target.environment), **asked.workload.env}
     if args.seed is not None:
         env |= {"GPU_ADVISOR_SEED": str(args.seed), "PYTHONHASHSEED": str(args.seed)}
     runner = Runner(
@@ -255,14 +274,19 @@ def tune(search: Search, job: Job) -> Confirmation | None:
             f"{cost_s(search, arms, expected):.0f} s and the budget is spent. Call again with a "
             "larger --budget; what was measured is kept and not run again."
         )
-        search.stop_reason = "the budget was spent before the confirmation"
+        search.stop_reason, search.cut_short = "the budget was spent before the confirmation", True
         return None
     return confirm(search, search.best_candidate, expected)
 
 
 def conclude(
-    job: Job, args: argparse.Namespace, search: Search, proof: Confirmation | None, *,
-    interrupted: bool, wall_s: float,
+    job: Job,
+    args: argparse.Namespace,
+    search: Search,
+    proof: Confirmation | None,
+    *,
+    interrupted: bool,
+    wall_s: float,
 ) -> Report:
     """Decide what is written, write it, and put everything into the report."""
     winner = proven_candidate(search, proof)
@@ -272,11 +296,24 @@ def conclude(
         text = diff(job.invocation.config.raw, new, str(args.config))
         if not args.dry_run and new != job.invocation.config.raw:
             write_config(job, args, winner, new)
-    return compose.optimize_report(search, proof, winner, compose.Asked(
-        config=args.config, report=args.report, output=job.output, dry_run=args.dry_run,
-        workload=job.invocation.name, command=job.invocation.command, cwd=job.invocation.cwd,
-        target=job.target, diff=text, interrupted=interrupted, wall_s=wall_s,
-    ))
+    return compose.optimize_report(
+        search,
+        proof,
+        winner,
+        compose.Asked(
+            config=args.config,
+            report=args.report,
+            output=job.output,
+            dry_run=args.dry_run,
+            workload=job.invocation.name,
+            command=job.invocation.command,
+            cwd=job.invocation.cwd,
+            target=job.target,
+            diff=text,
+            interrupted=interrupted,
+            wall_s=wall_s,
+        ),
+    )
 
 
 def proven_candidate(search: Search, proof: Confirmation | None) -> Candidate:

@@ -6,10 +6,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from advisor.settings import QualityMeasure
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.settings import QualityMeasure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import documents, settings
 from advisor.errors import ConfigMissingError, RevertConflictError
 from advisor.history import STATE_FOLDER
 from advisor.versions import Versions, undo
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

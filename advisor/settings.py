@@ -51,8 +51,11 @@ def _dashed(name: str) -> str:
 
 class _Table(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True,
-        alias_generator=_dashed, populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        alias_generator=_dashed,
+        populate_by_name=True,
     )
 
 
@@ -172,8 +175,11 @@ def _explain(path: Path, problem: ValidationError) -> str:
     first: Any = problem.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = {_dashed(name) for table in (Settings, Defaults, Workload, QualityMeasure)
-                 for name in table.model_fields} - {"root"}
+        known = {
+            _dashed(name)
+            for table in (Settings, Defaults, Workload, QualityMeasure)
+            for name in table.model_fields
+        } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         return f"{path}: unknown key {where!r}.{hint}"

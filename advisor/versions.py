@@ -12,12 +12,15 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor import documents
 from advisor.errors import RevertConflictError
-from advisor.model import Change
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.history import History, program_key, state_folder, trial_key
 from advisor.model import Effects, Failure, MeasurePlan, Run
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 def a_run(rate: float = 2.0) -> Run:
     return Run(
-        trial_id="001", purpose="search", label="original", candidate_key="k", unit="tile",
-        units=6.0, units_per_s=rate, rate_source="loader batches", window_start=1.0,
-        window_end=4.0, windows=(2.0, 2.1), effects=Effects(batch=4, input_shapes=("3x8x8",)),
+        trial_id="001",
+        purpose="search",
+        label="original",
+        candidate_key="k",
+        unit="tile",
+        units=6.0,
+        units_per_s=rate,
+        rate_source="loader batches",
+        window_start=1.0,
+        window_end=4.0,
+        windows=(2.0, 2.1),
+        effects=Effects(batch=4, input_shapes=("3x8x8",)),
     )
 
 
@@ -26,8 +38,13 @@ def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
     failure = Failure(
-        trial_id="002", purpose="search", label="batch_size=64", candidate_key="k",
-        kind="gpu-oom", evidence="CUDA out of memory", next_step="try less",
+        trial_id="002",
+        purpose="search",
+        label="batch_size=64",
+        candidate_key="k",
+        kind="gpu-oom",
+        evidence="CUDA out of memory",
+        next_step="try less",
     )
     history = History(tmp_path / "h.sqlite")
     history.append("key", "machine", failure)
@@ -45,8 +62,11 @@ def test_the_newest_result_comes_first(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
     for rate in (1.0, 2.0, 3.0):
         history.append("key", "machine", a_run(rate))
-    rates = [run.units_per_s for run in history.find("key", "machine", max_age_s=60)
-             if isinstance(run, Run)]
+    rates = [
+        run.units_per_s
+        for run in history.find("key", "machine", max_age_s=60)
+        if isinstance(run, Run)
+    ]
     assert rates == [3.0, 2.0, 1.0]
 
 

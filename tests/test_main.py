@@ -15,8 +15,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def advisor(*argv: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "advisor", *argv], cwd=cwd, capture_output=True, text=True,
-        check=False, timeout=60, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        [sys.executable, "-m", "advisor", *argv],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
     )
 
 
@@ -49,8 +54,9 @@ def leaves(cls: type[errors.AdvisorError]) -> list[type[errors.AdvisorError]]:
 
 
 def test_every_error_class_has_an_exit_code_of_its_own() -> None:
-    codes = [cls.exit_code for cls in leaves(errors.AdvisorError)
-             if cls is not errors.TrialFailedError]
+    codes = [
+        cls.exit_code for cls in leaves(errors.AdvisorError) if cls is not errors.TrialFailedError
+    ]
     assert len(codes) == len(set(codes))
     kinds = {k: v for k, v in errors.FAILURE_EXIT_CODES.items() if k != "interrupted"}
     assert len(set(kinds.values())) == len(kinds)

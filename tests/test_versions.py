@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from advisor.model import Change, JsonScalar
 from advisor.revert import revert
 from advisor.versions import Versions
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 ORIGINAL = b'{\r\n  "batch_size": 1, // keep this comment\r\n  "lr": 1e-3,\r\n  "workers": 12\r\n}'
 
 
@@ -21,8 +24,14 @@ def rewrite(config: Path, **values: JsonScalar) -> None:
     document = documents.read(config)
     new = document.with_values(values)
     changes = [
-        Change(document=str(config), path=path, kind="batch_size", knob_class="free",
-               old=document.scalars[path].value, new=value)
+        Change(
+            document=str(config),
+            path=path,
+            kind="batch_size",
+            knob_class="free",
+            old=document.scalars[path].value,
+            new=value,
+        )
         for path, value in values.items()
     ]
     Versions(state_folder(config.parent), config).keep(document, new, changes)
@@ -86,7 +95,7 @@ def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
 
 
 def test_a_missing_config_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigMissingError, match="nowhere.json"):
+    with pytest.raises(ConfigMissingError, match=r"nowhere\.json"):
         revert(tmp_path / "nowhere.json")
 
 

@@ -65,16 +65,19 @@ def parse(text: str, name: str, bom: int) -> Parsed:
     leaves = Leaves()
     leaves.trace += words
     seen: dict[str, int] = {}
+    repeated: dict[str, None] = {}
     data: dict[str, JsonScalar] = {}
     for number, path, offset, why in _flags(words, first_own_word(words)):
         if path in seen:
             leaves.drop(seen[path], seen[path] + 1)
-            leaves.notes.append(f"{path} is given again; the last one counts")
+            repeated[path] = None
         seen[path] = len(leaves.found)
         start, end = starts[number] + offset, starts[number] + len(words[number])
-        value = True if why == _BARE else _value(words[number][offset:])
+        bare = offset == 0 and words[number] == path
+        value = True if bare else _value(words[number][offset:])
         data[path] = value
         leaves.found.append(Leaf(path, value, start, end, number, why=why))
+    leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, bom, data, leaves, "#")
 
 
@@ -128,9 +131,6 @@ def first_own_word(words: Sequence[str]) -> int:
     return len(words)
 
 
-_BARE = "it is a flag without a value: it can only be given or left out"
-
-
 def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
     """Index behind the script or module, and whether that module is itself a launcher."""
     while at < len(words) and words[at].startswith("-"):
@@ -169,7 +169,7 @@ def _flags(words: Sequence[str], first: int) -> list[tuple[int, str, int, str | 
         elif _FLAG.fullmatch(word):
             values = _values_behind(words, number + 1)
             if not values:
-                found.append((number, word, 0, _BARE))
+                found.append((number, word, 0, None))
             else:
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
                 why = "it takes several values" if several else _several(values[0])

@@ -73,7 +73,11 @@ class Document:
         for path, value in values.items():
             scalar = self._editable(path)
             wanted = spelling.in_family(value, scalar)
-            if not spelling.is_same(wanted, scalar.value):
+            if spelling.is_same(wanted, scalar.value):
+                continue
+            if self._is_bare_flag(scalar):
+                found.append(self._left_out(scalar, wanted))
+            else:
                 found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
         return tuple(sorted(found, key=lambda edit: edit.span.start))
 
@@ -90,7 +94,9 @@ class Document:
         content, after = self._spliced(edits)
         self._verify_stripper(after)
         for path, value in wanted.items():
-            got = after.leaves[path].value if path in after.leaves else None
+            if self._is_bare_flag(self.scalars[path]) and path not in after.leaves:
+                continue
+            got = after.leaves[path].value
             if not spelling.is_same(got, value):
                 msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
                 raise EditRefusedError(msg)
@@ -149,6 +155,17 @@ class Document:
         old = self.raw[scalar.span.start : scalar.span.end]
         return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
 
+    def _is_bare_flag(self, scalar: Scalar) -> bool:
+        """`--amp`, which is true by being there and false by being left out."""
+        return self.format == "argv" and scalar.value is True and scalar.text.startswith("-")
+
+    def _left_out(self, scalar: Scalar, wanted: JsonScalar) -> Edit:
+        if wanted is not False:
+            msg = f"{self.name}: {scalar.path} takes no value; it can only be left out (false)."
+            raise EditRefusedError(msg)
+        span = Span(start=scalar.span.start - len(argv.SEPARATOR), end=scalar.span.end)
+        return Edit(path=scalar.path, span=span, old=self.raw[span.start : span.end], new=b"")
+
     def _without_blank(self, edit: Edit) -> Edit:
         blank = self.raw[edit.span.start - 1 : edit.span.start] == b" "
         span = Span(start=edit.span.start - blank, end=edit.span.end)
@@ -182,14 +199,19 @@ class Document:
             done = edit.span.end
         content = b"".join([*pieces, self.raw[done:]])
         before, after = self.parsed, self._reparse(content)
-        edited = sorted(before.leaves[edit.path].atom for edit in edits)
-        untouched = [0, *(atom + 1 for atom in edited)], [*edited, len(before.trace)]
-        same = len(before.trace) == len(after.trace) and all(
-            before.trace[start:end] == after.trace[start:end]
-            for start, end in zip(*untouched, strict=True)
+        edited = {before.leaves[edit.path].atom for edit in edits}
+        gone = {
+            before.leaves[edit.path].atom
+            for edit in edits
+            if self._is_bare_flag(self.scalars[edit.path])
+        }
+        kept = [number for number in range(len(before.trace)) if number not in gone]
+        same = len(kept) == len(after.trace) and all(
+            number in edited or before.trace[number] == atom
+            for number, atom in zip(kept, after.trace, strict=True)
         )
-        atoms = [(leaf.path, leaf.atom) for leaf in before.leaves.values()]
-        if not same or atoms != [(leaf.path, leaf.atom) for leaf in after.leaves.values()]:
+        paths_kept = [leaf.path for leaf in before.leaves.values() if leaf.atom not in gone]
+        if not same or paths_kept != list(after.leaves):
             changed = ", ".join(edit.path for edit in edits)
             msg = f"{self.name}: editing {changed} would change more than that."
             raise EditRefusedError(msg)
@@ -239,9 +261,15 @@ def read(path: Path | str) -> Document:
     """
     path = Path(path)
     raw = files.read_bytes(path)
+    known = SUFFIXES.get(path.suffix.lower())
+    if known:
+        return _parsed(raw, known, str(path), path)
     opening = raw.removeprefix(_BOM).lstrip()[:1]
-    guess: Format = "json" if opening in (b"{", b"[") else "yaml"
-    return _parsed(raw, SUFFIXES.get(path.suffix.lower(), guess), str(path), path)
+    document = _parsed(raw, "json" if opening in (b"{", b"[") else "yaml", str(path), path)
+    if not isinstance(document.data, (dict, list)):
+        msg = f"{path} holds no settings: it is no JSON, YAML or TOML. Name the config file."
+        raise ConfigUnreadableError(msg)
+    return document
 
 
 def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name
@@ -270,6 +298,6 @@ def _parsed(raw: bytes, form: Format, name: str, path: Path | None) -> Document:
         )
         raise ConfigUnreadableError(msg) from problem
     parsed = SYNTAXES[form].parse(text, name, len(raw) - len(text.encode()))
-    if form == "json" and not jsonc.is_strict(text):
+    if form == "json" and not parsed.is_strict:
         form = "jsonc"
     return Document(path=path, name=name, format=form, raw=raw, parsed=parsed)

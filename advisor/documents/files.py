@@ -37,21 +37,29 @@ def read_bytes(path: Path) -> bytes:
         raise ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
         raise ConfigUnreadableError(_why_not_opened(path, problem)) from problem
-    with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
-            msg = f"{path} is {kind}, not a config file. Name the file itself."
-            raise ConfigUnreadableError(msg)
-        if not facts.st_mode & 0o444:
-            msg = f"{path} may not be read: no one has read permission. Try chmod u+r."
-            raise ConfigUnreadableError(msg)
-        if facts.st_size > MAX_BYTES:
-            raise ConfigUnreadableError(_too_large(path, facts.st_size))
-        content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
+    try:
+        return _content(path, handle)
+    finally:
+        os.close(handle)
+
+
+def _content(path: Path, handle: int) -> bytes:
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
+        msg = f"{path} is {kind}, not a config file. Name the file itself."
+        raise ConfigUnreadableError(msg)
+    if not facts.st_mode & 0o444:
+        msg = f"{path} may not be read: no one has read permission. Try chmod u+r."
+        raise ConfigUnreadableError(msg)
+    if facts.st_size > MAX_BYTES:
+        raise ConfigUnreadableError(_too_large(path, facts.st_size))
+    content = b""
+    while piece := os.read(handle, MAX_BYTES + 1):
+        content += piece
+        if len(content) > MAX_BYTES:  # it grew, or gives no size, as files of /proc do
             raise ConfigUnreadableError(_too_large(path, len(content)))
-        return content
+    return content
 
 
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from advisor.documents import paths
 from advisor.documents.leaves import (
     MAX_DEPTH,
+    MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
     syntax_error,
-    written_again,
+    too_many,
 )
 
 if TYPE_CHECKING:
@@ -41,39 +42,36 @@ _WORDS: dict[str, JsonScalar] = {
     "-Infinity": float("-inf"),
 }
 
+_DEEPER = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+MAX_LEXEMES = 4 * MAX_VALUES
+"""A member has four: key, colon, value and comma."""
+
 Lexeme = tuple[str, int, int]
 """Kind, start and end."""
 
 
 def parse(text: str, name: str, bom: int) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
-    lexemes, blanked = _scan(text)
-    depth = 0
-    for kind, start, _ in lexemes:
-        if kind == "mark":
-            depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(text[start], 0)
-            if depth > MAX_DEPTH:
-                problem = f"nested more than {MAX_DEPTH} levels deep"
-                raise syntax_error(name, text, start, problem)
+    lexemes, blanked = _scan(text, name)
     try:
         data = json.loads(blanked)
     except ValueError as problem:
         position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
         said = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
         raise syntax_error(name, text, position, f"not valid JSON: {said}") from problem
-    return Parsed(text, bom, data, _walk(text, lexemes), "//")
-
-
-def is_strict(text: str) -> bool:
-    """Whether `json.loads` takes the text as it is: no comments, no trailing comma."""
-    return _scan(text)[1] == text
+    leaves = _walk(text, lexemes)
+    leaves.is_strict = blanked == text
+    return Parsed(text, bom, data, leaves, "//")
 
 
 def spell_text(value: str, old: str) -> str:
     """A JSON string that never holds `//` or `/*`: comment strippers would cut it there."""
     del old
     quoted = json.dumps(value)
-    return quoted.replace("/", "\\/") if "//" in value or "/*" in value else quoted
+    if "//" in value or "/*" in value:
+        quoted = quoted.replace("/", "\\/").replace("/*", "/\\u002a")
+    return quoted
 
 
 def spell_key(key: str, sibling: str) -> str:
@@ -91,20 +89,29 @@ def naive_meaning(text: str) -> object:
         return None
 
 
-def _scan(text: str) -> tuple[list[Lexeme], str]:
+def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
     """Significant lexemes, and the text with comments and trailing commas blanked out."""
     lexemes: list[Lexeme] = []
     blanks: list[tuple[int, int]] = []
-    position = 0
+    position = depth = 0
     while found := _LEXEME.match(text, position):
         start, position = found.span()
         kind = found.lastgroup or ""
         if kind == "comment":
             blanks.append((start, position))
-        elif kind != "space":
+            continue
+        if kind == "space":
+            continue
+        if kind == "mark":
+            depth += _DEEPER.get(text[start], 0)
+            if depth > MAX_DEPTH:
+                problem = f"nested more than {MAX_DEPTH} levels deep"
+                raise syntax_error(name, text, start, problem)
             if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
                 blanks.append(lexemes.pop()[1:])
-            lexemes.append((kind, start, position))
+        lexemes.append((kind, start, position))
+        if len(lexemes) > MAX_LEXEMES:
+            raise too_many(name)
     pieces, done = [], 0
     for start, end in sorted(blanks):
         pieces += [text[done:start], re.sub(r"[^\r\n]", " ", text[start:end])]
@@ -163,7 +170,7 @@ def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
             leaves.trace.append(("key", frame.name))
             if frame.name in frame.seen:
                 leaves.drop(*frame.seen[frame.name])
-                leaves.notes.append(written_again(text, start, frame.place()))
+                leaves.again[frame.place()] = start
             continue
         else:
             value = _value(kind, word)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.errors import ConfigSyntaxError
+from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
 
 if TYPE_CHECKING:
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 200
 """Deepest nesting that is read. Real configs stay below 20."""
+
+MAX_VALUES = 50_000
+"""Most values a document may hold. Real configs stay below 5,000; data files do not."""
+
+MAX_NOTES = 20
+
+_NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
 class Leaf(NamedTuple):
@@ -48,8 +55,12 @@ class Leaves:
 
     trace: list[object] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    again: dict[str, int] = field(default_factory=dict)
+    """Path of a key that is written more than once, to where it is written last."""
     aliases: dict[str, str] = field(default_factory=dict)
     found: list[Leaf | None] = field(default_factory=list)
+    is_strict: bool = True
+    """False for JSON that only a tolerant loader reads."""
 
     def drop(self, start: int, end: int) -> None:
         """Forget `found[start:end]`: a later duplicate of their key replaced them."""
@@ -65,44 +76,56 @@ class Parsed:
         self.data = data
         self.trace = leaves.trace
         self.aliases = leaves.aliases
+        self.is_strict = leaves.is_strict
         self.leaves: dict[str, Leaf] = {}
         self._bom = bom
         self._marker = marker
-        alike: list[str] = []
+        notes = [*leaves.notes, *self._on_duplicates(leaves.again)]
         for leaf in leaves.found:
             if leaf is not None:
                 if leaf.path in self.leaves:
-                    alike.append(leaf.path)
+                    notes.append(f"{leaf.path}: two different keys are written alike")
                     leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
                 self.leaves[leaf.path] = leaf
-        self.notes = (*leaves.notes, *(f"{path}: two keys are written alike" for path in alike))
+        self.notes = _first(notes)
+
+    def _on_duplicates(self, again: dict[str, int]) -> list[str]:
+        starts = _line_starts(self.text) if again else []
+        return [
+            f"{path} is written more than once; the last one, on line "
+            f"{bisect_right(starts, position)}, counts"
+            for path, position in again.items()
+        ]
 
     @cached_property
     def scalars(self) -> dict[str, Scalar]:
         """The leaves as the rest of the program sees them, in document order."""
         to_bytes = _byte_offsets(self.text, self._bom)
         comments = _Comments(self.text, self._marker)
-        return {
-            leaf.path: Scalar(
-                path=leaf.path,
+        found = {}
+        for path, leaf in self.leaves.items():
+            text = self.text[leaf.start : leaf.end]
+            why = leaf.why or _why_not(text)
+            found[path] = Scalar(
+                path=path,
                 value=leaf.value,
-                text=self.text[leaf.start : leaf.end],
+                text=text,
                 span=Span(start=to_bytes(leaf.start), end=to_bytes(leaf.end)),
-                editable=self.why_not(leaf) is None,
-                why=self.why_not(leaf),
+                editable=why is None,
+                why=why,
                 comment=comments.near(leaf.start, leaf.end),
             )
-            for leaf in self.leaves.values()
-        }
+        return found
 
-    def why_not(self, leaf: Leaf) -> str | None:
-        """Why the leaf cannot be edited, None if it can."""
-        text = self.text[leaf.start : leaf.end]
-        if leaf.why is None and ("\n" in text or "\r" in text):
-            return "it spans several lines"
-        if leaf.why is None and ("${" in text or "{{" in text):
-            return f"it refers to another value: {text}"
-        return leaf.why
+
+def _why_not(text: str) -> str | None:
+    """Why a value spelled like this cannot be edited, None if it can."""
+    found = _NOT_A_LITERAL.search(text)
+    if not found:
+        return None
+    if found[0] in "\r\n":
+        return "it spans several lines"
+    return f"it refers to another value: {text}"
 
 
 class _Comments:
@@ -114,7 +137,7 @@ class _Comments:
         self._text = text
         self._after = re.compile(rf"[ \t,\]}}]*(?:{opening})([^\r\n]*)")
         self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
-        self._starts = [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
+        self._starts = _line_starts(text)
         self._above: dict[int, tuple[str, ...]] = {}
 
     def near(self, start: int, end: int) -> str | None:
@@ -139,6 +162,17 @@ def _stripped(comment: str) -> str:
     return comment.split("*/", maxsplit=1)[0].strip(" \t#/")
 
 
+def _line_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
+
+
+def _first(notes: list[str]) -> tuple[str, ...]:
+    """No more notes than someone would read."""
+    if len(notes) <= MAX_NOTES:
+        return tuple(notes)
+    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more of the kind")
+
+
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
     """From a character's offset in the text to its byte offset in the file."""
     if text.isascii():
@@ -159,7 +193,7 @@ def syntax_error(name: str, text: str, position: int, problem: str) -> ConfigSyn
     return ConfigSyntaxError(msg)
 
 
-def written_again(text: str, position: int, path: str) -> str:
-    """The note on a duplicate key."""
-    line = text.count("\n", 0, position) + 1
-    return f"line {line}: {path} is written again; the last one counts"
+def too_many(name: str) -> ConfigUnreadableError:
+    """The error of a file that is no config but data."""
+    msg = f"{name} holds more than {MAX_VALUES:,} values. Name the config, not a data file."
+    return ConfigUnreadableError(msg)

@@ -11,11 +11,21 @@ import tomllib
 from typing import TYPE_CHECKING, Any, cast
 
 from advisor.documents import paths
-from advisor.documents.leaves import MAX_DEPTH, Leaf, Leaves, Parsed, syntax_error
+from advisor.documents.leaves import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Leaf,
+    Leaves,
+    Parsed,
+    syntax_error,
+    too_many,
+)
 from advisor.documents.spelling import double_quoted
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
+
+MAX_DOTS = 2_000
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
 _INLINE_BLANK = re.compile(r"[ \t]*")
@@ -37,9 +47,15 @@ _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 def parse(text: str, name: str, bom: int) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
+    if text.count("=") + text.count(",") > MAX_VALUES:  # an upper bound, at no cost
+        raise too_many(name)
+    for line in re.finditer(r"[^\n]+", text):
+        if line[0].count(".") > MAX_DOTS:  # tomllib takes minutes for a key of a million parts
+            problem = f"more than {MAX_DOTS:,} dots on one line"
+            raise syntax_error(name, text, line.start(), problem)
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as problem:
+    except ValueError as problem:
         said = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
         raise syntax_error(name, text, _position(text, str(problem)), said) from problem
     except RecursionError as problem:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -16,19 +17,23 @@ from yaml.resolver import Resolver
 from advisor.documents import paths
 from advisor.documents.leaves import (
     MAX_DEPTH,
+    MAX_VALUES,
     Leaf,
     Leaves,
     Parsed,
     syntax_error,
-    written_again,
+    too_many,
 )
 from advisor.documents.spelling import double_quoted
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar
 
-MAX_EXPANDED = 1_000_000
+MAX_EXPANDED = 4 * MAX_VALUES
 """Most values a document may have once its aliases are written out."""
+
+MAX_EVENTS = 2 * MAX_VALUES
+"""A member has two: key and value."""
 
 MAX_NUMBER_CHARS = 400
 """Longest text that is tried as a number: base 60 makes very long ones very slow."""
@@ -94,6 +99,33 @@ def _is_retyped(value: str) -> bool:
     return bool(_NUMBER_TO_YAML_12.fullmatch(value))
 
 
+@lru_cache(maxsize=4096)
+def _plain_meaning(text: str) -> tuple[JsonScalar, str | None]:
+    """Value of an untagged plain scalar, and why it cannot be edited."""
+    tag = _implicit_tag(text)
+    if tag in ("int", "float") and _SEXAGESIMAL.fullmatch(text):
+        return _read(text, tag), "it is a base-60 number to YAML 1.1 and text to other loaders"
+    return _read(text, tag), None
+
+
+def _tagged_meaning(text: str, tag: str) -> tuple[JsonScalar, str | None]:
+    short = tag.removeprefix(_CORE)
+    if short in _READERS or short in _TEXT_TAGS:
+        return _read(text, short), None
+    return text, f"its tag {tag} gives it a meaning of its own"
+
+
+def _read(text: str, tag: str) -> JsonScalar:
+    """PyYAML's own reading; ValueError and its kin where it would fail too."""
+    if tag not in _READERS:
+        return text
+    if len(text) > MAX_NUMBER_CHARS:
+        msg = f"a number of {len(text):,} characters"
+        raise ValueError(msg)
+    value: JsonScalar = _READERS[tag](_constructor, yaml.ScalarNode(tag, text))
+    return value
+
+
 def _implicit_tag(text: str) -> str:
     table = Resolver.yaml_implicit_resolvers
     for tag, pattern in table.get(text[:1], ()):
@@ -149,6 +181,8 @@ class _Reader:
         trace = self.leaves.trace
         try:
             while (event := loader.get_event()) is not None:
+                if len(trace) > MAX_EVENTS:
+                    raise too_many(self._name)
                 kind = type(event)
                 if kind is yaml.ScalarEvent:
                     trace.append((event.anchor, event.tag, event.implicit[0], event.value))
@@ -188,26 +222,17 @@ class _Reader:
 
     def _meaning(self, event: Any) -> tuple[JsonScalar, str | None]:
         """The loader's value of a scalar, and why it cannot be edited."""
-        text = event.value
-        tag, why = event.tag, None
-        if tag is None or tag == "!":
-            tag = _implicit_tag(text) if event.implicit[0] else "str"
-        else:
-            tag = tag.removeprefix(_CORE)
-        if tag in _READERS:
-            if len(text) > MAX_NUMBER_CHARS:
-                raise self._error(event, f"a number of {len(text):,} characters")
-            if ":" in text and _SEXAGESIMAL.fullmatch(text):
-                why = "it is a base-60 number to YAML 1.1 and text to other loaders"
-            try:
-                return _READERS[tag](_constructor, yaml.ScalarNode(tag, text)), why
-            except (ValueError, KeyError, IndexError, OverflowError) as problem:
-                raise self._error(event, f"{text!r} is no {tag}") from problem
-        if tag not in _TEXT_TAGS:
-            why = f"its tag {event.tag} gives it a meaning of its own"
-        elif event.style in ("|", ">"):
+        text, tag = event.value, event.tag
+        try:
+            if tag is None or tag == "!":
+                value, why = _plain_meaning(text) if event.implicit[0] else (text, None)
+            else:
+                value, why = _tagged_meaning(text, tag)
+        except (ValueError, KeyError, IndexError, OverflowError) as problem:
+            raise self._error(event, f"{text[:40]!r} is no value: {problem}") from problem
+        if event.style in ("|", ">"):
             why = "it is a block of text"
-        return str(text), why
+        return value, why
 
     def _scalar(self, event: Any) -> None:
         value, why = self._meaning(event)
@@ -293,8 +318,7 @@ class _Reader:
         frame.began = len(self.leaves.found)
         if key in frame.seen and not merging:
             self.leaves.drop(*frame.seen[key])
-            position = event.start_mark.index
-            self.leaves.notes.append(written_again(self._text, position, frame.place))
+            self.leaves.again[frame.place] = frame.key[0]
 
     def _place(self, frame: _Frame | None) -> str:
         """Path of the value that begins now."""

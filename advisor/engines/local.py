@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.machine.host import read_machine
@@ -29,14 +32,23 @@ class LocalEngine:
         self._on_progress = on_progress
         self._cancel = cancel
         self._gpu_index = gpu_index
+        self._made: set[str] = set()
+        """Files that trials created outside their scratch: later ones may write over them."""
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial; see `run_trial`."""
 
         def sampler(root: int) -> Sampler:
-            return Sampler(self._gpu_index, pids=[root])
+            return Sampler(self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)})
 
-        return run_trial(trial, on_progress=self._on_progress, cancel=self._cancel, sampler=sampler)
+        outcome = run_trial(
+            replace(trial, made=(*trial.made, *sorted(self._made))),
+            on_progress=self._on_progress,
+            cancel=self._cancel,
+            sampler=sampler,
+        )
+        self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
+        return outcome
 
     def machine(self) -> Machine:
         """This machine, read once."""

@@ -77,9 +77,9 @@ class Bench:
             env=tuple(self.environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
             unit=program.unit,
-            start_limit_s=self.run_limit_s,
-            hang_limit_s=self.run_limit_s,
-            total_limit_s=self.run_limit_s,
+            start_limit_s=2 * self.run_limit_s,
+            hang_limit_s=2 * self.run_limit_s,
+            total_limit_s=self.run_limit_s,  # the one that is reached first: a plain `timeout`
             allow_writes=self.allow_writes,
         )
         gpu = self.device()

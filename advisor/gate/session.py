@@ -24,6 +24,10 @@ MARGIN = 1.2
 """A pair may take this much longer than the longest so far and still fit the budget."""
 
 
+SHORT_RUN_S = 10.0
+"""A program that ends within this is run to its end, whatever the budget."""
+
+
 @dataclass(kw_only=True)
 class Session:
     """The timed part of a gate. What was measured stays in `programs`, also when broken off."""
@@ -94,7 +98,7 @@ class Session:
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
         runs = 2 * rule_of(self.inputs).looks_for(len(self.asked))[0] * len(self.asked)
-        return min(self.bench.run_limit_s, self.left_s / 2 / runs)
+        return min(self.bench.run_limit_s, max(SHORT_RUN_S, self.left_s / 2 / runs))
 
     def _announce(self) -> None:
         looks = rule_of(self.inputs).looks_for(len(self.asked))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
-from advisor.errors import AdvisorError, InterruptedByUserError
+from advisor.errors import AdvisorError, InterruptedByUserError, StateBusyError
 from advisor.gate import base, calibrate, clocks, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
@@ -73,10 +73,22 @@ def machine_to_itself(asked: Options, place: Place) -> Iterator[HostEntry]:
     machine = read_machine()
     gpu_uuid = machine.gpus[0].uuid if machine.gpus else None
     with (
-        gpu_lock(gpu_uuid, wait_s=asked.inputs.max_minutes * 60),
+        _locked(gpu_uuid, asked.inputs.max_minutes * 60, place),
         clocks.held(gpu_uuid, wanted=asked.lock_clocks) as state,
     ):
         yield host_entry(machine, state, asked.python, place.cwd)
+
+
+@contextlib.contextmanager
+def _locked(uuid: str | None, wait_s: float, place: Place) -> Iterator[None]:
+    """One measurement at a time; says so before it waits for another."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(gpu_lock(uuid))
+        except StateBusyError as problem:
+            place.say(f"{problem} Waiting for it.")
+            stack.enter_context(gpu_lock(uuid, wait_s=wait_s))
+        yield
 
 
 def open_session(

@@ -160,6 +160,7 @@ class Switch:
 
     key: str
     values: frozenset[str]
+    instead: re.Pattern[str]
     names: re.Pattern[str]
 
 
@@ -246,7 +247,12 @@ def catalogue() -> Catalogue:
         global_batch=_union(table["global-batch"]["document"]),
         not_global_batch=_union(table["global-batch"]["not-document"]),
         switches=tuple(
-            Switch(key=row["key"], values=frozenset(row["values"]), names=_union(row["names"]))
+            Switch(
+                key=row["key"],
+                values=frozenset(row["values"]),
+                instead=_union(row["instead"]),
+                names=_union(row["names"]),
+            )
             for row in table["switch"]
         ),
         reference_names=_union(table["references"]["names"]),

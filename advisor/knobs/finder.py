@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.knobs import phases
 from advisor.knobs.catalogue import Rule, catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, leaves, parts_of, path_of
+from advisor.knobs.tree import Leaf, canonical, leaves, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from advisor.documents import Document
 
-_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$[A-Za-z_]\w*\Z")
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
+_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class _Finder:
     """One pass over one document."""
 
     def __init__(self, document: Document) -> None:
-        self.catalogue = catalogue()
+        known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
@@ -63,15 +65,16 @@ class _Finder:
         self.traps: list[Trap] = []
         self.links: list[Link] = []
         self.references: list[Reference] = []
-        self._shares_batch = any(
-            map(self.catalogue.global_batch.fullmatch, self.names)
-        ) and not any(map(self.catalogue.not_global_batch.fullmatch, self.names))
+        self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
         self._of_models = self._literals_of_models()
         self._variants = {
             leaf.mapping
             for leaf in self.leaves
             if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
         }
+
+    def _has(self, pattern: re.Pattern[str]) -> bool:
+        return any(map(pattern.fullmatch, self.names))
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue knows."""
@@ -82,26 +85,37 @@ class _Finder:
             for file in self._files(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._link(f"values live in {file}", leaf.path))
-            rules = self.catalogue.rules_for(leaf.name)
-            if not rules:
-                continue
-            link = self._reference(leaf)
-            if link:
-                self.links.append(link)
-                continue
-            parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-            where = (parent, self.names, self.document.format, self.phase)
-            rule = next((r for r in rules if r.fits(leaf, *where)), None)
-            if rule is None:
-                continue
-            trap = rule.trap or self._context_trap(leaf, rule, by_name[leaf.name])
-            if trap:
-                self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
-            else:
-                self.knobs.append(self._knob(leaf, rule))
-                if "auto" in types_of(leaf.value):
-                    why = "auto: the value lives in the program or file that launches this one"
-                    self.links.append(self._link(why, leaf.path))
+            if self.catalogue.rules_for(leaf.name):
+                self._sort(leaf, by_name[leaf.name])
+        self._repeated_lists()
+
+    def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
+        """Put `leaf` among the knobs, traps or references, or nowhere."""
+        link = self._reference(leaf)
+        if link:
+            self.links.append(link)
+            return
+        parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
+        where = (parent, self.names, self.document.format, self.phase)
+        rules = self.catalogue.rules_for(leaf.name)
+        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        if rule is None:
+            return
+        trap = rule.trap or self._context_trap(leaf, rule, twins)
+        if trap:
+            self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            return
+        self.knobs.append(self._knob(leaf, rule))
+        if "auto" in types_of(leaf.value):
+            why = "auto: the value lives in the program or file that launches this one"
+            self.links.append(self._link(why, leaf.path))
+
+    def _repeated_lists(self) -> None:
+        """YAML aliases of whole lists and mappings: they have no value of their own."""
+        for path, target in self.document.aliases.items():
+            key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
+            if path not in self.document.scalars and self.catalogue.rules_for(canonical(key)):
+                self.links.append(self._link(f"repeats {target}: change it there", path, target))
 
     def outputs(self) -> tuple[str, ...]:
         """Paths of text values that name a directory the program writes to."""
@@ -109,12 +123,12 @@ class _Finder:
         return tuple(
             leaf.path
             for leaf in self.leaves
-            if known.output_names.fullmatch(leaf.name)
+            if any(known.output_names.fullmatch(name) for name in _names_with_parent(leaf))
             and not known.output_not_under & leaf.words
             and isinstance(leaf.value, str)
-            and leaf.value
             and leaf.scalar.editable
-            and "://" not in leaf.value
+            and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
+            and not PurePath(leaf.value).suffix
         )
 
     def _files(self, leaf: Leaf) -> Iterable[str]:
@@ -145,11 +159,11 @@ class _Finder:
         return None
 
     def _target(self, text: str) -> str | None:
-        """The path a plain `${a.b}` or `<a.b>` points to, if it is in this document."""
-        found = re.fullmatch(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$([A-Za-z_]\w*)", text.strip())
+        """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
+        found = _PLAIN_REFERENCE.fullmatch(text.strip())
         if not found:
             return None
-        path = path_of(parts_of(found[1] or found[2] or found[3]))
+        path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
         return path if path in self.document.scalars else None
 
     def _literals_of_models(self) -> dict[str, str]:
@@ -211,11 +225,9 @@ class _Finder:
         comment = scalar.comment or ""
         if self.catalogue.comments["constraint"].search(comment):
             return f'the comment beside it says "{" ".join(comment.split())}"'
-        for switch in self.catalogue.switches:
-            if switch.key in leaf.siblings and switch.names.fullmatch(leaf.name):
-                beside = self._sibling(leaf, switch.key)
-                if beside and str(beside.value).lower() in switch.values:
-                    return f"{beside.path} = {beside.scalar.text} makes it dead"
+        switch = self._switched_off(leaf)
+        if switch:
+            return f"{switch.path} = {switch.scalar.text} makes it dead"
         if leaf.is_list:
             return "it is a list of values"
         if not scalar.editable:
@@ -227,6 +239,15 @@ class _Finder:
             return "??? stands for a value that another file or the command line gives"
         if leaf.value is None or leaf.value == "":
             return "no value is set here: the program's default decides"
+        return None
+
+    def _switched_off(self, leaf: Leaf) -> Leaf | None:
+        """The switch beside `leaf` that makes the program read another key instead."""
+        for switch in self.catalogue.switches:
+            beside = self._sibling(leaf, switch.key) if switch.names.fullmatch(leaf.name) else None
+            instead = any(map(switch.instead.fullmatch, leaf.siblings))
+            if beside and instead and str(beside.value).lower() in switch.values:
+                return beside
         return None
 
     def _unit(self, leaf: Leaf, rule: Rule) -> str | None:
@@ -258,3 +279,8 @@ def _title(document: Document) -> str:
         return document.path.stem if document.path else ""
     words = document.raw.decode("utf-8", "replace").split("\0")
     return " ".join(itertools.takewhile(lambda word: word == "-m" or word[:1] != "-", words))
+
+
+def _names_with_parent(leaf: Leaf) -> tuple[str, ...]:
+    """`dir` under `output` also reads `output_dir`."""
+    return (leaf.name, *(f"{parent}_{leaf.name}" for parent in leaf.ancestors[:1]))

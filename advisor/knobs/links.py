@@ -132,7 +132,7 @@ def _schedules(around: _Around) -> Iterable[Found]:
         for leaf in around.leaves:
             if (
                 leaf.name in around.catalogue.respacing_copies
-                and leaf.path > knob.path
+                and (leaf.path not in around.parts or leaf.path > knob.path)
                 and leaf.name != around.by_path[knob.path].name
                 and number_of(leaf.value) == number_of(knob.value) is not None
             ):

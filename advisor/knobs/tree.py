@@ -31,13 +31,18 @@ class Leaf:
     """Canonical names of the keys above, nearest first; list indices are left out."""
     words: frozenset[str]
     """Names of the ancestors and the words they are made of."""
-    siblings: frozenset[str]
-    """Canonical names of the other keys of the same mapping."""
+    keys: frozenset[str]
+    """Canonical names of all keys of the mapping the leaf stands in."""
     mapping: str
     """Path of the mapping the leaf stands in; empty at the root."""
     value: JsonScalar | tuple[JsonScalar, ...]
     scalar: Scalar
     """The scalar itself; the first element of a list."""
+
+    @property
+    def siblings(self) -> frozenset[str]:
+        """Canonical names of the other keys of the same mapping."""
+        return self.keys - {self.name}
 
     @property
     def is_list(self) -> bool:
@@ -47,8 +52,13 @@ class Leaf:
 @functools.lru_cache(maxsize=4096)
 def canonical(key: str) -> str:
     """Lower-case words of the last part of a key, joined by `_`."""
-    last = re.split(r"[./]", key.strip().strip("-"))[-1] or key
-    return _snake(last)
+    return _snake(_scoped(key)[-1])
+
+
+def _scoped(key: str) -> list[str]:
+    """`train/AdamW.lr` or `train#lr` to its parts; a key with spaces or brackets is one part."""
+    bare = key.strip().strip("-")
+    return re.split(r"[./#]", bare) if re.fullmatch(r"[\w./#+-]+[\w+-]", bare) else [bare]
 
 
 def _snake(text: str) -> str:
@@ -104,7 +114,7 @@ def _leaf(
     names: Mapping[tuple[Part, ...], frozenset[str]],
 ) -> Leaf:
     key = str(parts[-1])
-    scope = [_snake(part) for part in re.split(r"[./]", key.strip().strip("-"))[:-1]]
+    scope = [_snake(part) for part in _scoped(key)[:-1]]
     above = [canonical(part) for part in parts[:-1] if isinstance(part, str)] + scope
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
@@ -114,7 +124,7 @@ def _leaf(
         name=name,
         ancestors=ancestors,
         words=frozenset(word for ancestor in ancestors for word in words_of(ancestor)),
-        siblings=names[parts[:-1]] - {name},
+        keys=names[parts[:-1]],
         mapping=path_of(parts[:-1]),
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],

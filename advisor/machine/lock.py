@@ -25,9 +25,12 @@ POLL_S = 0.2
 def runtime_dir() -> Path:
     """Folder of this user's locks.
 
-    The same for every process of the user, so it comes from no environment variable: TMPDIR and
-    XDG_RUNTIME_DIR differ between jobs of one runner.
+    The same for every process of the user, so it does not follow TMPDIR or XDG_RUNTIME_DIR, which
+    differ between jobs of one runner. GPU_ADVISOR_RUNTIME_DIR moves it, for hosts that share no
+    GPU between those who set it: containers, tests.
     """
+    if own := os.environ.get("GPU_ADVISOR_RUNTIME_DIR"):
+        return Path(own)
     return Path(f"/tmp/gpu-advisor-{os.getuid()}")  # noqa: S108 (checked in _own_folder)
 
 

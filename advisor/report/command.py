@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.report import writing
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor report`."""
     parser.add_argument("report", type=Path, help="a report.json written by `optimize`")
     parser.add_argument(
-        "--output", type=Path, metavar="PATH",
+        "--output",
+        type=Path,
+        metavar="PATH",
         help="where the Markdown goes (default: beside the JSON, with the suffix .md)",
     )
 

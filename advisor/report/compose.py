@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.machine.target import Target
 from advisor.model import Candidate, Decision, Failure, Interval, Machine, Run, Shares
 from advisor.report.model import (
     Bottleneck,
@@ -27,10 +26,15 @@ from advisor.report.model import (
 )
 from advisor.stats import walsh_interval
 from advisor.tuning.bottleneck import Diagnosis, diagnose
-from advisor.tuning.confirm import Confirmation, proven
 from advisor.tuning.runner import COMMAND_LINE, Taken
-from advisor.tuning.search import Search
 from advisor.tuning.stages import ceilings_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.machine.target import Target
+    from advisor.tuning.confirm import Confirmation
+    from advisor.tuning.search import Search
 
 ARMS = ("before", "free", "after")
 
@@ -62,17 +66,28 @@ def optimize_report(
         verdict=verdict,
         reason=reason(search, proof, winner, asked),
         gain=gain(proof, "after" if proof and winner == proof.arms["after"] else "free")
-        if winner.changes else None,
+        if winner.changes
+        else None,
         gain_free=gain(proof, "free" if proof and "free" in proof.arms else "after")
-        if winner.only("free", "training").changes else None,
+        if winner.only("free", "training").changes
+        else None,
+        gain_quality=gain(proof, "after", over="free")
+        if proof and winner == proof.arms["after"]
+        else None,
         unit=search.runner.unit,
         before=before,
         after=after,
         changes=[
-            ChangeEntry.model_validate({
-                "path": c.path, "from": c.old, "to": c.new, "class": c.knob_class,
-                "kind": c.kind, "document": c.document,
-            })
+            ChangeEntry.model_validate(
+                {
+                    "path": c.path,
+                    "from": c.old,
+                    "to": c.new,
+                    "class": c.knob_class,
+                    "kind": c.kind,
+                    "document": c.document,
+                }
+            )
             for c in winner.changes
         ],
         runs=search.runner.processes,
@@ -89,15 +104,22 @@ def optimize_report(
         tuned_command=tuned_command(search, winner),
         written=None if asked.dry_run or not winner.changes else str(asked.output),
         machine=machine_entry(search.machine),
-        target=target_entry(asked.target),
-        bottleneck_before=bottleneck(search, search.baseline[0] if search.baseline else None, asked),
+        target=target_entry(asked.target, search.memory_limit_gib),
+        bottleneck_before=bottleneck(
+            search, search.baseline[0] if search.baseline else None, asked
+        ),
         bottleneck_after=bottleneck(search, _run_of(proof, winner, search), asked)
-        if winner.changes else None,
-        decisions=[decision_entry(d) for d in settled(search, proof, winner)],
+        if winner.changes
+        else None,
+        decisions=[decision_entry(d) for d in settled(search, winner)],
         quality=[
             QualityPoint(
-                measure=j.measure, candidate=label, value=j.value, reference=j.reference,
-                limit=j.limit, within=j.within,
+                measure=j.measure,
+                candidate=label,
+                value=j.value,
+                reference=j.reference,
+                limit=j.limit,
+                within=j.within,
             )
             for label, j in search.judgements
         ],
@@ -109,11 +131,12 @@ def optimize_report(
         diff=asked.diff,
         how_to_run=how_to_run(search, winner, asked),
         how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
-        if winner.changes and not asked.dry_run and asked.output == asked.config else "",
+        if winner.changes and not asked.dry_run and asked.output == asked.config
+        else "",
         notes=[*search.notes, *asked_notes(search, asked)],
-        files_created=sorted({
-            path for taken in search.runner.taken for path in taken.result.files_created
-        }),
+        files_created=sorted(
+            {path for taken in search.runner.taken for path in taken.result.files_created}
+        ),
     )
 
 
@@ -128,14 +151,12 @@ def verdict_of(
         return "partial"
     if winner.changes:
         return "improved"
-    if proof is None and search.best_candidate.changes:
+    if search.cut_short or (proof is None and search.best_candidate.changes):
         return "partial"
     return "unchanged"
 
 
-def reason(
-    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
-) -> str:
+def reason(search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked) -> str:
     """Why the verdict is what it is, and why the search stopped."""
     if asked.interrupted:
         return (
@@ -175,9 +196,9 @@ def reason(
     return f"Nothing that was tried is faster by more than {search.band:.0%}.{stopped}"
 
 
-def gain(proof: Confirmation | None, arm: str) -> Gain | None:
-    """The interval of `arm` over the original, as the report prints it."""
-    ratio = proof.ratio("before", arm) if proof else None
+def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | None:
+    """The interval of `arm` over another arm, the original by default, as the report prints it."""
+    ratio = proof.ratio(over, arm) if proof else None
     if ratio is None:
         return None
     return Gain(ratio=ratio.estimate, low=ratio.low, high=ratio.high, pairs=ratio.n)
@@ -186,15 +207,14 @@ def gain(proof: Confirmation | None, arm: str) -> Gain | None:
 # --- before and after ---------------------------------------------------------------------
 
 
-def sides(
-    search: Search, proof: Confirmation | None, winner: Candidate
-) -> tuple[Side, Side]:
+def sides(search: Search, proof: Confirmation | None, winner: Candidate) -> tuple[Side, Side]:
     """The two columns of the table; `after` equals `before` when nothing was changed."""
     alone = ceilings_of(search)
     compute = alone.ceilings.compute_units_per_s if alone and alone.ceilings else None
     before = side(
         (proof.runs.get("before") if proof else None) or search.baseline,
-        search.quality_before, compute,
+        search.quality_before,
+        compute,
     )
     if not winner.changes or proof is None:
         return before, before
@@ -253,16 +273,7 @@ def _most(values: list[float | None]) -> float | None:
 
 
 def _shares(shares: Shares) -> dict[str, float]:
-    parts = {
-        "waiting for data": shares.data_wait,
-        "host to device": shares.host_to_device,
-        "compute": shares.compute,
-        "validation": shares.validation,
-        "sampling": shares.sampling,
-        "saving": shares.saving,
-        "other": shares.other,
-    }
-    return {name: share for name, share in parts.items() if share is not None}
+    return {name: share for name, share in asdict(shares).items() if share is not None}
 
 
 def _run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
@@ -281,8 +292,10 @@ def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | No
     alone = ceilings_of(search)
     original = bool(search.baseline) and run.candidate_key == search.baseline[0].candidate_key
     rivals = [
-        taken.result for taken in search.runner.taken
-        if isinstance(taken.result, Run) and taken.purpose == "search"
+        taken.result
+        for taken in search.runner.taken
+        if isinstance(taken.result, Run)
+        and taken.purpose == "search"
         and taken.candidate.changes
         and all(c.kind in {"batch_size", "grad_accum"} for c in taken.candidate.changes)
         and (taken.result.effects.batch or 0) > (run.effects.batch or 0)
@@ -297,18 +310,20 @@ def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | No
     return Bottleneck(name=found.name, sentence=found.sentence, evidence=list(found.evidence))
 
 
-def settled(
-    search: Search, proof: Confirmation | None, winner: Candidate
-) -> list[Decision]:
+def settled(search: Search, winner: Candidate) -> list[Decision]:
     """Decisions as they stand after the proof: what was not proven was not changed."""
     written = {(c.document, c.path) for c in winner.changes}
     found = []
     for key, decision in search.decisions.items():
         if decision.outcome == "changed" and key not in written:
-            found.append(replace(
-                decision, outcome="kept", new=decision.old,
-                why="Not written, because the gain was not proven. " + decision.why,
-            ))
+            found.append(
+                replace(
+                    decision,
+                    outcome="kept",
+                    new=decision.old,
+                    why="Not written, because the gain was not proven. " + decision.why,
+                )
+            )
         else:
             found.append(decision)
     return found
@@ -316,15 +331,24 @@ def settled(
 
 def decision_entry(decision: Decision) -> DecisionEntry:
     """One decision for the report."""
+
     def plain(value: object) -> object:
         return list(value) if isinstance(value, tuple) else value
 
-    return DecisionEntry.model_validate({
-        "path": decision.path, "kind": decision.kind, "class": decision.knob_class,
-        "document": decision.document, "outcome": decision.outcome,
-        "from": plain(decision.old), "to": plain(decision.new), "why": decision.why,
-        "evidence": list(decision.evidence), "trials": list(decision.trials),
-    })
+    return DecisionEntry.model_validate(
+        {
+            "path": decision.path,
+            "kind": decision.kind,
+            "class": decision.knob_class,
+            "document": decision.document,
+            "outcome": decision.outcome,
+            "from": plain(decision.old),
+            "to": plain(decision.new),
+            "why": decision.why,
+            "evidence": list(decision.evidence),
+            "trials": list(decision.trials),
+        }
+    )
 
 
 def trial_entry(taken: Taken) -> TrialEntry:
@@ -332,15 +356,28 @@ def trial_entry(taken: Taken) -> TrialEntry:
     result = taken.result
     if isinstance(result, Failure):
         return TrialEntry(
-            id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome=result.kind,
-            wall_s=result.wall_s, detail=result.evidence, reused=taken.reused,
+            id=taken.id,
+            purpose=taken.purpose,
+            label=taken.candidate.label,
+            outcome=result.kind,
+            wall_s=result.wall_s,
+            detail=f"{result.evidence}\n{result.log_tail}".strip(),
+            reused=taken.reused,
         )
     return TrialEntry(
-        id=taken.id, purpose=taken.purpose, label=taken.candidate.label, outcome="ok",
-        units_per_s=result.units_per_s, batch=result.effects.batch,
-        workers=result.effects.workers, wait_share=result.wait_share,
-        peak_mem_gib=result.peak_mem_gib, wall_s=result.wall_s,
-        rate_source=result.rate_source, detail="; ".join(result.notes), reused=taken.reused,
+        id=taken.id,
+        purpose=taken.purpose,
+        label=taken.candidate.label,
+        outcome="ok",
+        units_per_s=result.units_per_s,
+        batch=result.effects.batch,
+        workers=result.effects.workers,
+        wait_share=result.wait_share,
+        peak_mem_gib=result.peak_mem_gib,
+        wall_s=result.wall_s,
+        rate_source=result.rate_source,
+        detail="; ".join(result.notes),
+        reused=taken.reused,
     )
 
 
@@ -360,17 +397,27 @@ def pairs(proof: Confirmation | None) -> list[PairEntry]:
 def machine_entry(machine: Machine) -> MachineEntry:
     """Where it was measured."""
     return MachineEntry(
-        cpu=machine.cpu_model, cpus=machine.cpus, ram_gib=machine.ram_limit_gib, os=machine.os,
-        gpus=[gpu.name for gpu in machine.gpus], gpu_note=machine.gpu_note,
-        driver=machine.gpus[0].driver if machine.gpus else None, python=machine.python,
+        cpu=machine.cpu_model,
+        cpus=machine.cpus,
+        ram_gib=machine.ram_limit_gib,
+        os=machine.os,
+        gpus=[gpu.name for gpu in machine.gpus],
+        gpu_note=machine.gpu_note,
+        driver=machine.gpus[0].driver if machine.gpus else None,
+        python=machine.python,
     )
 
 
-def target_entry(target: Target) -> TargetEntry:
+def target_entry(target: Target, memory_limit_gib: float) -> TargetEntry:
     """The card aimed at."""
     return TargetEntry(
-        name=target.name, title=target.title, present=target.present, stood_in=target.stood_in,
-        figures=target.figures, note=target.note,
+        name=target.name,
+        title=target.title,
+        present=target.present,
+        stood_in=target.stood_in,
+        memory_limit_gib=memory_limit_gib,
+        figures=target.figures,
+        note=target.note,
     )
 
 
@@ -400,7 +447,8 @@ def asked_notes(search: Search, asked: Asked) -> list[str]:
     if asked.target.note and asked.target.note not in notes:
         notes.append(asked.target.note)
     sources = {
-        taken.result.rate_source for taken in search.runner.taken
+        taken.result.rate_source
+        for taken in search.runner.taken
         if isinstance(taken.result, Run) and taken.purpose == "confirm"
     }
     notes += [f"How the rate was counted: {source}." for source in sorted(sources)]

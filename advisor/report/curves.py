@@ -189,9 +189,9 @@ def _parts(side: Side) -> dict[str, float]:
 
 
 def trial_series(report: Report) -> TrialSeries | None:
-    """None with fewer than two rates."""
+    """None with fewer than three rates: two are no series."""
     rates = [trial.units_per_s if trial.outcome == "ok" else None for trial in report.trials]
-    if sum(rate is not None for rate in rates) < 2:
+    if sum(rate is not None for rate in rates) < 3:
         return None
     base = [
         trial.units_per_s

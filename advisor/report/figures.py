@@ -223,6 +223,7 @@ def _paint_quality(canvas: Canvas, found: list[curves.QualityCurve]) -> None:
     panels = canvas.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
     for axes, curve in zip(panels, found, strict=True):
         points = dict(sorted(curve.points.items()))
+        axes.margins(x=0.06, y=0.28)
         axes.plot(list(points), list(points.values()), color=ACCENT, linewidth=1.6)
         for steps, value in points.items():
             good = curve.within(value)
@@ -238,7 +239,6 @@ def _paint_quality(canvas: Canvas, found: list[curves.QualityCurve]) -> None:
         axes.set_xticks(list(points), [numbers.count(steps) for steps in points])
         axes.minorticks_off()
         axes.grid(axis="y")
-        axes.margins(x=0.06, y=0.28)
     panels[-1].set_xlabel(found[0].knob)
 
 

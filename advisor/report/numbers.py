@@ -100,10 +100,12 @@ def gib(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 as `0 %`, `3.2 %`, `87 %`."""
+    """A share of 1 as `0 %`, `<0.1 %`, `3.2 %`, `87 %`."""
     if share is None or not math.isfinite(share):
         return NOT_MEASURED
     value = share * 100
+    if 0 < abs(value) < 0.05:
+        return "<0.1 %"
     return f"{value:.1f} %" if 0 < abs(value) < 9.95 else f"{value:.0f} %"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers
+from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
-    from advisor.report.model import DecisionEntry, Report, Side, TrialEntry
+    from advisor.report.model import DecisionEntry, Gain, Report, Side, TrialEntry
 
 CLASSES = {
     "free": "free: results cannot change",
@@ -19,7 +19,7 @@ CLASSES = {
 
 LEFT_ALONE = {
     "ignored": "ignored by the program",
-    "kept": "no proven gain",
+    "kept": "kept",
     "refused": "refused",
     "listed": "listed, not tried",
     "skipped": "skipped",
@@ -51,8 +51,9 @@ def title(report: Report) -> str:
     """`2.91x as many tiles a second`, or what else became of the config."""
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
-        units = numbers.plural(report.unit)
-        return f"{numbers.ratio(report.gain.ratio)} as many {units} a second{written}"
+        units, found = numbers.plural(report.unit), report.gain
+        bounds = numbers.gain(found).partition(" ")[2]
+        return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
 
 
@@ -61,9 +62,21 @@ def shows_after(report: Report) -> bool:
     return bool(report.changes)
 
 
-def trades(report: Report) -> bool:
-    """Whether a change touches more than speed."""
-    return any(change.class_ != "free" for change in report.changes)
+def gains_apart(report: Report) -> list[tuple[str, Gain]]:
+    """Gains of the parts, where the changes are not of one kind."""
+    classes = {change.class_ for change in report.changes}
+    plain, traded = classes & {"free", "training"}, classes & {"numeric", "quality"}
+    if not plain or not traded:
+        return []
+    parts = [
+        (f"The {_listed(plain)} settings alone, the rest as it was", report.gain_free),
+        (f"The {_listed(traded)} settings on top of those", report.gain_quality),
+    ]
+    return [(what, found) for what, found in parts if found]
+
+
+def _listed(classes: set[str]) -> str:
+    return " and ".join(name for name in CLASSES if name in classes)
 
 
 def measures(report: Report) -> list[Row]:
@@ -145,9 +158,23 @@ def commands(report: Report) -> str:
     return "\n".join(f"# {what}\n{lines.strip()}" for what, lines in parts if lines)
 
 
+def figures_of(trial: TrialEntry) -> list[str]:
+    """Rate, batch, workers, wait, memory and time of one trial; empty where not measured."""
+    shown = [
+        (trial.units_per_s, numbers.number(trial.units_per_s)),
+        (trial.batch, numbers.count(trial.batch)),
+        (trial.workers, numbers.count(trial.workers)),
+        (trial.wait_share, numbers.percent(trial.wait_share)),
+        (trial.peak_mem_gib, numbers.gib(trial.peak_mem_gib)),
+        (trial.wall_s, numbers.duration(trial.wall_s)),
+    ]
+    return ["" if value is None else text for value, text in shown]
+
+
 def failures(report: Report) -> list[TrialEntry]:
-    """Trials whose detail does not fit into a table: the last lines of their log."""
-    return [trial for trial in report.trials if len(trial.detail.strip().splitlines()) > 1]
+    """Failed trials whose detail, with the last lines of their log, does not fit into a table."""
+    failed = [trial for trial in report.trials if trial.outcome != "ok"]
+    return [trial for trial in failed if markdown.clip(trial.detail) != trial.detail]
 
 
 def arms(report: Report) -> list[str]:
@@ -204,8 +231,7 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
-    why = f" ({machine.gpu_note.rstrip('.')})" if machine.gpu_note else ""
-    return f"{host}. No GPU{why}: this is tuned for this CPU"
+    return f"{host}; there is no GPU, so this is tuned for this CPU"
 
 
 def _rate(side: Side) -> str:

@@ -115,8 +115,6 @@ def _died(trial: Trial, ending: Ending) -> Finding | None:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
         problems = [problem for problem in problems if problem.where == "step"]
         return _cause(trial, ending, problems) if problems else None
-    if ending.exit_code is None:
-        return Finding.of("killed", "the process that guards the trial was ended from outside")
     return _cause(trial, ending, problems)
 
 
@@ -184,14 +182,13 @@ def _signed(signs: Iterable[Sign], lines: Iterable[str]) -> Finding | None:
 
 
 def _by_signal(ending: Ending, lines: Sequence[str]) -> Finding | None:
-    number = _signal_of(ending.exit_code)
-    told = f"ended by {signal.Signals(number).name}" if number else ""
+    """Ended by a signal: its own, or that of a child as a parent tells it."""
+    number, told = _signal_of(ending)
     if not number:
-        for line in lines:
-            number = _signal_told(line)
-            if number:
-                told = line
-                break
+        deaths = [(died, line) for line in lines if (died := _signal_told(line))]
+        # when one rank is lost, its launcher asks the others to end
+        deaths.sort(key=lambda death: death[0] == signal.SIGTERM)
+        number, told = deaths[0] if deaths else (None, "")
     if ending.oom is not None and (number == signal.SIGKILL or ending.oom.scope == "this cgroup"):
         counted = (
             f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
@@ -202,10 +199,15 @@ def _by_signal(ending: Ending, lines: Sequence[str]) -> Finding | None:
     return Finding.of("shm" if number == signal.SIGBUS else "killed", told)
 
 
-def _signal_of(code: int | None) -> int | None:
+def _signal_of(ending: Ending) -> tuple[int | None, str]:
     """The signal in an exit code: negative from a child, 128 and more from a shell."""
-    number = -code if code is not None and code < 0 else (code or 0) - 128
-    return number if number in set(signal.Signals) else None
+    code = ending.exit_code
+    if code is None and ending.end == "exited":
+        return signal.SIGKILL, "the process that guards the trial was ended from outside"
+    number = abs(code) if code is not None and code < 0 else (code or 0) - 128
+    if number not in set(signal.Signals):
+        return None, ""
+    return number, f"ended by {signal.Signals(number).name}"
 
 
 def _signal_told(line: str) -> int | None:
@@ -268,7 +270,7 @@ def _logged_exception(lines: Sequence[str]) -> Finding | None:
             continue
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
-        raised = next(iter(_exception_lines(lines[number + 1 :])), None)
+        raised = next(iter(_exception_lines(lines[number:])), None)
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None

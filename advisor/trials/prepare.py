@@ -100,6 +100,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "scratch": str(scratch),
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
+        "made": [str(Path(trial.cwd, name)) for name in trial.made],
         "plan": dataclasses.asdict(_probe_plan(trial.plan)),
         "shim": str(PROBE / "bin"),
     }

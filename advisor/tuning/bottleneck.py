@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from advisor.model import Ceilings, GpuProfile, Run
+from advisor.tuning.search import figure
+
+if TYPE_CHECKING:
+    from advisor.model import Ceilings, GpuProfile, Run
 
 WAITING = 0.10
 """A share of the window above which waiting for data is the bottleneck."""
@@ -21,7 +25,10 @@ class Diagnosis:
 
 
 def diagnose(
-    run: Run, *, faster_batch: Run | None = None, ceilings: Ceilings | None = None,
+    run: Run,
+    *,
+    faster_batch: Run | None = None,
+    ceilings: Ceilings | None = None,
     profile: GpuProfile | None = None,
 ) -> Diagnosis:
     """Name the bottleneck of `run`.
@@ -37,7 +44,7 @@ def diagnose(
         name = "data"
         sentence = (
             f"The program waits for data during {wait:.0%} of the time: "
-            f"the loader, not the model, sets the rate of {rate:.3g} {run.unit}s/s."
+            f"the loader, not the model, sets the rate of {figure(rate)} {run.unit}s/s."
         )
     elif faster_batch is not None and faster_batch.units_per_s > rate:
         ratio = faster_batch.units_per_s / rate
@@ -60,7 +67,9 @@ def diagnose(
         )
     else:
         name = "other"
-        sentence = f"The parts could not be told apart; the whole ran at {rate:.3g} {run.unit}s/s."
+        sentence = (
+            f"The parts could not be told apart; the whole ran at {figure(rate)} {run.unit}s/s."
+        )
     if forwards >= 4 and name != "sampling steps":
         evidence.append(
             f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."
@@ -74,7 +83,9 @@ def _parts(run: Run) -> list[str]:
         batch = f" for a batch of {run.effects.batch:g}" if run.effects.batch else ""
         lines.append(f"One {run.step_kind or 'step'} took {run.step_ms:.3g} ms{batch}.")
     if run.startup_s is not None:
-        lines.append(f"The first step came {run.startup_s:.1f} s after the start (not in the rate).")
+        lines.append(
+            f"The first step came {run.startup_s:.1f} s after the start (not in the rate)."
+        )
     return lines
 
 
@@ -84,13 +95,13 @@ def _ceilings(run: Run, ceilings: Ceilings | None) -> list[str]:
     lines = []
     if ceilings.compute_units_per_s:
         lines.append(
-            f"With the loader bypassed the model alone did {ceilings.compute_units_per_s:.3g} "
+            f"With the loader bypassed the model alone did {figure(ceilings.compute_units_per_s)} "
             f"{run.unit}s/s, {ceilings.compute_units_per_s / run.units_per_s:.2f}x the whole."
         )
     if ceilings.loader:
         best = max(ceilings.loader, key=lambda c: c.units_per_s)
         lines.append(
-            f"The loader alone did up to {best.units_per_s:.3g} {run.unit}s/s "
+            f"The loader alone did up to {figure(best.units_per_s)} {run.unit}s/s "
             f"(with {best.workers} workers)."
         )
     return lines

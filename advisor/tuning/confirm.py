@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
 from advisor.model import Candidate, Failure, Interval, Run
 from advisor.stats import ratio_interval
-from advisor.tuning.search import Search
+
+if TYPE_CHECKING:
+    from advisor.tuning.search import Search
 
 ROUNDS = 6
 """The fewest pairs whose exact 95 % bounds are finite."""
 ROUNDS_SMALL_GAIN = 10
 SMALL_GAIN = 1.3
-"""Below this expected ratio more pairs are planned; planned beforehand, never added after a look."""
+"""Below this expected ratio more pairs are planned, beforehand; none is added after a look."""
 
 
 @dataclass(kw_only=True)
@@ -63,7 +66,9 @@ def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirm
         for name in names if round_ % 2 == 0 else reversed(names):
             try:
                 result = search.run(
-                    proof.arms[name], "confirm", fresh=True,
+                    proof.arms[name],
+                    "confirm",
+                    fresh=True,
                     whole_batches=1 if round_ == 0 and search.iterative else 0,
                 )
             except InterruptedByUserError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.model import Candidate, Change, EffectVerdict, Run
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.model import Candidate, Change, EffectVerdict, Run
 
 OBSERVED = {
     "batch_size": "batch",
@@ -72,7 +75,7 @@ def differences(before: Run, after: Run) -> list[str]:
 
 def overriding(leaf: str, value: object, run: Run) -> str | None:
     """What overrides a knob named `leaf`, where the probe saw it; one clause, or None."""
-    name = leaf.rsplit(".", 1)[-1].split("[")[0]
+    name = leaf.rsplit(".", 1)[-1].split("[", maxsplit=1)[0]
     arguments = dict(run.effects.arguments)
     if name in arguments and arguments[name] != value:
         shown = f"--{name} {arguments[name]}"

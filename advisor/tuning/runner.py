@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from advisor import documents
 from advisor.documents import argv
-from advisor.engines import Engine
 from advisor.errors import InterruptedByUserError
 from advisor.history import History, trial_key
 from advisor.model import (
@@ -29,9 +26,22 @@ from advisor.model import (
     TrialFile,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from advisor.engines import Engine
+
 COMMAND_LINE = "command line"
 HISTORY_MAX_AGE_S = 7 * 24 * 3600.0
-LASTING_FAILURES = {"gpu-oom", "shm", "config-rejected", "crash-import", "crash-start", "crash-step"}
+LASTING_FAILURES = {
+    "gpu-oom",
+    "shm",
+    "config-rejected",
+    "crash-import",
+    "crash-start",
+    "crash-step",
+}
 """Failures that would come again; the others (a time-out, a kill) may have been the machine's."""
 
 
@@ -131,9 +141,11 @@ class Runner:
         if self.reuse and not fresh:
             known = self._recall(key)
             if known is not None:
-                return self._tell(Taken(
-                    id=trial.id, candidate=candidate, purpose=purpose, result=known, reused=True
-                ))
+                return self._tell(
+                    Taken(
+                        id=trial.id, candidate=candidate, purpose=purpose, result=known, reused=True
+                    )
+                )
         if expected_s > self.left_s:
             raise OverBudgetError(candidate.label)
         self.listener.trial_started(number, candidate.label, purpose)
@@ -142,9 +154,7 @@ class Runner:
             msg = "Interrupted; the config is untouched and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.history.append(key, self.machine_key, result)
-        return self._tell(Taken(
-            id=trial.id, candidate=candidate, purpose=purpose, result=result
-        ))
+        return self._tell(Taken(id=trial.id, candidate=candidate, purpose=purpose, result=result))
 
     def forget_history(self) -> None:
         """Trust nothing of earlier calls any more: this machine now runs at another speed."""
@@ -181,7 +191,8 @@ class Runner:
         """The command with `candidate`'s values."""
         document = command_line or self.command_line
         values: dict[str, JsonScalar] = {
-            c.path: c.new for c in candidate.changes
+            c.path: c.new
+            for c in candidate.changes
             if c.document == COMMAND_LINE and c.path in document.scalars
         }
         return argv.split(document.with_values(values))

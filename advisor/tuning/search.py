@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor import documents, knobs
 from advisor.model import (
@@ -20,9 +19,13 @@ from advisor.model import (
     Purpose,
     Run,
 )
-from advisor.quality import QualityJudgement
-from advisor.settings import Workload
-from advisor.tuning.runner import OverBudgetError, Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from advisor.quality import QualityJudgement
+    from advisor.settings import Workload
+    from advisor.tuning.runner import OverBudgetError, Runner
 
 Outcome = Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
 
@@ -65,6 +68,8 @@ class Search:
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stop_reason: str = ""
+    cut_short: bool = False
+    """The budget kept something from being run that could have changed the answer."""
 
     # --- measuring --------------------------------------------------------------------------
 
@@ -85,7 +90,9 @@ class Search:
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
-        plan = MeasurePlan(measure_s=self.measure_s, min_steps=8)
+        plan = MeasurePlan(
+            measure_s=self.measure_s, min_steps=8, unit_regex=self.workload.unit_regex
+        )
         if self.baseline and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:
@@ -97,18 +104,26 @@ class Search:
     def expected_s(self) -> float:
         """What one more short process will cost."""
         seen = [
-            taken.result.wall_s for taken in self.runner.taken
+            taken.result.wall_s
+            for taken in self.runner.taken
             if not taken.reused and taken.purpose in {"baseline", "search"}
         ]
         return statistics.median(seen) if seen else 0.0
 
     def run(
-        self, candidate: Candidate, purpose: Purpose = "search", *, fresh: bool = False,
+        self,
+        candidate: Candidate,
+        purpose: Purpose = "search",
+        *,
+        fresh: bool = False,
         **more: object,
     ) -> Run | Failure:
         """One short measured run of `candidate`. Raises OverBudgetError."""
         return self.runner.measure(
-            candidate, purpose, self.plan(candidate, **more), fresh=fresh,
+            candidate,
+            purpose,
+            self.plan(candidate, **more),
+            fresh=fresh,
             expected_s=self.expected_s(),
         )
 
@@ -116,13 +131,14 @@ class Search:
         """Id of the newest trial, for evidence."""
         return self.runner.taken[-1].id
 
-    def over_budget(self, what: str, problem: OverBudgetError) -> None:
-        """Say what was not run because the budget is spent."""
+    def over_budget(self, what: str, problem: OverBudgetError, *, matters: bool = True) -> None:
+        """Say what was not run because the budget is spent, and whether it could have won."""
         self.skipped.append(
             f"{what}: {problem} did not fit into what was left of the budget "
             f"({max(self.runner.left_s, 0):.0f} s)."
         )
-        self.stop_reason = "the budget is spent"
+        if matters:
+            self.stop_reason, self.cut_short = "the budget is spent", True
 
     def adopt(self, candidate: Candidate, run: Run) -> None:
         """`candidate` is the best so far."""
@@ -144,8 +160,28 @@ class Search:
         return self.workload.phase == "any" or knob.phase in {self.workload.phase, "any"}
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` that the workload's phase uses."""
-        return [knob for knob in self.all_knobs if knob.kind in kinds and self.in_phase(knob)]
+        """Knobs of `kinds` that the workload's phase uses.
+
+        Where a kind stands nowhere under that phase, its other knobs are taken: a program may use
+        one value for all, and a knob it does not follow is found out when it is tried.
+        """
+        found = []
+        for kind in kinds:
+            knobs_ = [knob for knob in self.all_knobs if knob.kind == kind]
+            found += [knob for knob in knobs_ if self.in_phase(knob)] or knobs_
+        return found
+
+    def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may still move: editable, and neither ignored nor set aside."""
+        return [
+            knob
+            for knob in self.of_kind(*kinds)
+            if knob.editable
+            and (
+                (decision := self.decisions.get((knob.document, knob.path))) is None
+                or decision.outcome in {"changed", "kept"}
+            )
+        ]
 
     def undecided(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may be edited and are not decided yet; the others are decided."""
@@ -160,8 +196,13 @@ class Search:
         return found
 
     def decide(
-        self, knob: Knob, outcome: Outcome, why: str, *,
-        new: JsonScalar | tuple[JsonScalar, ...] = None, evidence: Iterable[str] = (),
+        self,
+        knob: Knob,
+        outcome: Outcome,
+        why: str,
+        *,
+        new: JsonScalar | tuple[JsonScalar, ...] = None,
+        evidence: Iterable[str] = (),
         trials: Iterable[str] = (),
     ) -> None:
         """Settle `knob`; a later word replaces an earlier one and keeps its evidence."""
@@ -198,7 +239,12 @@ class Search:
 
 def shown(run: Run) -> str:
     """`1.61 tiles/s`, for evidence."""
-    return f"{run.units_per_s:.3g} {run.unit}s/s"
+    return f"{figure(run.units_per_s)} {run.unit}s/s"
+
+
+def figure(value: float) -> str:
+    """Three significant digits without an exponent: `3,460`, `0.0214`."""
+    return f"{float(f'{value:.3g}'):,.10g}"
 
 
 def single(change: Change) -> str:

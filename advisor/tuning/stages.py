@@ -7,7 +7,7 @@ import statistics
 from advisor import knobs
 from advisor.errors import TrialFailedError
 from advisor.knobs import precision_choices
-from advisor.model import Candidate, Failure, JsonScalar, Knob, MeasurePlan, Run
+from advisor.model import Candidate, Failure, JsonScalar, Knob, Run
 from advisor.quality import loss_drift
 from advisor.stats import noise_band
 from advisor.tuning import effects
@@ -24,7 +24,7 @@ def measure_baseline(search: Search) -> None:
     If an earlier call measured the same original at another speed, its history is not trusted.
     """
     runner = search.runner
-    plan = MeasurePlan(measure_s=search.measure_s, min_steps=8, whole_batches=1)
+    plan = search.plan(Candidate(), whole_batches=1)
     known = runner.recall_baseline(plan)
     for _ in range(2):
         result = runner.measure(Candidate(), "baseline", plan, fresh=True)
@@ -69,7 +69,7 @@ def measure_ceilings(search: Search) -> None:
             Candidate(), "ceilings", ceilings_workers=workers, ceilings_s=1.0, measure_s=1.0
         )
     except OverBudgetError as problem:
-        search.over_budget("ceilings", problem)
+        search.over_budget("ceilings", problem, matters=False)
         return
     if isinstance(result, Failure):
         search.notes.append(f"The parts could not be measured alone: {result.evidence}")
@@ -84,13 +84,16 @@ def ceilings_of(search: Search) -> Run | None:
 
 
 def tune_free_and_training(search: Search) -> None:
-    """Loader when the program waits for it, batch otherwise, then the loader at the new batch."""
-    assert search.best is not None
-    for _ in range(2):
+    """Loader while the program waits for it, then batch; again as long as that moved something.
+
+    A batch that gains nothing behind a slow loader may gain behind a faster one.
+    """
+    for _ in range(4):
+        start = search.best_candidate
         if waits(search):
             tune_loader(search)
         tune_batch(search)
-        if not waits(search):
+        if search.best_candidate == start or not waits(search):
             break
     settle_loader(search)
 
@@ -105,19 +108,15 @@ def waits(search: Search) -> bool:
 
 
 def tune_loader(search: Search) -> None:
-    """Workers in both directions, then prefetch and pinning at the best count."""
-    for knob in search.of_kind("num_workers"):
-        if knob.editable:
-            try_values(search, knob, worker_values(search, knob))
-    for knob in search.of_kind("prefetch_factor"):
-        if knob.editable:
-            try_values(search, knob, [v for v in (2, 4, 8) if v != search.current(knob)])
-    if search.has_gpu:
-        for knob in search.of_kind("pin_memory"):
-            if knob.editable:
-                try_values(search, knob, [not search.current(knob)])
-    for knob in search.of_kind("persistent_workers"):
-        if knob.editable and (search.best is not None and search.best.effects.workers):
+    """Workers in both directions, then prefetch, pinning and persistence at the best count."""
+    for knob in search.tunable("num_workers"):
+        try_values(search, knob, worker_values(search, knob))
+    for knob in search.tunable("prefetch_factor"):
+        try_values(search, knob, [v for v in (2, 4, 8) if v != search.current(knob)])
+    for knob in search.tunable("pin_memory") if search.has_gpu else []:
+        try_values(search, knob, [not search.current(knob)])
+    for knob in search.tunable("persistent_workers"):
+        if search.best is not None and search.best.effects.workers:
             try_values(search, knob, [not search.current(knob)])
 
 
@@ -128,9 +127,11 @@ def worker_values(search: Search, knob: Knob) -> list[int]:
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus and v != current}
     alone = ceilings_of(search)
-    rates = {c.workers: c.units_per_s for c in alone.ceilings.loader} if (
-        alone and alone.ceilings
-    ) else {}
+    rates = (
+        {c.workers: c.units_per_s for c in alone.ceilings.loader}
+        if (alone and alone.ceilings)
+        else {}
+    )
     assert search.best is not None
     if search.has_gpu:
         # With the compute on the GPU, a loader slower than the whole cannot make it faster.
@@ -143,14 +144,17 @@ def settle_loader(search: Search) -> None:
     assert search.best is not None
     share = search.best.wait_share
     waiting = "not measured" if share is None else f"{share:.1%} of the window"
-    for knob in search.undecided("num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+    for knob in search.undecided(
+        "num_workers", "prefetch_factor", "pin_memory", "persistent_workers"
+    ):
         if knob.kind == "pin_memory" and not search.has_gpu:
             search.decide(knob, "kept", "Pinned memory only helps copies to a GPU; none is here.")
         elif waits(search):
             search.decide(knob, "kept", "No other value was tried with a gain.")
         else:
             search.decide(
-                knob, "kept",
+                knob,
+                "kept",
                 f"The program waits for data {waiting}; no loader setting can gain more than that.",
                 evidence=[f"wait share {waiting} at {search.best_candidate.label}"],
             )
@@ -187,16 +191,23 @@ def try_values(search: Search, knob: Knob, values: list[int] | list[bool]) -> No
     evidence = [f"{search.current(knob)}: {shown(start)}, wait {start.wait_share or 0:.0%}", *tried]
     if winner is None:
         search.decide(
-            knob, "kept", f"None of {len(values)} other values was faster by more than a tie.",
-            evidence=evidence, trials=ids,
+            knob,
+            "kept",
+            f"None of {len(values)} other values was faster by more than a tie.",
+            evidence=evidence,
+            trials=ids,
         )
         return
     search.adopt(*winner)
     new = search.current(knob)
     gain = winner[1].units_per_s / start.units_per_s
     search.decide(
-        knob, "changed", f"{new} ran {gain:.2f}x as fast end to end.", new=new,
-        evidence=evidence, trials=ids,
+        knob,
+        "changed",
+        f"{new} ran {gain:.2f}x as fast end to end.",
+        new=new,
+        evidence=evidence,
+        trials=ids,
     )
 
 
@@ -214,11 +225,12 @@ def decide_ignored(search: Search, knob: Knob, run: Run, ids: list[str]) -> None
 
 def tune_batch(search: Search) -> None:
     """Double until the rate flattens, memory says no, or the document's own constraint does."""
-    for knob in search.undecided("batch_size"):
-        if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 1:
-            search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
-            continue
-        climb(search, knob, knob.value)
+    for knob in search.tunable("batch_size"):
+        value = search.current(knob)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            search.decide(knob, "listed", f"{value!r} is no plain count; left alone.")
+        else:
+            climb(search, knob, value)
 
 
 def climb(search: Search, knob: Knob, start_value: int) -> None:
@@ -228,7 +240,8 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
     rates: dict[int, tuple[Candidate, Run]] = {start_value: (search.best_candidate, start)}
     evidence, ids, reason = [f"{start_value}: {shown(start)}"], [], ""
     value, misses, fastest = start_value * 2, 0, start
-    while misses < 2:
+    # One bad draw on a noisy machine must not end the climb before it gained anything.
+    while misses < (2 if fastest is not start else 3):
         candidate = search.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
             reason = candidate.reason
@@ -270,41 +283,66 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
             break
         value *= 2
     reason = reason or "the rate is flat"
-    if len(rates) > 1 or reason != "the budget was spent":
+    if not ids and search.cut_short:
+        search.decide(knob, "skipped", "The budget was spent before another batch could run.")
+    else:
         settle_batch(search, knob, start_value, rates, evidence, ids, reason)
 
 
 def settle_batch(
-    search: Search, knob: Knob, start_value: int, rates: dict[int, tuple[Candidate, Run]],
-    evidence: list[str], ids: list[str], reason: str,
+    search: Search,
+    knob: Knob,
+    start_value: int,
+    rates: dict[int, tuple[Candidate, Run]],
+    evidence: list[str],
+    ids: list[str],
+    reason: str,
 ) -> None:
     """The smallest batch within a tie of the fastest wins; the original if it is among them."""
     top = max(run.units_per_s for _, run in rates.values())
     tied = [v for v, (_, run) in rates.items() if run.units_per_s * (1 + search.band) >= top]
     value = min(tied)
     start = rates[start_value][1]
+    if value == start_value and start_value != knob.value:
+        earlier = search.decisions[(knob.document, knob.path)]
+        search.decide(knob, "changed", earlier.why, new=value, evidence=evidence, trials=ids)
+        return
     if value == start_value:
         search.decide(
-            knob, "kept", f"No larger batch was faster by more than a tie ({search.band:.0%}); "
-            f"the search stopped because {reason}.", evidence=evidence, trials=ids,
+            knob,
+            "kept",
+            f"No larger batch was faster by more than a tie ({search.band:.0%}); "
+            f"the search stopped because {reason}.",
+            evidence=evidence,
+            trials=ids,
         )
         return
     search.adopt(*rates[value])
     for change in search.best_candidate.changes:
         linked = next(
-            (k for k in search.all_knobs
-             if (k.document, k.path) == (change.document, change.path) and k != knob), None
+            (
+                k
+                for k in search.all_knobs
+                if (k.document, k.path) == (change.document, change.path) and k != knob
+            ),
+            None,
         )
         if linked is not None and linked.kind in {"grad_accum", "batch_size"}:
             search.decide(
-                linked, "changed", f"Moves with {knob.path}, so that their product stays.",
-                new=change.new, trials=ids,
+                linked,
+                "changed",
+                f"Moves with {knob.path}, so that their product stays.",
+                new=change.new,
+                trials=ids,
             )
     search.decide(
-        knob, "changed",
+        knob,
+        "changed",
         f"{value} ran {rates[value][1].units_per_s / start.units_per_s:.2f}x as fast; the smallest "
         f"batch within a tie of the fastest; the search stopped because {reason}.",
-        new=value, evidence=evidence, trials=ids,
+        new=value,
+        evidence=evidence,
+        trials=ids,
     )
 
 
@@ -335,7 +373,8 @@ def tune_precision(search: Search) -> None:
     tolerance = search.workload.numeric_tolerance
     for knob in search.undecided("precision"):
         choices = {
-            dtype: value for dtype, value in precision_choices(knob).items()
+            dtype: value
+            for dtype, value in precision_choices(knob).items()
             if dtype in search.precisions and value != knob.value
         }
         if not choices:
@@ -343,7 +382,9 @@ def tune_precision(search: Search) -> None:
         elif tolerance is None and not search.workload.quality:
             names = ", ".join(str(value) for value in choices.values())
             search.decide(
-                knob, "listed", f"{names} not tried: no numeric-tolerance or quality measure is "
+                knob,
+                "listed",
+                f"{names} not tried: no numeric-tolerance or quality measure is "
                 "declared for this workload in gpu-advisor.toml.",
             )
         else:
@@ -382,11 +423,18 @@ def try_precisions(
             gain = result.units_per_s / start.units_per_s
             search.adopt(candidate, result)
             search.decide(
-                knob, "changed", f"{value} ran {gain:.2f}x as fast with {guard}.",
-                new=value, evidence=evidence, trials=ids,
+                knob,
+                "changed",
+                f"{value} ran {gain:.2f}x as fast with {guard}.",
+                new=value,
+                evidence=evidence,
+                trials=ids,
             )
             return
     search.decide(
-        knob, "kept", "No other precision was faster inside the numeric guard.",
-        evidence=evidence, trials=ids,
+        knob,
+        "kept",
+        "No other precision was faster inside the numeric guard.",
+        evidence=evidence,
+        trials=ids,
     )

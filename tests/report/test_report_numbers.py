@@ -56,7 +56,14 @@ def test_a_duration_has_at_most_two_units(seconds: float | None, shown: str) -> 
 
 @pytest.mark.parametrize(
     ("share", "shown"),
-    [(0, "0 %"), (0.004, "0.4 %"), (0.0996, "10 %"), (0.87, "87 %"), (None, "not measured")],
+    [
+        (0, "0 %"),
+        (0.0002, "<0.1 %"),
+        (0.004, "0.4 %"),
+        (0.0996, "10 %"),
+        (0.87, "87 %"),
+        (None, "not measured"),
+    ],
 )
 def test_a_share_reads_as_percent(share: float | None, shown: str) -> None:
     assert numbers.percent(share) == shown

@@ -106,7 +106,7 @@ def test_the_first_screen_tells_what_changed_gained_cost_and_how_to_undo_it() ->
     for change in report.changes:
         assert change.path in screen
         assert f"`{json.dumps(change.from_)}` | `{json.dumps(change.to)}`" in screen
-    assert "2.91x (2.71 to 3.12)" in screen
+    assert "2.91x as many tiles a second (2.71 to 3.12)" in screen
     assert "1.42x (1.35 to 1.49)" in screen  # the free settings alone
     assert "2.05x (1.97 to 2.13)" in screen  # what was traded for, apart
     assert "peak memory 0.40 to 0.52 GiB; rmse 0.5124 to 0.5181 (limit 0.5226)" in screen
@@ -115,12 +115,20 @@ def test_the_first_screen_tells_what_changed_gained_cost_and_how_to_undo_it() ->
     assert "tuned for this CPU" in screen
 
 
+def test_gains_of_the_parts_are_named_by_their_class() -> None:
+    """A changed training batch is not called free, and one kind of change needs no parts."""
+    assert "settings alone" not in first_screen(rendering.render(examples.on_gpu()))
+    training = examples.on_gpu().changes[1]
+    report = examples.improved(changes=[*examples.improved().changes, training])
+    assert "The free and training settings alone" in first_screen(rendering.render(report))
+    assert "The quality settings on top of those" in first_screen(rendering.render(report))
+
+
 def test_unchanged_says_that_the_file_is_as_it_was() -> None:
     text = rendering.render(examples.unchanged())
     screen = first_screen(text)
-    assert "**Unchanged: no gain of 3 % or more was proven" in screen
-    assert "byte for byte as it was" in screen
-    assert "1.01x (0.98 to 1.04)" in screen
+    assert f"**Unchanged: `{examples.unchanged().config}` is byte for byte as it was.**" in screen
+    assert "0.98 to 1.04" in screen
     assert "| before" not in screen
     assert "undo" not in screen
 
@@ -131,7 +139,7 @@ def test_partial_says_what_is_missing() -> None:
     assert "**Partial: " in screen
     assert f"`{report.config}` was not changed" in screen
     assert "the confirmation in interleaved pairs; where the time goes" in screen
-    assert "5 trials" in screen
+    assert "5 processes" in screen
 
 
 def test_a_dry_run_is_named_so() -> None:
@@ -263,7 +271,7 @@ def test_the_templates_escape_without_being_asked() -> None:
 
 def test_the_summary_is_the_first_screen() -> None:
     summary = rendering.summary(examples.improved())
-    assert "2.91x (2.71 to 3.12)" in summary
+    assert "2.91x as many tiles a second (2.71 to 3.12)" in summary
     assert "gpu-advisor revert" in summary
     assert len(summary.encode()) < 64 * 1024
 

@@ -10,6 +10,7 @@ import functools
 import re
 import tomllib
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from advisor.errors import TargetError
@@ -41,8 +42,11 @@ def load_tables() -> dict[str, dict[str, Any]]:
 def by_name(name: str) -> GpuProfile:
     """The profile a person means by `rtx-3090`, `RTX 3090` or `NVIDIA GeForce RTX 3090`.
 
-    Raises TargetError with the nearest names.
+    A path of a TOML file of the same form is a card of the person's own. Raises TargetError with
+    the nearest names.
     """
+    if name.endswith(".toml"):
+        return from_file(Path(name))
     known = load_all()
     wanted = _plain(name)
     for profile in known.values():
@@ -53,6 +57,18 @@ def by_name(name: str) -> GpuProfile:
     hint = f"Near names: {', '.join(near)}." if near else f"Known: {', '.join(known)}."
     msg = f"No GPU profile is named {name!r}. {hint}"
     raise TargetError(msg)
+
+
+def from_file(path: Path) -> GpuProfile:
+    """The profile in a TOML file outside the package. Raises TargetError saying what is wrong."""
+    try:
+        return _profile(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        msg = (
+            f"{path} is no GPU profile: {problem}. The shipped ones, such as rtx-4060.toml in "
+            f"{Path(__file__).parent}, show the form."
+        )
+        raise TargetError(msg) from problem
 
 
 def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | None:

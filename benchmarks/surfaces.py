@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -22,8 +21,16 @@ from advisor.model import (
     Trial,
 )
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MACHINE = Machine(
-    cpu_model="formula", cpus=8, ram_gib=64.0, ram_limit_gib=64.0, shm_gib=32.0, os="Linux",
+    cpu_model="formula",
+    cpus=8,
+    ram_gib=64.0,
+    ram_limit_gib=64.0,
+    shm_gib=32.0,
+    os="Linux",
     python="3.11",
 )
 
@@ -74,9 +81,14 @@ class Surface:
             kind = "gpu-oom"
         if kind:
             return Failure(
-                trial_id=trial.id, purpose=trial.purpose, label=trial.label,
-                candidate_key=trial.candidate.key, kind=kind, evidence=f"batch {batch}",
-                next_step="less", wall_s=1.0,
+                trial_id=trial.id,
+                purpose=trial.purpose,
+                label=trial.label,
+                candidate_key=trial.candidate.key,
+                kind=kind,
+                evidence=f"batch {batch}",
+                next_step="less",
+                wall_s=1.0,
             )
         return self._run(trial, used, batch, workers, memory)
 
@@ -94,15 +106,28 @@ class Surface:
         if self.rmse_of_steps is not None:
             quality = f"rmse: {self.rmse_of_steps(used['steps'])}\n"
         return Run(
-            trial_id=trial.id, purpose=trial.purpose, label=trial.label,
-            candidate_key=trial.candidate.key, unit="item", units=rate * 3, units_per_s=rate,
-            rate_source="formula", window_start=0.0, window_end=3.0, windows=(rate, rate),
-            step_ms=step_s * 1000, wait_share=max(0.0, 1 - step_s / whole_s),
-            peak_mem_gib=memory, losses=tuple(1.0 + drift for _ in range(16)),
+            trial_id=trial.id,
+            purpose=trial.purpose,
+            label=trial.label,
+            candidate_key=trial.candidate.key,
+            unit="item",
+            units=rate * 3,
+            units_per_s=rate,
+            rate_source="formula",
+            window_start=0.0,
+            window_end=3.0,
+            windows=(rate, rate),
+            step_ms=step_s * 1000,
+            wait_share=max(0.0, 1 - step_s / whole_s),
+            peak_mem_gib=memory,
+            losses=tuple(1.0 + drift for _ in range(16)),
             effects=Effects(
-                batch=batch, workers=workers, forwards_per_unit=float(steps),
+                batch=batch,
+                workers=workers,
+                forwards_per_unit=float(steps),
                 dtype="bfloat16" if used.get("precision") == "bf16" else "float32",
-                input_shapes=("3x8x8",), fingerprint="same",
+                input_shapes=("3x8x8",),
+                fingerprint="same",
                 accumulation=used.get("accumulation_steps", 1),
             ),
             ceilings=Ceilings(
@@ -111,8 +136,12 @@ class Surface:
                     LoaderCeiling(workers=w, units_per_s=max(w, 1) / self.load_s)
                     for w in trial.plan.ceilings_workers
                 ),
-            ) if trial.plan.ceilings_workers else None,
-            stdout_tail=quality, output_digest="same", wall_s=1.0,
+            )
+            if trial.plan.ceilings_workers
+            else None,
+            stdout_tail=quality,
+            output_digest="same",
+            wall_s=1.0,
         )
 
 

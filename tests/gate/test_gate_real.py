@@ -1,0 +1,281 @@
+"""The gate as a user calls it: real repositories, real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import STEADY
+
+BENCH = ("--command", "python bench.py")
+
+
+def steady(rate: float) -> str:
+    return STEADY.format(rate=rate)
+
+
+def test_the_same_speed_passes(two) -> None:
+    found = two(steady(100), steady(99)).gate(*BENCH, "--json")
+    assert found.code == 0, found.stderr
+    assert set(found.json) == {
+        "verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "mde_pct", "pairs",
+        "discarded_pairs", "workloads",
+    }  # fmt: skip
+    assert found.json["verdict"] == "pass"
+    assert found.json["pairs"] == 6
+    assert found.json["slowdown_pct"] == pytest.approx(1, abs=0.3)
+    assert found.json["workloads"][0]["source"] == "throughput line"
+
+
+def test_a_slower_head_is_red_and_explained(two) -> None:
+    repo = two(steady(100), steady(90))
+    found = repo.gate(*BENCH)
+    assert found.code == 1, found.stderr
+    assert found.record.verdict == "regression"
+    assert found.record.ci_low_pct > 5
+    assert [p.order for p in found.record.programs[0].pairs[:3]] == [
+        "base first", "head first", "base first",
+    ]  # fmt: skip
+    assert found.record.attribution
+    assert found.record.base.sha == repo.git("rev-parse", "HEAD^")
+    assert "Regression" in found.stdout
+    for name in ("gate.md", "gate.json", "gate-comment.md", "gate-figures/gate-pairs.svg"):
+        assert (found.folder / name).stat().st_size > 100
+
+
+def test_nothing_is_left_behind(two) -> None:
+    """No worktree, no branch, no file in the checkout."""
+    repo = two(steady(100), steady(100))
+    before = repo.git("worktree", "list")
+    repo.gate(*BENCH)
+    assert repo.git("worktree", "list") == before
+    assert repo.git("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("raise SystemExit(3)", "3"),
+        ("import nothing_of_that_name", "nothing_of_that_name"),
+        ("print('throughput: nan')", "not finite"),
+        ("print('throughput: 0')", "no work was done"),
+        ("print('throughput: soon')", "no number"),
+    ],
+    ids=["exit code", "import", "nan", "zero", "no number"],
+)
+def test_a_broken_head_is_an_error_and_not_a_regression(two, head: str, said: str) -> None:
+    found = two(steady(100), head).gate(*BENCH, "--json")
+    assert found.code == 2, found.stderr
+    assert found.json["verdict"] == "error"
+    assert said in found.json["workloads"][0]["reason"]
+
+
+def test_a_broken_base_is_no_baseline(two) -> None:
+    found = two("raise SystemExit(3)", steady(100)).gate(*BENCH, "--json")
+    assert (found.code, found.json["verdict"]) == (3, "no-baseline")
+
+
+def test_a_program_that_is_new_in_head_has_no_baseline(two) -> None:
+    found = two(None, steady(100)).gate(*BENCH, "--json")
+    assert (found.code, found.json["verdict"]) == (3, "no-baseline")
+
+
+def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> None:
+    program = "import time; time.sleep({})"
+    found = two(program.format(0.2), program.format(0.6)).gate(*BENCH, "--json")
+    assert found.code == 1, found.stderr
+    assert found.json["workloads"][0]["source"] == "whole-run time"
+
+
+def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> None:
+    """A budget that is spent after the warm-up decides nothing, and says so."""
+    slow = "import time; time.sleep(0.6); print('throughput: 100')"
+    repo = two(slow, slow)
+    found = repo.gate(*BENCH, "--json", "--max-minutes", "0.05")
+    assert found.code == 3, found.stderr
+    assert found.json["verdict"] == "inconclusive"
+    assert "budget" in found.json["workloads"][0]["reason"]
+    assert repo.gate(*BENCH, "--max-minutes", "0.05", "--on-inconclusive", "warn").code == 0
+
+
+def test_setup_runs_once_in_each_arm(two) -> None:
+    log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
+    repo = two(steady(100), steady(100))
+    repo.gate(*BENCH, "--setup", log)
+    lines = (repo.out / "setup.log").read_text().split("\n")[:-1]
+    assert [line.split()[0] for line in lines] == ["base", "head"]
+    assert lines[0].split()[1] != lines[1].split()[1]
+
+
+@pytest.mark.parametrize(("arm", "code"), [("base", 3), ("head", 2)])
+def test_a_setup_that_fails(two, arm: str, code: int) -> None:
+    """In base there is no baseline; in head it is an error; neither is a regression."""
+    fails = f'if [ "$GPU_ADVISOR_ARM" = {arm} ]; then echo cannot build; exit 7; fi'
+    found = two(steady(100), steady(100)).gate(*BENCH, "--setup", fails, "--json")
+    assert found.code == code, found.stderr
+    assert "cannot build" in found.json["workloads"][0]["reason"]
+
+
+def test_a_workload_of_the_settings_file(repo) -> None:
+    settings = '[workload.small]\ncommand = "python bench.py"\nunit = "image"\n'
+    repo.commit({"bench.py": steady(100), "gpu-advisor.toml": settings})
+    repo.commit({"bench.py": steady(90)})
+    found = repo.gate("--workload", "small", "--json")
+    assert found.code == 1, found.stderr
+    assert found.json["workloads"][0]["name"] == "small"
+    assert found.json["workloads"][0]["unit"] == "image"
+
+
+def test_a_workload_defined_differently_has_no_baseline(repo) -> None:
+    settings = '[workload.small]\ncommand = "python bench.py {}"\n'
+    repo.commit({"bench.py": steady(100), "gpu-advisor.toml": settings.format("--big")})
+    repo.commit({"gpu-advisor.toml": settings.format("--small")})
+    found = repo.gate("--workload", "small", "--json")
+    assert (found.code, found.json["verdict"]) == (3, "no-baseline")
+    assert "defined differently" in found.json["workloads"][0]["reason"]
+
+
+def test_two_workloads_are_both_measured_before_the_verdict(repo) -> None:
+    settings = '[workload.a]\ncommand = "python a.py"\n[workload.b]\ncommand = "python b.py"\n'
+    files = {"a.py": steady(100), "b.py": steady(50), "gpu-advisor.toml": settings}
+    repo.commit(files)
+    repo.commit({"a.py": steady(80)})
+    found = repo.gate("--workload", "a", "--workload", "b", "--json")
+    assert found.code == 1, found.stderr
+    verdicts = {w["name"]: (w["verdict"], w["pairs"]) for w in found.json["workloads"]}
+    assert verdicts == {"a": ("regression", 7), "b": ("pass", 7)}
+
+
+def test_uncommitted_changes_are_head(two) -> None:
+    """On the default branch itself, local changes are compared with the last commit."""
+    repo = two(steady(100), steady(100))
+    (repo.path / "bench.py").write_text(steady(80))
+    found = repo.gate(*BENCH)
+    assert found.code == 1, found.stderr
+    assert found.record.head.dirty
+    assert found.record.base.sha == repo.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--mode", "sometimes"),
+        ("--threshold", "five"),
+        ("--threshold", "0"),
+        ("--threshold", "150%"),
+        ("--max-minutes", "-1"),
+        ("--max-minutes", "nan"),
+        ("--on-inconclusive", "maybe"),
+        ("--metric", "vibes"),
+        ("--workload", "unknown"),
+        ("--mode", "replay"),
+    ],
+)
+def test_wrong_flags_are_usage_errors_with_all_outputs_set(two, wrong) -> None:
+    repo = two(steady(100), steady(100)).on_github()
+    found = repo.gate(*([] if wrong[0] == "--workload" else BENCH), *wrong)
+    assert found.code == 2
+    assert wrong[-1] in found.stderr or "replay" in found.stderr
+    assert found.outputs["verdict"] == "error"
+    assert set(found.outputs) == OUTPUTS
+
+
+OUTPUTS = {
+    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
+    "discarded-pairs", "report-json", "report-md",
+}  # fmt: skip
+
+
+def test_an_unknown_base_ref_has_no_baseline(two) -> None:
+    found = two(steady(100), steady(100)).gate(*BENCH, "--base-ref", "v9", "--json")
+    assert found.code == 3
+    assert "v9" in found.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
+    """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
+    marker = f"gate-signal-test-{os.getpid()}-{number}"
+    slow = f"import time, sys; sys.argv.append('{marker}'); time.sleep(1); print('throughput: 1')"
+    repo = two(slow, slow).on_github()
+    with subprocess.Popen(
+        repo.command("--command", f"python bench.py {marker}"),
+        cwd=repo.path,
+        env=repo.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while "pair 1" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        time.sleep(0.5)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=60)
+    found = repo.ended(process.returncode, stdout, stderr)
+    assert found.code == 4, said + stderr
+    assert found.outputs["verdict"] == "invalid"
+    assert len(found.record.programs[0].pairs) == 1
+    assert "Interrupted" in found.record.reason
+    left = subprocess.run(["pgrep", "-f", marker], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+    assert "gpu-advisor-base-" not in repo.git("worktree", "list")
+
+
+def test_a_replay_gives_the_same_verdict(two) -> None:
+    repo = two(steady(100), steady(90))
+    first = repo.gate(*BENCH)
+    saved = first.folder / "saved.json"
+    (first.folder / "gate.json").rename(saved)
+    again = repo.gate("--mode", "replay", "--replay", str(saved), "--json")
+    assert again.code == 1, again.stderr
+    assert again.json["slowdown_pct"] == pytest.approx(first.record.slowdown_pct)
+    lenient = repo.gate("--mode", "replay", "--replay", str(saved), "--threshold", "20%")
+    assert lenient.code == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"schema_version": 99}', "\udcff"], ids=["empty", "no", "99", "bytes"]
+)
+def test_a_replay_of_what_is_no_record_is_one_clear_error(two, content: str) -> None:
+    repo = two(steady(100), steady(100))
+    (repo.out / "bad.json").write_bytes(content.encode(errors="surrogateescape"))
+    found = repo.gate("--mode", "replay", "--replay", str(repo.out / "bad.json"))
+    assert found.code == 2
+    assert found.stderr.count("\n") == 1
+    assert "bad.json" in found.stderr
+
+
+def test_calibration_says_what_the_runner_can_prove(two) -> None:
+    found = two(steady(100), steady(100)).gate(*BENCH, "--mode", "calibrate")
+    assert found.code == 0, found.stderr
+    entry = found.record.calibration[0]
+    assert entry.placebo == "pass"
+    assert entry.pairs == 12
+    assert entry.noise_pct < 1
+    assert entry.pairs_needed == 6
+    assert list(entry.provable_pct) == [6, 12, 24]
+    assert "smallest provable" in (found.folder / "gate.md").read_text().lower()
+
+
+def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
+    repo.path = tmp_path
+    found = repo.gate(*BENCH)
+    assert found.code == 2
+    assert "no git repository" in found.stderr
+
+
+def test_the_json_record_holds_raw_values_and_reads_back(two) -> None:
+    found = two(steady(100), steady(100)).gate(*BENCH)
+    raw = json.loads((found.folder / "gate.json").read_text())
+    assert raw["schema_version"] == 1
+    assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
+    assert raw["host"]["boot_id"]
+    assert found.record.validity.startswith("unverified")

@@ -1,0 +1,232 @@
+"""Raw values to verdicts: nothing passes vacuously, and each case has its own verdict."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from gate_examples import around, failed, pair, program, program_of, rate, run, suite_of
+
+from advisor.errors import GATE_EXIT_CODES
+from advisor.gate.records import Inputs, RunEntry
+from advisor.gate.verdict import PRECEDENCE, decide
+
+INPUTS = Inputs()
+
+
+def verdict(*programs, **inputs):
+    return decide(programs, Inputs(**inputs))
+
+
+def test_equal_rates_pass_and_slower_ones_are_a_regression() -> None:
+    assert verdict(program_of(around(100), around(100))).verdict == "pass"
+    found = verdict(program_of(around(100), around(92)))
+    assert found.verdict == "regression"
+    assert found.leading.slowdown_pct == pytest.approx(8, abs=0.5)
+    assert found.leading.ci_low_pct < 8 < found.leading.ci_high_pct
+
+
+def test_a_smaller_drop_than_allowed_passes() -> None:
+    assert verdict(program_of(around(100), around(97))).verdict == "pass"
+    assert verdict(program_of(around(100), around(97)), threshold=0.01).verdict == "regression"
+
+
+def test_nothing_compared_is_an_error() -> None:
+    found = verdict()
+    assert found.verdict == "error"
+    assert "nothing was compared" in found.reason
+
+
+def test_a_benchmark_missing_in_head_is_named_and_an_error() -> None:
+    found = verdict(suite_of({"a": 10, "b": 20}, {"a": 10}))
+    assert found.verdict == "error"
+    assert found.workloads[0].name == "suite: b"
+    assert "--allow-removed" in found.reason
+    assert [w.verdict for w in found.workloads if w.name == "suite: a"] == ["pass"]
+
+
+def test_a_removed_benchmark_may_be_declared() -> None:
+    found = verdict(suite_of({"a": 10, "b": 20}, {"a": 10}), allow_removed=["b"])
+    assert found.verdict == "pass"
+    assert found.notes == ("suite: b was removed, as declared",)
+
+
+def test_declaring_all_removed_compares_nothing_and_is_an_error() -> None:
+    found = verdict(suite_of({"a": 10}, {}), allow_removed=["a"])
+    assert found.verdict == "error"
+
+
+def test_a_renamed_benchmark_is_missing_and_new() -> None:
+    found = verdict(suite_of({"old": 10}, {"new": 10}))
+    assert found.verdict == "error"
+    assert {(w.name, w.verdict) for w in found.workloads} == {
+        ("suite: old", "error"),
+        ("suite: new", "no-baseline"),
+    }
+
+
+def test_a_new_benchmark_has_no_baseline() -> None:
+    found = verdict(suite_of({"a": 10}, {"a": 10, "b": 20}))
+    assert found.verdict == "no-baseline"
+    assert found.workloads[0].name == "suite: b"
+
+
+def test_a_benchmark_that_runs_only_sometimes_is_an_error() -> None:
+    pairs = [
+        pair(n, run("base", {"a": 10.0, "b": 5.0}), run("head", {"a": 10.0, **more}))
+        for n, more in enumerate([{"b": 5.0}, {}, {"b": 5.0}], 1)
+    ]
+    found = verdict(program(pairs, "suite"))
+    assert found.verdict == "error"
+    assert "2 of 3 runs of head" in found.reason
+
+
+@pytest.mark.parametrize("kind", ["crash-step", "gpu-oom", "non-finite", "work-not-done"])
+def test_a_head_that_fails_is_an_error_and_never_a_regression(kind: str) -> None:
+    entry = program([pair(1, run("base", {"train": 10.0}), failed("head", kind))])
+    found = verdict(entry)
+    assert found.verdict == "error"
+    assert kind in found.reason
+    assert GATE_EXIT_CODES[found.verdict] == 2
+
+
+def test_a_base_that_fails_is_no_baseline() -> None:
+    entry = program([pair(1, failed("base", "crash-import"), run("head", {"train": 10.0}))])
+    assert verdict(entry).verdict == "no-baseline"
+
+
+def test_both_arms_failing_is_an_error() -> None:
+    entry = program([pair(1, failed("base", "hang"), failed("head", "hang"))])
+    assert verdict(entry).verdict == "error"
+
+
+def test_a_failure_of_the_warm_up_counts() -> None:
+    entry = program([], warm_ups=[failed("head", "crash-start")])
+    assert verdict(entry).verdict == "error"
+
+
+def test_less_work_done_is_an_error_although_it_is_faster() -> None:
+    def worked(arm, value: float, work: float) -> RunEntry:
+        return run(arm).model_copy(update={"rates": {"train": rate(value, work=work)}})
+
+    def gate(head_work: float):
+        pairs = [
+            pair(n, worked("base", 10 + n / 100, 1000), worked("head", 20 + n / 100, head_work))
+            for n in range(1, 7)
+        ]
+        return verdict(program(pairs))
+
+    assert gate(500).verdict == "error"
+    assert "work not done" in gate(500).reason
+    assert gate(1000).verdict == "pass"
+    assert gate(1000).leading.faster
+
+
+def test_rates_of_different_sources_are_not_compared() -> None:
+    pairs = [
+        pair(n, run("base", {"train": 10.0}, source="whole-run time"), run("head", {"train": 10.0}))
+        for n in range(1, 7)
+    ]
+    found = verdict(program(pairs))
+    assert found.verdict == "no-baseline"
+    assert "whole-run time" in found.reason
+
+
+def test_discarded_pairs_count_as_a_whole_or_not_at_all() -> None:
+    """Two slow pairs marked as throttled are not looked at; with them it would not pass."""
+    good = program_of(around(100, 8), [*around(100, 6), 60.0, 60.0]).pairs
+    marked = [
+        p.model_copy(update={"discarded": "power brake in 9% of the busy samples of head"})
+        if p.number > 6
+        else p
+        for p in good
+    ]
+    found = verdict(program(marked))
+    assert (found.verdict, found.leading.pairs, found.discarded_pairs) == ("pass", 6, 2)
+    assert verdict(program(good)).leading.pairs == 6
+
+
+def test_too_many_discarded_pairs_make_it_invalid() -> None:
+    pairs = [
+        p.model_copy(update={"discarded": "2 foreign process(es) on the GPU during base"})
+        if p.number > 5
+        else p
+        for p in program_of(around(100, 8), around(50, 8)).pairs
+    ]
+    found = verdict(program(pairs))
+    assert found.verdict == "invalid"
+    assert "foreign" in found.reason
+    assert GATE_EXIT_CODES[found.verdict] == 4
+
+
+def test_noise_beyond_the_threshold_is_inconclusive_and_says_what_was_provable() -> None:
+    head = [100 * math.exp(0.2 * math.sin(9 * i)) for i in range(24)]
+    found = verdict(program_of(around(100, 24), head))
+    assert found.verdict == "inconclusive"
+    assert "too noisy" in found.reason
+    assert found.leading.mde_pct > 5
+
+
+def test_a_spent_budget_is_inconclusive_with_the_reason() -> None:
+    entry = program_of(around(100, 3), around(50, 3), stopped="the budget of 1 minutes was spent")
+    found = verdict(entry)
+    assert found.verdict == "inconclusive"
+    assert "budget" in found.reason
+    assert found.leading.ci_low_pct is None
+
+
+def test_the_worst_workload_leads_and_the_order_is_by_slowdown() -> None:
+    found = verdict(
+        program_of(around(100, 9), around(100, 9), "fine"),
+        program_of(around(100, 9), around(80, 9), "slow"),
+        program_of(around(100, 9), around(60, 9), "slower"),
+    )
+    assert [w.name for w in found.workloads] == ["slower", "slow", "fine"]
+    assert found.verdict == "regression"
+    assert found.leading.name == "slower"
+
+
+def test_a_proven_regression_is_not_hidden_by_another_workload_that_broke() -> None:
+    slow = program_of(around(100, 9), around(60, 9), "slow")
+    broken = program([], "broken", error="head: --setup ended with exit code 1")
+    found = verdict(slow, broken)
+    assert found.verdict == "regression"
+    assert {w.verdict for w in found.workloads} == {"regression", "error"}
+
+
+def test_every_verdict_has_a_place_and_an_exit_code() -> None:
+    assert set(PRECEDENCE) == set(GATE_EXIT_CODES)
+    assert {v: GATE_EXIT_CODES[v] for v in PRECEDENCE} == {
+        "pass": 0,
+        "regression": 1,
+        "error": 2,
+        "inconclusive": 3,
+        "no-baseline": 3,
+        "invalid": 4,
+    }
+
+
+def test_an_unexpected_gain_passes_and_is_remarked_on() -> None:
+    found = verdict(program_of(around(100), around(200)))
+    assert found.verdict == "pass"
+    assert found.leading.faster
+    assert any("work" in note for note in found.leading.notes)
+
+
+def test_two_groups_of_runs_are_said_to_be_there() -> None:
+    slow_now_and_then = [100 * (1 if i % 3 else 0.88) * (1 + i / 10_000) for i in range(24)]
+    found = verdict(program_of(around(100, 24), slow_now_and_then))
+    assert any("two groups, 12 % apart" in note for note in found.leading.notes)
+
+
+def test_the_median_decides_only_when_calibration_said_so() -> None:
+    """Means stall, medians do not: the verdict follows the statistic in the inputs."""
+
+    def stalled(arm, mean: float) -> RunEntry:
+        return run(arm).model_copy(update={"rates": {"train": rate(mean, median=100.0)}})
+
+    pairs = [
+        pair(n, stalled("base", 100 + n / 10), stalled("head", 80 + n / 10)) for n in range(1, 7)
+    ]
+    assert verdict(program(pairs)).verdict == "regression"
+    assert verdict(program(pairs), statistic="median").verdict == "pass"

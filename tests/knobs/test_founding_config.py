@@ -1,0 +1,136 @@
+"""The founding case: a diffusion config in JSON with comments, for training and testing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import knobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.documents import Document
+    from advisor.knobs import Findings
+
+CONFIG = """\
+{
+    "name": "terrain", // experiments folder
+    "gpu_ids": [0],
+    "path": {"base_dir": "experiments", "code": "code", "resume_state": null},
+    "datasets": {
+        "train": {
+            "which_dataset": {"args": {"image_size": [256, 256], "data_len": -1}},
+            "dataloader": {
+                "validation_split": 2,
+                "args": {
+                    "batch_size": 16, // batch size in each gpu
+                    "num_workers": 8,
+                    "pin_memory": true
+                },
+                "val_args": {"batch_size": 4, "num_workers": 2, "pin_memory": false}
+            }
+        },
+        "test": {
+            "which_dataset": {"args": {"image_size": [256, 256]}},
+            "dataloader": {
+                "args": {
+                    // "batch_size": 4,
+                    "batch_size": 1, // Keep at 1 - code assumes single batch
+                    "num_workers": 12,
+                    "pin_memory": true
+                }
+            }
+        }
+    },
+    "model": {
+        "which_model": {"args": {"sample_num": 12, "optimizers": [{"lr": 5e-5}]}},
+        "which_networks": [{"args": {
+            "unet": {"image_size": 256, "dropout": 0.2},
+            "beta_schedule": {
+                "train": {"schedule": "linear", "n_timestep": 2000,
+                          "linear_start": 1e-6, "linear_end": 0.01},
+                "test": {"schedule": "linear", "n_timestep": 1000,
+                         // "n_timestep": 10, // debug
+                         "linear_start": 1e-4, "linear_end": 0.09}
+            }
+        }}]
+    },
+    "train": {"n_epoch": 1e8, "n_iter": 1e8, "val_epoch": 5, "log_iter": 1000}
+}
+"""
+TEST_ARGS = "datasets.test.dataloader.args"
+SCHEDULE = "model.which_networks[0].args.beta_schedule"
+
+
+@pytest.fixture
+def founding(document: Callable[..., Document]) -> Document:
+    return document(CONFIG, "jsonc")
+
+
+@pytest.fixture
+def found(founding: Document) -> Findings:
+    return knobs.find(founding)
+
+
+def test_the_knobs_of_the_test_phase(found: Findings) -> None:
+    ours = {k.path: (k.kind, k.knob_class) for k in found.knobs if k.phase == "test"}
+    assert ours == {
+        "datasets.test.which_dataset.args.image_size": ("image_size", "quality"),
+        f"{TEST_ARGS}.batch_size": ("batch_size", "free"),
+        f"{TEST_ARGS}.num_workers": ("num_workers", "free"),
+        f"{TEST_ARGS}.pin_memory": ("pin_memory", "free"),
+        "model.which_model.args.sample_num": ("sample_num", "quality"),
+        f"{SCHEDULE}.test.n_timestep": ("timesteps", "quality"),
+    }
+
+
+def test_training_and_validation_loaders_are_told_apart(found: Findings) -> None:
+    loader = "datasets.train.dataloader"
+    train, val = (
+        found.knob(f"{loader}.args.batch_size"),
+        found.knob(f"{loader}.val_args.batch_size"),
+    )
+    assert train is not None
+    assert val is not None
+    assert (train.phase, train.knob_class, train.scope) == ("train", "training", "device")
+    assert (val.phase, val.knob_class) == ("eval", "free")
+
+
+def test_train_side_look_alikes_are_traps(found: Findings) -> None:
+    traps = {trap.path for trap in found.traps}
+    assert {
+        f"{SCHEDULE}.train.n_timestep",
+        f"{SCHEDULE}.test.linear_end",
+        "model.which_networks[0].args.unet.image_size",
+    } <= traps
+    assert not traps & {knob.path for knob in found.knobs}
+
+
+def test_a_commented_out_twin_is_no_knob(found: Findings) -> None:
+    knob = found.knob(f"{SCHEDULE}.test.n_timestep")
+    assert knob is not None
+    assert knob.value == 1000
+
+
+def test_the_comment_that_states_a_constraint_is_respected_and_quoted(found: Findings) -> None:
+    knob = found.knob(f"{TEST_ARGS}.batch_size")
+    assert knob is not None
+    assert not knob.editable
+    assert "Keep at 1 - code assumes single batch" in knob.why
+
+
+def test_output_directory(found: Findings) -> None:
+    assert found.outputs == ("path.base_dir",)
+
+
+def test_steps_move_with_their_schedule(founding: Document, found: Findings) -> None:
+    moved = knobs.move(founding, found, f"{SCHEDULE}.test.n_timestep", 512)
+    assert not isinstance(moved, knobs.Refusal)
+    assert {change.path.rsplit(".", 1)[-1]: change.kind for change in moved} == {
+        "n_timestep": "timesteps",
+        "linear_start": "schedule",
+        "linear_end": "schedule",
+    }
+    assert founding.with_values({change.path: change.new for change in moved})

@@ -1,0 +1,39 @@
+"""Precisions to try, in the spelling a file already uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import knobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.knobs import Findings
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("precision: 32\n", {"float16": 16, "bfloat16": "bf16"}),
+        ("precision: 16\n", {"bfloat16": "bf16"}),
+        ("precision: 16-mixed\n", {"bfloat16": "bf16-mixed"}),
+        ("precision: 32-true\n", {"float16": "16-mixed", "bfloat16": "bf16-mixed"}),
+        ("precision: fp32\n", {"float16": "fp16", "bfloat16": "bf16"}),
+        ("mixed_precision: 'no'\n", {"float16": "fp16", "bfloat16": "bf16"}),
+        ("dtype: float32\n", {"float16": "float16", "bfloat16": "bfloat16"}),
+        ("dtype: torch.float32\n", {"float16": "torch.float16", "bfloat16": "torch.bfloat16"}),
+        ("precision: amp_fp16\n", {"bfloat16": "amp_bf16"}),
+        ("amp: false\n", {"float16": True}),
+        ("bf16: {enabled: false}\n", {"bfloat16": True}),
+        ("fp16: true\n", {}),
+        ("mixed_precision: fp8\n", {}),
+    ],
+)
+def test_only_words_of_the_same_family_and_no_more_bits(
+    text: str, wanted: dict[str, object], find: Callable[..., Findings]
+) -> None:
+    (knob,) = find(text).knobs
+    assert knobs.precision_choices(knob) == wanted

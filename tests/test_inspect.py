@@ -1,0 +1,168 @@
+"""`gpu-advisor inspect` on real files, as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+Ran = subprocess.CompletedProcess[str]
+
+CONFIG = """\
+_BASE_: base/common.yaml
+train: {batch_size: 8, num_workers: 4}
+loader_sizes: [1, 2]
+mini_batch_sizes: [8, 4]
+nbs: 64
+"""
+
+
+@pytest.fixture
+def inspect(tmp_path: Path, root: Path) -> Callable[..., Ran]:
+    def call(*args: str) -> Ran:
+        return subprocess.run(
+            [sys.executable, "-m", "advisor", "inspect", *args],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "common.yaml").write_text("optimizer: {lr: 0.1}\n")
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def as_json(ran: Ran) -> dict[str, Any]:
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
+    found = as_json(inspect(config.name, "--json"))
+    assert set(found) == {"knobs", "traps", "links", "documents"}
+    keys = "document path kind phase class unit scope value editable why"
+    assert all(list(knob) == keys.split() for knob in found["knobs"])
+    knobs = {(knob["document"], knob["path"]): knob for knob in found["knobs"]}
+    assert knobs["config.yaml", "train.batch_size"]["value"] == 8
+    assert knobs["config.yaml", "mini_batch_sizes"]["editable"] is False
+    assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
+
+
+def test_a_named_file_is_followed_and_shown(config: Path, inspect: Callable[..., Ran]) -> None:
+    found = as_json(inspect(config.name, "--json"))
+    assert [(d["document"], d["named_by"]) for d in found["documents"]] == [
+        ("config.yaml", None),
+        ("base/common.yaml", "config.yaml"),
+    ]
+    assert ("base/common.yaml", "optimizer.lr") in {
+        (knob["document"], knob["path"]) for knob in found["knobs"]
+    }
+    assert any(link["paths"] == ["_BASE_"] for link in found["links"])
+
+
+def test_files_that_name_each_other_are_shown_once(
+    tmp_path: Path, inspect: Callable[..., Ran]
+) -> None:
+    (tmp_path / "a.yaml").write_text("base: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("base: a.yaml\n")
+    found = as_json(inspect("a.yaml", "--json"))
+    assert [d["document"] for d in found["documents"]] == ["a.yaml", "b.yaml"]
+
+
+def test_the_command_is_shown_with_the_configs_it_names(
+    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
+) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}')
+    command = ["--", "python", "train.py", "--batch-size", "16", "--deepspeed", "ds.json"]
+    found = as_json(inspect(config.name, "--json", *command))
+    knobs = {(k["document"], k["path"]): k["value"] for k in found["knobs"]}
+    assert knobs["command line", "--batch-size"] == 16
+    assert knobs["ds.json", "train_micro_batch_size_per_gpu"] == 4
+    overrides = [link["why"] for link in found["links"] if link["kind"] == "override"]
+    assert any("may override config.yaml: train.batch_size" in why for why in overrides)
+
+
+def test_the_table_names_every_knob_and_why_it_is_left_alone(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    ran = inspect(config.name)
+    lines = ran.stdout.splitlines()
+    assert lines[0] == "config.yaml"
+    row = next(line.split() for line in lines if line.split()[:1] == ["train.batch_size"])
+    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "yes"]
+    assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
+    assert any(line.startswith("  look-alike  nbs") for line in lines)
+
+
+def test_one_bad_file_does_not_stop_the_others(
+    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
+) -> None:
+    (tmp_path / "bad.json").write_text('{"batch_size": GBSZ}')
+    ran = inspect("bad.json", config.name, "--json")
+    found = as_json(ran)
+    errors = {d["document"]: d["error"] for d in found["documents"]}
+    assert "line 1" in errors["bad.json"]
+    assert errors["config.yaml"] is None
+    assert "bad.json" in ran.stderr
+
+
+def test_nothing_readable_is_an_error_with_its_own_code(
+    tmp_path: Path, inspect: Callable[..., Ran]
+) -> None:
+    (tmp_path / "bad.json").write_text('{"a": }')
+    ran = inspect("bad.json")
+    assert ran.returncode == 12
+    assert ran.stdout == ""
+    assert ran.stderr.count("bad.json") == 1
+    assert inspect("missing.yaml").returncode == 10
+    assert inspect("missing.yaml", "--json").returncode == 10
+    assert inspect().returncode == 2
+
+
+def test_a_folder_stands_for_the_configs_in_it(
+    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
+) -> None:
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "x.yaml").write_text("batch_size: 1\n")
+    (tmp_path / "notes.txt").write_text("batch_size: 1\n")
+    found = as_json(inspect(".", "--json"))
+    assert {d["document"] for d in found["documents"]} == {"base/common.yaml", "config.yaml"}
+    (tmp_path / "empty").mkdir()
+    assert inspect("empty").returncode == 11
+
+
+def test_nothing_is_written_and_nothing_is_run(
+    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
+) -> None:
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    inspect(config.name, "--", sys.executable, "-c", "open('ran', 'w')")
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.corpus
+def test_a_folder_of_the_corpus_in_one_command(corpus: Path, inspect: Callable[..., Ran]) -> None:
+    started = time.monotonic()
+    found = as_json(inspect(str(corpus / "files"), "--json"))
+    assert len(found["documents"]) == len(list((corpus / "files").iterdir()))
+    print(f"{len(found['documents'])} documents in {time.monotonic() - started:.2f} s")
+    knobs = {(k["document"], k["path"]) for k in found["knobs"]}
+    assert not knobs & {(trap["document"], trap["path"]) for trap in found["traps"]}

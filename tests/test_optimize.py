@@ -1,0 +1,245 @@
+"""The whole line with real processes: measure, choose, prove, write, report, undo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from advisor import documents, errors
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+CONFIG = """\
+# restoration of masked signals
+inference:
+  sampler: {num_inference_steps: 60}   # more is smoother
+  loader:
+    batch_size: 1      # one signal at a time
+    # batch_size: 64   # on the big card
+    num_workers: 0
+  n_samples: 4
+output_dir: results
+"""
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "infer.yaml").write_text(CONFIG)
+    (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
+    return tmp_path
+
+
+def environment(project: Path) -> dict[str, str]:
+    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    return {**os.environ, **own, "NO_COLOR": "1"}
+
+
+def optimize(
+    project: Path, *flags: str, command: tuple[str, ...] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = command or (sys.executable, "restore.py", "--cfg", "infer.yaml")
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "optimize",
+            "infer.yaml",
+            "--window",
+            "0.5s",
+            *flags,
+            "--",
+            *command,
+        ],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project: Path) -> None:
+    """One journey, because each part of it stands on the one before."""
+    config = project / "infer.yaml"
+    found = result_of(optimize(project, "--json"))
+
+    assert found["verdict"] == "improved"
+    assert found["gain"]["low"] > 1.03
+    assert found["gain"]["pairs"] >= 6
+    assert [change["path"] for change in found["changes"]] == ["inference.loader.batch_size"]
+    assert found["changes"][0]["class"] == "free"
+    assert found["after"]["units_per_s"] > found["before"]["units_per_s"]
+
+    tuned = config.read_text()
+    batch = found["changes"][0]["to"]
+    assert tuned == CONFIG.replace("batch_size: 1 ", f"batch_size: {batch} ", 1)
+    assert not list(project.glob(".*gpu-advisor-*"))
+    assert not (project / "results").exists(), "outputs of trials belong into scratch"
+
+    report = json.loads((project / "report.json").read_text())
+    assert report["before"]["forwards_per_unit"] == 60
+    decisions = {entry["path"]: entry for entry in report["decisions"]}
+    steps = decisions["inference.sampler.num_inference_steps"]
+    assert steps["outcome"] == "listed", "no quality measure was declared"
+    assert decisions["inference.n_samples"]["outcome"] == "ignored"
+    assert "--n_samples 0" in decisions["inference.n_samples"]["why"]
+    first_screen = "\n".join((project / "report.md").read_text().splitlines()[:40])
+    assert "inference.loader.batch_size" in first_screen
+    assert "gpu-advisor revert" in first_screen
+
+    again = result_of(optimize(project, "--json"))
+    assert again["verdict"] == "unchanged"
+    assert again["changes"] == []
+    assert config.read_text() == tuned
+
+    undone = subprocess.run(
+        [sys.executable, "-m", "advisor", "revert", "infer.yaml"],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert undone.returncode == 0, undone.stderr
+    assert config.read_text() == CONFIG
+
+
+def test_a_dry_run_writes_no_config(project: Path) -> None:
+    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "20s"))
+    assert (project / "infer.yaml").read_text() == CONFIG
+    assert found["runs"] >= 2
+
+
+FAILURES = {
+    "a config that does not parse": (12, "a: [1\n", None, "line"),
+    "a command that never names the config": (16, CONFIG, ("python", "x.py"), "never names"),
+    "a crash at import": (
+        34,
+        CONFIG,
+        (sys.executable, "-c", "import torch, nowhere # infer.yaml"),
+        "nowhere",
+    ),
+    "a program that never reaches a step": (
+        38,
+        CONFIG,
+        (sys.executable, "-c", "import torch # infer.yaml"),
+        "step",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_each_refusal_has_its_code_one_message_and_writes_nothing(project: Path, case: str) -> None:
+    code, text, command, said = FAILURES[case]
+    (project / "infer.yaml").write_text(text)
+    done = optimize(project, command=command)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback (most recent call last)" not in done.stderr.split("\n")[0]
+    assert (project / "infer.yaml").read_text() == text
+    assert done.stdout == ""
+    assert not list(project.glob(".*gpu-advisor-*"))
+
+
+def test_a_missing_config_is_named(project: Path) -> None:
+    (project / "infer.yaml").unlink()
+    done = optimize(project)
+    assert done.returncode == errors.ConfigMissingError.exit_code
+    assert "infer.yaml" in done.stderr
+
+
+def test_a_read_only_config_is_refused_before_anything_runs(project: Path) -> None:
+    (project / "infer.yaml").chmod(0o444)
+    started = time.monotonic()
+    done = optimize(project)
+    assert done.returncode == errors.ConfigReadOnlyError.exit_code
+    assert "read-only" in done.stderr
+    assert not (project / "report.md").exists()
+    assert time.monotonic() - started < 60
+
+
+def test_without_a_command_the_error_shows_what_was_found(project: Path) -> None:
+    (project / "README.md").write_text("Run it: `python restore.py --cfg infer.yaml`\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "optimize", "infer.yaml"],
+        cwd=project,
+        env=environment(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == errors.CommandMissingError.exit_code
+    assert "README.md:1" in done.stderr
+    assert "[workload.infer]" in done.stderr
+
+
+def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(project: Path) -> None:
+    before = (project / "infer.yaml").read_bytes()
+    running = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "advisor",
+            "optimize",
+            "infer.yaml",
+            "--window",
+            "0.5s",
+            "--",
+            sys.executable,
+            "restore.py",
+            "--cfg",
+            "infer.yaml",
+        ],
+        cwd=project,
+        env=environment(project),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    seen = ""
+    assert running.stderr is not None
+    for line in running.stderr:
+        seen += line
+        if line.startswith("trial 4"):
+            break
+    running.send_signal(signal.SIGINT)
+    rest = running.communicate(timeout=60)[1]
+    assert running.returncode == 130, seen + rest
+    assert (project / "infer.yaml").read_bytes() == before
+    assert not list(project.glob(".*gpu-advisor-*"))
+    left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(project)]
+    assert not left
+    assert json.loads((project / "report.json").read_text())["verdict"] == "partial"
+
+    found = result_of(optimize(project, "--json"))
+    report = json.loads((project / "report.json").read_text())
+    assert any(trial["reused"] for trial in report["trials"])
+    assert found["runs"] < len(report["trials"])
+
+
+def test_the_tuned_file_can_go_elsewhere(project: Path) -> None:
+    found = result_of(optimize(project, "--json", "--output", "tuned.yaml"))
+    assert (project / "infer.yaml").read_text() == CONFIG
+    if found["changes"]:
+        tuned = documents.read(project / "tuned.yaml")
+        assert tuned.scalars["inference.loader.batch_size"].value == found["changes"][0]["to"]

@@ -1,0 +1,232 @@
+"""The judge, on endings that cannot be brought about here, or not quickly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.errors import FAILURE_EXIT_CODES
+from advisor.model import Candidate, Change, Trial
+from advisor.trials.classify import classify, log_tail
+from advisor.trials.reading import ProgramException
+from advisor.trials.records import ProcessRecord
+from advisor.trials.resources import OomCounter, new_kills, oom_counters
+from advisor.trials.signs import NEXT_STEPS
+from advisor.trials.watch import Ending
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHANGE = Change(
+    document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8
+)
+TRIAL = Trial(
+    id="1",
+    purpose="search",
+    label="batch_size=8",
+    command=("python", "run.py"),
+    cwd="/",
+    scratch="/s",
+    candidate=Candidate(changes=(CHANGE,)),
+)
+STEPPED = ProcessRecord(pid=7, state="exited", steps=40)
+BOOTED = ProcessRecord(pid=7, state="torch")
+DIED = Ending(end="exited", started=0.0, ended=9.0, exit_code=1, processes=(BOOTED,))
+DONE = replace(DIED, exit_code=0, processes=(STEPPED,))
+
+
+def kind_of(ending: Ending, *, measured: bool = False) -> str | None:
+    found = classify(TRIAL, ending, measured=measured)
+    return None if found is None else found.kind
+
+
+def raised(kind: str, message: str, where: str = "start") -> ProgramException:
+    return ProgramException(type=kind, message=message, where=where, fatal=True)
+
+
+def test_every_kind_has_a_next_step() -> None:
+    """No failure leaves its reader without one."""
+    assert NEXT_STEPS.keys() == FAILURE_EXIT_CODES.keys()
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "gpu-oom"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "gpu-oom"),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB", "host-oom"),
+        ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "host-oom"),
+        ("OSError: [Errno 12] Cannot allocate memory", "host-oom"),
+        ("RuntimeError: unable to open shared memory object </torch_1_2_3> in read-write", "shm"),
+        (("ERROR: Unexpected bus error encountered in worker. This might be caused by "
+         "insufficient shared memory (shm)."), "shm"),
+        (("RuntimeError: DataLoader worker (pid 12) is killed by signal: Bus error. It is possible "
+         "that dataloader's workers are out of shared memory."), "shm"),
+        ("RuntimeError: DataLoader worker (pid 12) is killed by signal: Killed. ", "killed"),
+        (("torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal "
+         "SIGKILL"), "killed"),
+        ("yaml.scanner.ScannerError: mapping values are not allowed here", "config-rejected"),
+        ("pydantic_core._pydantic_core.ValidationError: 2 validation errors for Config",
+         "config-rejected"),
+        ("omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct", "config-rejected"),
+        ("ValueError: prefetch_factor option could only be specified in multiprocessing.",
+         "config-rejected"),
+        ("KeyError: 'batch_size'", "config-rejected"),
+        ("TypeError: Loader.__init__() got an unexpected keyword argument 'batch_size'",
+         "config-rejected"),
+        ("KeyError: 'epochs'", "crash-start"),
+        ("ModuleNotFoundError: No module named 'apex'", "crash-import"),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_a_traceback_tells_the_kind(line: str, kind: str) -> None:
+    """Where the probe saw nothing, standard error is all there is."""
+    trace = f'Traceback (most recent call last):\n  File "run.py", line 1, in <module>\n{line}\n'
+    found = classify(TRIAL, replace(DIED, stderr=trace), measured=False)
+    assert found is not None
+    assert (found.kind, line.strip()[:60] in found.evidence) == (kind, True)
+
+
+def test_after_a_step_the_same_errors_are_no_rejected_config() -> None:
+    """A value error of step 40 is a crash, whatever it names."""
+    problem = raised("ValueError", "batch_size 8 does not match 7 targets", "step")
+    process = replace(STEPPED, exception=problem)
+    assert kind_of(replace(DIED, processes=(process,))) == "crash-step"
+
+
+def test_a_crash_of_a_rank_counts_though_the_launcher_stands_at_its_start() -> None:
+    """The launcher's exception carries the rank's traceback: its last line is the evidence."""
+    message = (
+        "\n\n-- Process 0 terminated with the following error:\n"
+        'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: odd\n'
+    )
+    launcher = replace(BOOTED, exception=raised("ProcessRaisedException", message))
+    found = classify(TRIAL, replace(DIED, processes=(launcher, STEPPED)), measured=False)
+    assert found is not None
+    assert (found.kind, found.evidence) == ("crash-step", "ValueError: odd")
+
+
+def test_a_rank_that_crashed_counts_though_the_rest_was_measured() -> None:
+    """Exit code 0 and a full window elsewhere do not outweigh it."""
+    lost = replace(STEPPED, exception=raised("IndexError", "12", "step"))
+    ending = replace(
+        DONE, end="measured", exit_code=None, processes=(replace(STEPPED, state="stopped"), lost)
+    )
+    assert kind_of(ending, measured=True) == "crash-step"
+
+
+def test_a_helper_that_failed_and_was_got_over_is_no_failure() -> None:
+    """`python -c 'import apex' || true` in a shell script is the user's own affair."""
+    helper = replace(BOOTED, exception=raised("ModuleNotFoundError", "apex", "import"))
+    assert kind_of(replace(DONE, processes=(helper, STEPPED)), measured=True) is None
+
+
+def test_an_exception_behind_exit_code_0_is_told_where_nothing_was_measured() -> None:
+    """`python train.py || true` ends well; why there was no step is the exception."""
+    lost = replace(BOOTED, exception=raised("RuntimeError", "no weights"))
+    assert kind_of(replace(DONE, processes=(lost,))) == "crash-start"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: CUDA out of memory, skipping the batch",
+        "Failed: 3",
+        "done, 4 images failed",
+        "Error processing image 17: truncated file",
+        "Skipping batch 4: loss is nan",
+        "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad tile",
+    ],
+)
+def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
+    """The program's own words stand against its exit code."""
+    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) == "work-not-done"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Failed: 0",
+        "0 images failed",
+        "attempt 1 failed, trying the mirror",
+        "error: 0.0123",
+        "mean error 4.2, errors logged to errors.txt",
+        "Exception ignored in: <function f>\nTraceback (most recent call last):\n  x\nOSError: 9",
+        "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'apex'",
+        "if this runs out of memory, lower batch_size",
+    ],
+)
+def test_harmless_words_are_no_failure(text: str) -> None:
+    """The word "error" alone means nothing."""
+    assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) is None
+
+
+def test_what_was_caught_inside_a_step_is_lost_work() -> None:
+    """Seen by the probe, printed by nobody."""
+    caught = ProgramException(type="RuntimeError", message="odd", where="forward", fatal=False)
+    found = classify(
+        TRIAL, replace(DONE, processes=(replace(STEPPED, caught=(caught,)),)), measured=True
+    )
+    assert found is not None
+    assert (found.kind, found.evidence) == (
+        "work-not-done",
+        "caught in the forward: RuntimeError: odd",
+    )
+
+
+def test_a_kill_with_the_kernels_word_for_it_is_an_out_of_memory_kill(tmp_path: Path) -> None:
+    """A recorded pair of counter files, before and after, drives the judgement."""
+    for version, group, name in (
+        ("0::/box", "box", "memory.events"),
+        ("4:memory:/box", "memory/box", "memory.oom_control"),
+    ):
+        root = tmp_path / name
+        folder = root / "cgroup" / group
+        folder.mkdir(parents=True)
+        (root / "self").mkdir()
+        (root / "self" / "cgroup").write_text(f"{version}\n")
+        (folder / name).write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
+        before = oom_counters(root, root / "cgroup")
+        (folder / name).write_text("low 0\nhigh 0\nmax 40\noom 2\noom_kill 3\n")
+        kills = new_kills(before, oom_counters(root, root / "cgroup"))
+        assert kills is not None
+        found = classify(TRIAL, replace(DIED, exit_code=-9, oom=kills), measured=False)
+        assert found is not None
+        assert found.kind == "host-oom"
+        assert found.evidence.startswith(f"ended by SIGKILL; 2 out-of-memory kills in {folder}")
+
+
+def test_a_kill_elsewhere_on_the_host_explains_no_other_end() -> None:
+    """The host's counter speaks for a SIGKILL only; the cgroup's for a lost worker too."""
+    host = OomCounter(path="/proc/vmstat", scope="this host", kills=1)
+    ours = replace(host, scope="this cgroup")
+    assert kind_of(replace(DIED, exit_code=-9, oom=host)) == "host-oom"
+    assert kind_of(replace(DIED, exit_code=-9)) == "killed"
+    assert kind_of(replace(DIED, exit_code=1, oom=host)) == "crash-start"
+    assert kind_of(replace(DIED, exit_code=1, oom=ours)) == "host-oom"
+
+
+def test_the_rank_that_was_killed_is_the_evidence_not_those_that_were_asked_to_end() -> None:
+    """A launcher lists both."""
+    told = "\n".join(
+        f"traceback : Signal {number} ({name}) received by PID {number}"
+        for number, name in ((15, "SIGTERM"), (9, "SIGKILL"))
+    )
+    found = classify(TRIAL, replace(DIED, stderr=told), measured=False)
+    assert found is not None
+    assert (found.kind, "SIGKILL" in found.evidence) == ("killed", True)
+
+
+@pytest.mark.parametrize(("code", "kind"), [(137, "killed"), (135, "shm"), (139, "killed")])
+def test_a_shell_tells_of_a_signal_in_its_exit_code(code: int, kind: str) -> None:
+    """128 and the signal's number."""
+    assert kind_of(replace(DIED, exit_code=code)) == kind
+
+
+def test_the_log_tail_has_no_noise_and_no_colours() -> None:
+    """The last twenty lines that say something."""
+    lines = [f"line {number}" for number in range(40)]
+    noise = "resource_tracker: There appear to be 2 leaked semaphore objects to clean up"
+    tail = log_tail(replace(DIED, stderr="\n".join([*lines, noise, ""])))
+    assert tail.splitlines() == lines[-20:]

@@ -1,0 +1,154 @@
+"""What a Run says of a program that did its work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from advisor.engines.local import LocalEngine
+from advisor.model import Failure, MeasurePlan, Run
+from advisor.trials import run_trial
+from advisor.trials.output import LOG_BYTES, TAIL_BYTES, plain
+from tests.trials.conftest import MakeTrial, processes_of, program
+
+LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
+WHOLE = MeasurePlan(mode="whole")
+
+
+def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> None:
+    """Rate, effects, memory and window come together in one Run; the program is stopped."""
+    trial = make_trial(
+        *program("fail_training", "never-ends"), plan=MeasurePlan(measure_s=1.0, min_steps=20)
+    )
+    said: list[str] = []
+    run = LocalEngine(on_progress=said.append).run(trial)
+    assert isinstance(run, Run), run
+    assert run.units_per_s > 0
+    assert run.units == pytest.approx(run.units_per_s * (run.window_end - run.window_start))
+    assert (run.effects.batch, run.effects.workers, run.exit_code) == (8, 0, 0)
+    assert run.peak_host_gib is not None
+    assert run.peak_host_gib > 0.05
+    assert run.telemetry.samples > 0
+    assert run.files_created == ()
+    assert said
+    assert processes_of(trial.scratch) == []
+
+
+def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: MakeTrial) -> None:
+    """Matching lines after the first are the units; the program is stopped when it is enough."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex=r"^tile \d+: (\d+) pixels")
+    trial = make_trial("bash", "-c", LINES.format(n=100_000), plan=plan, unit="pixel")
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+    assert run.unit == "pixel"
+    assert run.units % 4 == 0
+    assert run.units >= 20
+    assert run.units_per_s == pytest.approx(run.units / (run.window_end - run.window_start))
+    assert "output lines" in run.rate_source
+
+
+def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None:
+    """`processed 1,200 images` at the end: units over the time of the run."""
+    plan = MeasurePlan(mode="whole", unit_regex=r"processed ([\d,]+) images")
+    run = run_trial(make_trial("sh", "-c", "sleep 0.2; echo processed 1,200 images", plan=plan))
+    assert isinstance(run, Run), run
+    assert run.units == 1200
+    assert run.units_per_s == pytest.approx(1200 / run.wall_s)
+    assert "whole run" in run.rate_source
+
+
+def test_a_pattern_that_matches_nothing_is_said_so(make_trial: MakeTrial) -> None:
+    """Never a rate counted in another way than the one asked for."""
+    plan = MeasurePlan(mode="whole", unit_regex=r"^row (\d+)")
+    outcome = run_trial(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "no-steps"
+    assert "0 output lines match" in outcome.evidence
+
+
+def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial) -> None:
+    """The rate's source says that it is only the time of the run."""
+    run = run_trial(make_trial("sleep", "0.2", plan=WHOLE))
+    assert isinstance(run, Run), run
+    assert (run.unit, run.units) == ("run", 1.0)
+    assert run.units_per_s == pytest.approx(1 / run.wall_s)
+    assert "whole run" in run.rate_source
+
+
+def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
+    """Names and contents below outputs, not the place of scratch, make the digest."""
+
+    def digest(text: str) -> str | None:
+        script = f'cd "${{GPU_ADVISOR_SPEC%/*}}/outputs"; mkdir a; printf {text} > a/b'
+        run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
+        assert isinstance(run, Run), run
+        return run.output_digest
+
+    first = digest("same")
+    assert first is not None
+    assert (digest("same") == first, digest("else") == first) == (True, False)
+
+
+def test_files_written_outside_scratch_are_listed(make_trial: MakeTrial, work: Path) -> None:
+    """New ones by name; a file that was there before and changed is noted."""
+    (work / "log.txt").write_text("")
+    for folder in (".git", "__pycache__"):
+        (work / folder).mkdir()
+    script = "mkdir out; touch out/a .git/b __pycache__/c; echo more >> log.txt"
+    run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
+    assert isinstance(run, Run), run
+    assert run.files_created == ("out/a",)
+    assert run.notes == ("the program wrote to log.txt",)
+
+
+def test_a_later_trial_may_write_over_what_an_earlier_one_created(
+    make_trial: MakeTrial, work: Path
+) -> None:
+    """The same command twice in one search; what the user had before stays refused."""
+    engine = LocalEngine()
+    for _ in range(2):
+        run = engine.run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+        assert isinstance(run, Run), run
+    (work / "best.ckpt").write_text("good weights")
+    outcome = LocalEngine().run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "outputs-not-apart"
+    assert (work / "best.ckpt").read_text() == "good weights"
+
+
+def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
+    """The log is bounded; its end is the output's end; the tail is 64 KiB."""
+    script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
+    trial = make_trial("sh", "-c", script, plan=WHOLE)
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+    log = Path(trial.scratch, "logs", "stdout.log").read_bytes()
+    assert len(log) < LOG_BYTES + TAIL_BYTES + 100
+    assert log.endswith(b"the end\n")
+    assert re.search(rb"\[\d+ bytes left out\]", log)
+    assert len(run.stdout_tail) == TAIL_BYTES
+    assert run.stdout_tail.endswith("the end\n")
+
+
+def test_the_last_words_before_an_exit_are_kept(make_trial: MakeTrial) -> None:
+    """However fast the program ends after them."""
+    for number in range(20):
+        run = run_trial(make_trial("echo", str(number), plan=WHOLE))
+        assert isinstance(run, Run)
+        assert run.stdout_tail == f"{number}\n"
+
+
+def test_terminal_colours_and_redrawn_lines_are_made_plain() -> None:
+    """Of a progress bar its last state remains."""
+    assert plain(b"\x1b[31mred\x1b[0m\r\n 1%\r50%\r100%\ndone\xff") == "red\n100%\ndone\ufffd"
+
+
+def test_no_descriptor_and_no_child_is_left_in_the_parent(make_trial: MakeTrial) -> None:
+    """A search runs hundreds of trials in one process."""
+    run_trial(make_trial("true", plan=WHOLE))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        run_trial(make_trial("true", plan=WHOLE))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
