@@ -28,6 +28,8 @@ def enter(session: Session, module: Any) -> Root | None:
         session.roots[id(module)] = root
         session.log.roots.append(root)
         session.heavy_roots += bool(size)
+        for act in session.on_root if size else ():
+            session.attempt(act, module)
     root.calls += 1
     if not root.parameters and session.heavy_roots:
         return None
@@ -100,8 +102,12 @@ def _lazy(parameter: Any) -> bool:
 
 
 def _is_compiled(module: Any) -> bool:
-    in_place = getattr(module, "_compiled_call_impl", None) is not None
-    return in_place or type(module).__name__ == "OptimizedModule"
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    forward = vars(module).get("forward")
+    return type(module).__name__ == "OptimizedModule" or hasattr(
+        forward, "_torchdynamo_orig_callable"
+    )
 
 
 def _autocast(torch: Any, kind: str) -> str | None:
