@@ -188,4 +188,3 @@ class Session:
 
     def _update(self, name: str, **facts: object) -> None:
         self.programs[name] = self.programs[name].model_copy(update=facts)
-

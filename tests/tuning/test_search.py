@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import surfaces as formulas
-from benchmarks.surfaces import Quiet, Surface
-
 from advisor import documents, knobs
 from advisor.documents.argv import join
 from advisor.errors import TrialFailedError
@@ -20,6 +17,8 @@ from advisor.tuning.confirm import Confirmation, confirm, proven
 from advisor.tuning.runner import COMMAND_LINE, Runner
 from advisor.tuning.search import Search, Source
 from advisor.versions import Versions
+from benchmarks import surfaces as formulas
+from benchmarks.surfaces import Quiet, Surface
 
 if TYPE_CHECKING:
     from pathlib import Path
