@@ -11,6 +11,7 @@ from .session import Session
 
 OUTPUTS_KEPT = 3
 SAMPLES = 64
+SCALARS_KEPT = 4096
 LOOKS = (2, 8, 64, 512)
 """Calls at which dtype, flags and layout are looked at; settings may change after the first."""
 LEAVES = 16
@@ -54,13 +55,37 @@ def leave(
     graded = session.torch.is_grad_enabled()
     items = root.counter.count(inputs)
     session.log.forwards.append((start, end, root.number, items, graded))
+    if not session.log.nexts and len(root.scalars) < SCALARS_KEPT:
+        root.scalars.append(_numbers(args, kwargs or {}, items))
     if root.calls <= OUTPUTS_KEPT and root.parameters:
         if root.calls == 1:
-            root.shapes = tuple(
-                "x".join(str(size) for size in tensor.shape[1:]) or "scalar"
-                for tensor in batches.tensors_in(inputs)
-            )
+            _note_shapes(root, inputs, output)
         root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+
+
+def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
+    shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
+    root.shapes = tuple("x".join(map(str, shape[1:])) or "scalar" for shape in shapes)
+    results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]
+    if shapes and results and len(results[0]) > 1:
+        root.same_shape = any(
+            shape[:1] == results[0][:1] and shape[2:] == results[0][2:]
+            for shape in shapes
+            if len(shape) == len(results[0])
+        )
+
+
+def _numbers(args: Any, kwargs: dict[str, Any], items: float) -> dict[str, Any]:
+    """Numbers, and tensors of one number or of one for each item, by argument."""
+    found: dict[str, Any] = {}
+    for name, value in [*((str(n), v) for n, v in enumerate(args)), *kwargs.items()]:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[name] = value
+        elif batches.is_tensor(value) and hasattr(value, "detach"):
+            size = value.numel()
+            if size == 1 or (size == items and len(value.shape) <= 2):
+                found[name] = value.detach().reshape(-1)[:1].clone()
+    return found
 
 
 def _samples(tensor: Any) -> Any:

@@ -50,14 +50,11 @@ class Window:
         """End to end rate. A sampler stopped inside a batch also pays for the pause between
         batches, where one was seen."""
         ledger = self.ledger
-        if self.seconds <= 0 or (ledger.loader is not None and not ledger.batch):
-            return None
-        sampler = ledger.kind == steps.FORWARD and ledger.loader is not None
-        if sampler and ledger.forwards_per_unit is None:
+        if self.seconds <= 0 or (ledger.iterative and ledger.forwards_per_unit is None):
             return None
         units = sum(ledger.units[self.first : self.last])
         cycles = [mark for mark in ledger.marks if self.first <= mark < self.last]
-        if not sampler or ledger.gap_s is None or self.whole_cycles(cycles):
+        if not ledger.iterative or ledger.gap_s is None or self.whole_cycles(cycles):
             return units / self.seconds
         pauses = sum(ledger.bounds[m + 1] - ledger.bounds[m] for m in cycles)
         inside = self.count - len(cycles)
