@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, Callable
 
 from . import batches, control, loaders, observe, roots
+from .loaders import NUMBER
 from .log import EXHAUSTED
 from .session import Session
 
@@ -44,6 +45,18 @@ def is_muted(session: Session) -> bool:
     return session.muted
 
 
+def _step_ended(session: Session) -> Callable[[float], None]:
+    """What the hooks call where a step may have ended, as cheap as it can be."""
+
+    def step_ended(now: float) -> None:
+        if session.clock is not None:
+            session.attempt(session.clock.mark, now)
+        if now >= session.due:
+            control.tick(session, now)
+
+    return step_ended
+
+
 # --- loaders ------------------------------------------------------------------------------
 
 
@@ -69,44 +82,43 @@ def _loaders(torch: Any, session: Session) -> None:
 
 
 def _batches(torch: Any, session: Session) -> None:
+    step_ended = _step_ended(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     keeps = bool(session.plan.get("ceilings_workers"))
 
     def __next__(self: Any) -> Any:
-        number = self.__dict__.get(loaders.NUMBER)
+        number = self.__dict__.get(NUMBER)
         if session.muted or number is None:
             return fetch(self)
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
         enter = clock()
-        if enter >= session.due:
-            control.tick(session, enter)
+        step_ended(enter)
         pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        log, rota = session.log, session.rota
         try:
             batch = fetch(self)
         except BaseException as problem:
             if isinstance(problem, StopIteration):
-                session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
-            watch(True)
+                log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+            rota.on = True
+            if session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
             raise
-        session.attempt(note, number, enter, clock(), batch)
+        end = clock()
+        try:
+            watched = rota.turn(number, log)
+            if watched and session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
+            items = log.loaders[number]["counter"].count(batch)
+            log.nexts.append((enter, end, number, items, watched))
+            if keeps and not len(log.nexts) % KEEP_EVERY:
+                session.kept_batch = (number, batches.copied(batch), items)
+        except Exception as problem:
+            session.step_aside(problem)
         return batch
-
-    def note(number: int, enter: float, end: float, batch: Any) -> None:
-        log = session.log
-        watched = session.rota.turn(number, log)
-        watch(watched)
-        items = log.loaders[number]["counter"].count(batch)
-        log.nexts.append((enter, end, number, items, watched))
-        if keeps and not len(log.nexts) % KEEP_EVERY:
-            session.kept_batch = (number, batches.copied(batch), items)
-
-    def watch(on: bool) -> None:
-        session.rota.on = on
-        if on and session.root_finder is not None:
-            pre_hooks[PRE] = session.root_finder
 
     _dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
@@ -129,6 +141,7 @@ def _roots(torch: Any, session: Session) -> None:
     that outside of it the module can be pickled, copied and scripted as ever.
     """
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = _step_ended(session)
     entered = 0.0
     current: Any = None
 
@@ -139,6 +152,9 @@ def _roots(torch: Any, session: Session) -> None:
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
+            if current is None:
+                pre_hooks[PRE] = before
+                return
         except Exception as problem:
             session.step_aside(problem)
             return
@@ -157,8 +173,7 @@ def _roots(torch: Any, session: Session) -> None:
         if session.rota.on:
             pre_hooks[PRE] = before
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     def remove() -> None:
         session.root_finder = None
@@ -210,6 +225,7 @@ def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
     optimizer_class: Any = optim.Optimizer
     build = optimizer_class.__init__
+    step_ended = _step_ended(session)
     entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -225,8 +241,7 @@ def _optimizers(torch: Any, session: Session) -> None:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     _dress(__init__, build)
     session.patches.put(optimizer_class, "__init__", __init__)

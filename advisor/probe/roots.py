@@ -18,15 +18,19 @@ LEAF = -7002
 """Key of the hook that looks into a leaf during one call."""
 
 
-def enter(session: Session, module: Any) -> Root:
-    """Before a call: the root, looked at in some of its calls."""
+def enter(session: Session, module: Any) -> Root | None:
+    """Before a call: the root, looked at in some of its calls. None for a loss function and the
+    like beside a real root: nothing is to be learnt from it."""
     root = session.roots.get(id(module))
     if root is None or root.module() is not module:
         size = sum(p.numel() for p in module.parameters() if not _lazy(p))
         root = Root(module, len(session.log.roots), size)
         session.roots[id(module)] = root
         session.log.roots.append(root)
+        session.heavy_roots += bool(size)
     root.calls += 1
+    if not root.parameters and session.heavy_roots:
+        return None
     if root.calls in LOOKS and root.parameters:
         root.seen = _look(session.torch, module)
         if not root.seen["compiled"]:

@@ -9,6 +9,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
+from .clock import DeviceClock
 from .log import Log, Root, Rota
 from .patches import Patches
 
@@ -46,7 +47,11 @@ class Session:
         self.log = Log()
         self.roots: dict[int, Root] = {}
         """By id of the module; an id may come back after its module is gone."""
+        self.heavy_roots = 0
+        """Those that hold parameters."""
         self.rota = Rota()
+        self.clock: DeviceClock | None = None
+        """Once the program uses CUDA."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""

@@ -24,7 +24,7 @@ and, once the process stopped or exited:
 
     measured           null, or {kind, source, units, units_per_s, window_start, window_end,
                        windows, steps, step_ms, wait_share, shares, whole_units,
-                       finished_batches, batch, batches_per_step, forwards_per_unit, notes}
+                       finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
                        persistent, pin, ...}; index of the measured one
     roots root         every module called from outside a module; index of the dominant one
