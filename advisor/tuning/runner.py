@@ -6,7 +6,6 @@ a Failure. The budget lives here too, because only the runner knows what a proce
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -23,7 +22,6 @@ from advisor.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from advisor import documents
@@ -85,10 +83,6 @@ class Runner:
     started: float = field(default_factory=time.monotonic)
     reserve_s: float = 0.0
     """Kept back for the confirmation; the search stops before it."""
-    on_result: Callable[[Taken], None] | None = None
-
-    def __post_init__(self) -> None:
-        self._numbers = itertools.count(1)
 
     @property
     def spent_s(self) -> float:
@@ -120,7 +114,7 @@ class Runner:
         Raises OverBudgetError when `expected_s` is more than what is left, and
         InterruptedByUserError on Ctrl-C; both leave everything measured so far in `taken`.
         """
-        number = next(self._numbers)
+        number = len(self.taken) + 1
         trial, key = self._build(number, candidate, purpose, plan, command_line)
         if self.reuse and not fresh:
             known = self._recall(key)

@@ -190,7 +190,7 @@ class Search:
             if (knob.document, knob.path) in self.decisions:
                 continue
             if not knob.editable:
-                self.decide(knob, "refused", f"Left alone: {knob.why}")
+                self.decide(knob, "refused", left_alone(knob))
             else:
                 found.append(knob)
         return found
@@ -235,6 +235,11 @@ class Search:
         if isinstance(moved, knobs.Refusal):
             return moved
         return self.best_candidate.with_changes(*moved)
+
+
+def left_alone(knob: Knob) -> str:
+    """Why a knob that may not be edited was not: the reason alone, without how it was found."""
+    return f"Left alone: {knob.why.rpartition('not editable: ')[2]}."
 
 
 def shown(run: Run) -> str:
