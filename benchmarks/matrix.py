@@ -165,7 +165,7 @@ def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
     rate = None
     if told["ok"]:
         span = told["window"]["start"], told["window"]["end"]
-        rate = sum(true_rate(path, *span) for path in folder.glob("truth*"))
+        rate = sum(true_rate(path, *span) for path in folder.glob("truth*") if path.stat().st_size)
     return Outcome(told=told, true_units_per_s=rate, stderr=done.stderr)
 
 
