@@ -8,13 +8,18 @@ program's namespace is shadowed; for that reason its modules import each other r
     site/sitecustomize.py   found by Python at start-up through PYTHONPATH; chains any other one
     bin/                    `python` shims that put PYTHONPATH back where a script overwrote it
     boot.py                 one process joins the measurement: spec, boot file, import hooks
-    session.py              the process-wide state, and when to look, write and stop
+    session.py              the process-wide state
+    control.py              when to look, write and stop
+    patches.py              what was replaced in the process, so that it can be put back
     hooks.py                what torch tells us: batches, forwards, backwards, optimizer steps
+    loaders.py              what DataLoaders run with, and where they were built
+    roots.py                modules called from outside any module
     batches.py              how many items a batch holds
     log.py                  what the hooks saw, as flat tuples
     steps.py                log to ledger: what is a step here, and how many units it finished
     window.py               ledger to window: warm-up discarded, rate, waits, shares
-    observe.py              effects, memory, fingerprint, read when the record is written
+    observe.py              losses, outputs and memory, read when the record is written
+    measure.py              the record's content
     record.py               the record file
     ranks.py                several ranks stop at the same step
     ceilings.py             each part alone, after the window

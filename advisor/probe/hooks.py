@@ -1,7 +1,7 @@
 """What torch tells us: batches, root forwards, backwards, optimizer steps.
 
-Every hook appends one tuple and ticks the session; whatever goes wrong in one of ours is kept in
-the record and never reaches the program.
+Every hook appends one tuple and, when something is due, ticks. Whatever goes wrong in one of ours
+is kept in the record and never reaches the program.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import sys
 import time
 from typing import Any
 
-from . import batches, control, observe
+from . import batches, control, loaders, observe, roots
 from .log import EXHAUSTED
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PRE, POST = -7001, -7002
 """Keys in torch's hook dicts; torch's own are counted from 0 up."""
-
 KEEP_EVERY = 4
 """A batch to be replayed is kept this often, and only where ceilings are asked for."""
 
@@ -25,12 +24,12 @@ clock = time.perf_counter
 
 
 def install(torch: Any, session: Session) -> None:
-    """Hook torch, once, whoever asks."""
+    """Hook torch, once, whoever asks. `session.patches.undo()` takes every hook back."""
     if getattr(torch, FLAG, False):
         return
-    setattr(torch, FLAG, True)
+    session.patches.put(torch, FLAG, True)
     session.torch = torch
-    for part in (_loaders, _roots, _backwards, _optimizers):
+    for part in (_loaders, _batches, _roots, _backwards, _scaler, _optimizers):
         try:
             part(torch, session)
         except Exception as problem:
@@ -49,57 +48,74 @@ def is_muted(session: Session) -> bool:
 
 
 def _loaders(torch: Any, session: Session) -> None:
-    data = torch.utils.data
-    base = data.dataloader._BaseDataLoaderIter
-    build, begin, fetch = data.DataLoader.__init__, base.__init__, base.__next__
-    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
-    keeps = bool(session.plan.get("ceilings_workers"))
+    loader = torch.utils.data.DataLoader
+    build, begin = loader.__init__, loader._get_iterator
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         if not is_muted(session):
-            observe.guarded(session, observe.loader_built, session, self)
+            session.attempt(loaders.built, session, self)
 
-    def begins(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, loader, *args, **kwargs)
+    def _get_iterator(self: Any) -> Any:
+        begun = begin(self)
         if not is_muted(session):
-            observe.guarded(session, observe.loader_begins, session, self, loader)
+            session.attempt(loaders.begins, session, begun, self)
+        return begun
+
+    _dress(__init__, build)
+    _dress(_get_iterator, begin)
+    session.patches.put(loader, "__init__", __init__)
+    session.patches.put(loader, "_get_iterator", _get_iterator)
+
+
+def _batches(torch: Any, session: Session) -> None:
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    fetch = iterator.__next__
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    keeps = bool(session.plan.get("ceilings_workers"))
 
     def __next__(self: Any) -> Any:
-        if session.muted:
+        number = self.__dict__.get(loaders.NUMBER)
+        if session.muted or number is None:
             return fetch(self)
-        number = self.__dict__.get("_gpu_advisor_loader", 0)
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
         enter = clock()
         if enter >= session.due:
             control.tick(session, enter)
-        root_hook = pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
-        log = session.log
+        pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         try:
             batch = fetch(self)
-        except StopIteration:
-            log.nexts.append((enter, clock(), number, EXHAUSTED))
+        except BaseException as problem:
+            if isinstance(problem, StopIteration):
+                session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+            watch(True)
             raise
-        finally:
-            if root_hook is not None:
-                pre_hooks[PRE] = root_hook
-        end = clock()
-        try:
-            facts = log.loaders[number]
-            items = facts["counter"].count(batch)
-            log.nexts.append((enter, end, number, items))
-            if keeps and not len(log.nexts) % KEEP_EVERY:
-                session.kept_batch = (number, batches.copied(batch), items)
-        except Exception as problem:
-            session.step_aside(problem)
+        session.attempt(note, number, enter, clock(), batch)
         return batch
 
-    __init__.__doc__, __next__.__doc__ = build.__doc__, fetch.__doc__
-    __init__.__wrapped__ = build  # type: ignore[attr-defined]  # inspect.signature sees the original
-    data.DataLoader.__init__ = __init__
-    base.__init__ = begins
-    base.__next__ = __next__
+    def note(number: int, enter: float, end: float, batch: Any) -> None:
+        log = session.log
+        watched = session.rota.turn(number, log)
+        watch(watched)
+        items = log.loaders[number]["counter"].count(batch)
+        log.nexts.append((enter, end, number, items, watched))
+        if keeps and not len(log.nexts) % KEEP_EVERY:
+            session.kept_batch = (number, batches.copied(batch), items)
+
+    def watch(on: bool) -> None:
+        session.rota.on = on
+        if on and session.root_finder is not None:
+            pre_hooks[PRE] = session.root_finder
+
+    _dress(__next__, fetch)
+    session.patches.put(iterator, "__next__", __next__)
+
+
+def _dress(ours: Any, original: Any) -> None:
+    """For inspect.signature and help()."""
+    ours.__doc__ = original.__doc__
+    ours.__wrapped__ = original
 
 
 # --- root modules -------------------------------------------------------------------------
@@ -112,41 +128,44 @@ def _roots(torch: Any, session: Session) -> None:
     while a root runs; the hook that sees the root's end is on the root during the call only, so
     that outside of it the module can be pickled, copied and scripted as ever.
     """
-    module = torch.nn.modules.module
-    pre_hooks = module._global_forward_pre_hooks
-    entered: list[float] = [0.0]
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    entered = 0.0
+    current: Any = None
 
-    def before(root: Any, args: Any) -> None:
+    def before(module: Any, args: Any) -> None:
+        nonlocal entered, current
         if session.muted or is_muted(session):
             return
         pre_hooks.pop(PRE, None)
-        root._forward_hooks[POST] = after
-        root._forward_hooks_with_kwargs[POST] = True
-        always = getattr(root, "_forward_hooks_always_called", None)
-        if always is not None:
-            always[POST] = True
         try:
-            observe.root_enters(session, root)
+            current = roots.enter(session, module)
         except Exception as problem:
             session.step_aside(problem)
-        entered[0] = clock()
+            return
+        module._forward_hooks[POST] = after
+        module._forward_hooks_with_kwargs[POST] = True
+        module._forward_hooks_always_called[POST] = True
+        entered = clock()
 
-    def after(root: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
+    def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
-        root._forward_hooks.pop(POST, None)
-        root._forward_hooks_with_kwargs.pop(POST, None)
-        always = getattr(root, "_forward_hooks_always_called", None)
-        if always is not None:
-            always.pop(POST, None)
-        pre_hooks[PRE] = before
-        try:
-            observe.root_leaves(session, root, args, kwargs, output, entered[0], end)
-            if end >= session.due:
-                control.tick(session, end)
-        except Exception as problem:
-            session.step_aside(problem)
+        module._forward_hooks.pop(POST, None)
+        module._forward_hooks_with_kwargs.pop(POST, None)
+        module._forward_hooks_always_called.pop(POST, None)
+        if session.root_finder is None:  # the probe has stepped aside
+            return
+        if session.rota.on:
+            pre_hooks[PRE] = before
+        session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
+        if end >= session.due:
+            control.tick(session, end)
 
-    pre_hooks[PRE] = before
+    def remove() -> None:
+        session.root_finder = None
+        pre_hooks.pop(PRE, None)
+
+    session.root_finder = pre_hooks[PRE] = before
+    session.patches.on_undo(remove)
 
 
 # --- training -----------------------------------------------------------------------------
@@ -158,10 +177,7 @@ def _backwards(torch: Any, session: Session) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
-        try:
-            observe.loss(session, tensors)
-        except Exception as problem:
-            session.step_aside(problem)
+        session.attempt(observe.keep_loss, session, tensors)
         enter = clock()
         try:
             return original(tensors, *args, **kwargs)
@@ -171,15 +187,14 @@ def _backwards(torch: Any, session: Session) -> None:
         finally:
             session.log.backwards.append((enter, clock()))
 
-    backward.__doc__ = original.__doc__
-    backward.__wrapped__ = original  # type: ignore[attr-defined]
-    torch.autograd.backward = backward
+    _dress(backward, original)
+    session.patches.put(torch.autograd, "backward", backward)
+
+
+def _scaler(torch: Any, session: Session) -> None:
+    """The loss as it was before a GradScaler multiplied it."""
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
-    if scaler is not None and "scale" in scaler.__dict__:
-        _scaler(torch, session, scaler)
-
-
-def _scaler(torch: Any, session: Session, scaler: Any) -> None:
+    scaler = scaler or torch.cuda.amp.GradScaler
     original = scaler.scale
 
     def scale(self: Any, outputs: Any) -> Any:
@@ -187,30 +202,33 @@ def _scaler(torch: Any, session: Session, scaler: Any) -> None:
             session.unscaled = outputs.detach()
         return original(self, outputs)
 
-    scale.__doc__ = original.__doc__
-    scaler.scale = scale
+    _dress(scale, original)
+    session.patches.put(scaler, "scale", scale)
 
 
 def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
-    build = optim.Optimizer.__init__
-    entered: list[float] = [0.0]
+    optimizer_class: Any = optim.Optimizer
+    build = optimizer_class.__init__
+    entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-        entered[0] = clock()
+        nonlocal entered
+        entered = clock()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
         if session.muted or is_muted(session):
             return
         end = clock()
-        session.log.opts.append((entered[0], end, id(optimizer)))
+        session.log.opts.append((entered, end, id(optimizer)))
         if end >= session.due:
             control.tick(session, end)
 
-    optim.Optimizer.__init__ = __init__
-    optim.register_optimizer_step_pre_hook(before)
-    optim.register_optimizer_step_post_hook(after)
+    _dress(__init__, build)
+    session.patches.put(optimizer_class, "__init__", __init__)
+    session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
+    session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
+
+from . import batches
 
 LIMIT = 200_000
 """Entries kept of one kind; beyond it the older half is dropped."""
@@ -11,20 +14,81 @@ EXHAUSTED = -1.0
 """Items of a `next` that ended in StopIteration."""
 
 
+WATCHED_AT_FIRST = 32
+WATCHED_LATER = 8
+FEW_FORWARDS = 3
+
+
+class Root:
+    """A module that is called from outside any module."""
+
+    __slots__ = (
+        "calls",
+        "counter",
+        "module",
+        "name",
+        "number",
+        "outputs",
+        "parameters",
+        "seen",
+        "shapes",
+        "watched",
+    )
+
+    def __init__(self, module: Any, number: int, parameters: int) -> None:
+        self.module = weakref.ref(module)
+        self.number = number
+        self.name = type(module).__name__
+        self.parameters = parameters
+        self.calls = 0
+        self.counter = batches.Counter()
+        self.shapes: tuple[str, ...] = ()
+        self.outputs: list[Any] = []
+        self.seen: dict[str, Any] = {}
+        self.watched: list[tuple[Any, dict[str, int]]] = []
+        """Leaves that carry a hook during this call, and parameters by output dtype."""
+
+
+class Rota:
+    """Which batches have their root forwards watched.
+
+    All at first; then, where a batch needs few forwards, one in eight: they only serve to tell
+    where the time goes, and watching one costs about ten microseconds.
+    """
+
+    def __init__(self) -> None:
+        self.on = True
+        self._seen: dict[int, list[int]] = {}
+        """By loader: batches so far, and root forwards when it began."""
+
+    def turn(self, loader: int, log: Log) -> bool:
+        """Whether the batch that just came from `loader` is watched."""
+        seen = self._seen.setdefault(loader, [0, len(log.forwards)])
+        seen[0] += 1
+        if seen[0] == WATCHED_AT_FIRST and len(log.forwards) - seen[1] >= (
+            FEW_FORWARDS * WATCHED_AT_FIRST
+        ):
+            seen[0] = -(10**9)  # an iterative sampler: its forwards are its steps
+        self.on = seen[0] < WATCHED_AT_FIRST or seen[0] % WATCHED_LATER == 0
+        return self.on
+
+
 class Log:
     """Flat lists that only grow; a hook appends one tuple and goes on."""
 
     def __init__(self) -> None:
-        self.nexts: list[tuple[float, float, int, float]] = []
-        """(enter, exit, loader, items); a loader is an index into `loaders`."""
-        self.forwards: list[tuple[float, float, int, float]] = []
-        """(enter, exit, root, batch) of calls at depth 0; a root is an index into `roots`."""
+        self.nexts: list[tuple[float, float, int, float, bool]] = []
+        """(enter, exit, loader, items, watched); a loader is an index into `loaders`. Root
+        forwards are only seen while the latest batch is a watched one."""
+        self.forwards: list[tuple[float, float, int, float, bool]] = []
+        """(enter, exit, root, batch, graded) of calls at depth 0; a root is an index into
+        `roots`; graded: gradients were enabled."""
         self.backwards: list[tuple[float, float]] = []
         """(enter, exit)"""
         self.opts: list[tuple[float, float, int]] = []
         """(enter, exit, optimizer)"""
         self.loaders: list[dict[str, Any]] = []
-        self.roots: list[dict[str, Any]] = []
+        self.roots: list[Root] = []
         self.dropped = 0
         """Entries no longer held."""
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import observe, steps, window
+from . import loaders, observe, steps, window
 from .session import Session
+
+ROOT_KEYS = ("name", "parameters", "calls", "shapes", "seen")
+ROOTS_SHOWN = 32
 
 
 def measured(session: Session, ended: bool) -> dict[str, Any]:
@@ -49,7 +52,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     ledger = session.ledger
     losses = observe.loss_values(session)
     root = ledger.root if ledger is not None else steps.dominant_root(log)
-    seen = log.roots[root] if root is not None else {}
+    dominant = log.roots[root] if root is not None else None
     loader = ledger.loader if ledger is not None else None
     optimizing = ledger is not None and ledger.kind == steps.OPTIMIZER
     accumulation = None
@@ -59,13 +62,12 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "loaders": [_loader(number, entry) for number, entry in enumerate(log.loaders)],
         "loader": loader,
         "roots": [
-            {key: entry.get(key) for key in ("name", "parameters", "calls", "shapes", "seen")}
-            for entry in log.roots[:32]
+            {key: getattr(entry, key) for key in ROOT_KEYS} for entry in log.roots[:ROOTS_SHOWN]
         ],
         "root": root,
         "accumulation": accumulation,
-        "input_shapes": list(seen.get("shapes", ())),
-        "seen": seen.get("seen", {}),
+        "input_shapes": list(dominant.shapes) if dominant else [],
+        "seen": dominant.seen if dominant else {},
         "losses": losses,
         "fingerprint": observe.fingerprint(session, root, losses),
         "memory": observe.memory(session),
@@ -99,4 +101,4 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
         "pin_asked",
     )
     found = {key: entry.get(key) for key in kept}
-    return {"number": number, "alive": len(observe.worker_pids(entry)), **found}
+    return {"number": number, "alive": len(loaders.worker_pids(entry)), **found}

@@ -7,10 +7,10 @@ import os
 import sys
 import time
 import traceback
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
-from .log import Log
+from .log import Log, Root, Rota
+from .patches import Patches
 
 if TYPE_CHECKING:
     from .steps import Ledger
@@ -29,6 +29,9 @@ class Session:
         self.boot_time = time.time()
         self.torch: Any = None
         self.stacks: Any = None
+        self.patches = Patches()
+        self.root_finder: Any = None
+        """The hook that finds root modules; None once the probe stepped aside."""
         self.reset()
 
     def reset(self) -> None:
@@ -41,8 +44,9 @@ class Session:
         """perf_counter + epoch = seconds since 1970."""
 
         self.log = Log()
-        self.roots: Any = weakref.WeakKeyDictionary()
-        """Root module to its index in the log."""
+        self.roots: dict[int, Root] = {}
+        """By id of the module; an id may come back after its module is gone."""
+        self.rota = Rota()
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
@@ -75,9 +79,17 @@ class Session:
         """Of the last full reading."""
 
     def step_aside(self, problem: BaseException) -> None:
-        """An error of ours: keep it, and measure no further."""
+        """An error of ours that the measurement does not survive: take every hook back."""
         self.fail(problem)
         self.due = float("inf")
+        self.patches.undo()
+
+    def attempt(self, call: Callable[..., object], *args: Any) -> None:
+        """Run one of ours where the program must go on whatever happens."""
+        try:
+            call(*args)
+        except Exception as problem:
+            self.step_aside(problem)
 
     def fail(self, problem: BaseException) -> None:
         """An error of ours in a part that the others do not need."""

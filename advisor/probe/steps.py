@@ -75,9 +75,9 @@ def read(log: Log, plan: dict[str, Any], ended: bool = False) -> Ledger | None:
 def dominant_root(log: Log) -> int | None:
     """The root module that took most time; loss functions and the like hold no parameters."""
     spent: dict[int, float] = {}
-    for enter, end, root, _ in log.forwards:
+    for enter, end, root, *_ in log.forwards:
         spent[root] = spent.get(root, 0.0) + end - enter
-    heavy = {r: s for r, s in spent.items() if log.roots[r].get("parameters")}
+    heavy = {r: s for r, s in spent.items() if log.roots[r].parameters}
     pool = heavy or spent
     return max(pool, key=lambda r: pool[r]) if pool else None
 
@@ -116,7 +116,7 @@ def _training(log: Log) -> Ledger:
     ledger.loader = train_loader(log)
     fed = [
         (end, items)
-        for _, end, loader, items in log.nexts
+        for _, end, loader, items, _ in log.nexts
         if loader == ledger.loader and items != EXHAUSTED
     ]
     middle = ledger.bounds[len(ledger.bounds) // 2]
@@ -127,12 +127,9 @@ def _training(log: Log) -> Ledger:
     else:
         ledger.loader = None
         ledger.source = "batch dimension of the root forwards, at optimizer steps"
-        graded = log.roots[ledger.root].get("graded", set()) if ledger.root is not None else set()
-        fed = [
-            (end, batch)
-            for index, (_, end, root, batch) in enumerate(log.forwards)
-            if root == ledger.root and (not graded or index in graded)
-        ]
+        mine = [entry for entry in log.forwards if entry[2] == ledger.root]
+        graded = [entry for entry in mine if entry[4]] or mine
+        fed = [(end, batch) for _, end, _, batch, _ in graded]
         ledger.whole_units = sum(batch for end, batch in fed if end <= ledger.bounds[-1])
     ledger.batch = typical([items for _, items in fed])
     ledger.units = _between(ledger.bounds, fed)
@@ -160,7 +157,9 @@ def _between(bounds: list[float], moments: list[tuple[float, float]]) -> list[fl
 def _interruptions(log: Log, ledger: Ledger) -> list[int]:
     """Steps that hold the end of an epoch, or batches of another loader (validation)."""
     times = [
-        end for _, end, loader, items in log.nexts if loader != ledger.loader or items == EXHAUSTED
+        end
+        for _, end, loader, items, _ in log.nexts
+        if loader != ledger.loader or items == EXHAUSTED
     ]
     steps = {bisect.bisect_left(ledger.bounds, time) - 1 for time in times}
     return sorted(step for step in steps if 0 <= step < ledger.steps)
@@ -172,7 +171,7 @@ def _interruptions(log: Log, ledger: Ledger) -> list[int]:
 def _busiest_loader(log: Log) -> int | None:
     """The loader that was in turn for most of the time."""
     held: dict[int, float] = {}
-    for index, (enter, end, loader, items) in enumerate(log.nexts):
+    for index, (enter, end, loader, items, _) in enumerate(log.nexts):
         later = log.nexts[index + 1][0] if index + 1 < len(log.nexts) else log.last_time()
         spent = (end - enter) if items == EXHAUSTED else (later or end) - enter
         held[loader] = held.get(loader, 0.0) + spent
@@ -190,8 +189,8 @@ def _forwards_by_batch(log: Log, loader: int, root: int | None) -> list[Group]:
     enters = [log.forwards[i][0] for i in indices]
     mine = [entry for entry in log.nexts if entry[2] == loader]
     groups: list[Group] = []
-    for position, (_, end, _, items) in enumerate(mine):
-        if items == EXHAUSTED:
+    for position, (_, end, _, items, watched) in enumerate(mine):
+        if items == EXHAUSTED or not watched:
             continue
         low = bisect.bisect_left(enters, end)
         closed = position + 1 < len(mine)
@@ -207,7 +206,7 @@ def _loader_batches(
     ledger.loader, ledger.root = loader, root
     mine = [entry for entry in log.nexts if entry[2] == loader]
     held: float | None = None
-    for enter, _, _, items in mine:
+    for enter, _, _, items, _ in mine:
         if held is not None:
             ledger.bounds.append(enter)
             ledger.units.append(held)

@@ -245,17 +245,32 @@ def shares(log: Log, window: Window) -> dict[str, float]:
     foreign = _foreign_spans(log, ledger.loader) if ledger.kind == steps.OPTIMIZER else []
     validation = overlap(foreign, start, end)
     busy = 0.0
-    for entries in (log.forwards, log.backwards, log.opts):
+    parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
+        (log.forwards, _unwatched(log, window)),
+        (log.backwards, 1.0),
+        (log.opts, 1.0),
+    ]
+    for entries, scale in parts_of_a_step:
         mine = [entry for entry in entries if entry[1] > start and entry[0] < end]
         if foreign:
             mine = [e for e in mine if not any(a <= e[0] < b for a, b in foreign)]
-        busy += overlap(mine, start, end)
+        busy += scale * overlap(mine, start, end)
     parts = {"data_wait": wait, "compute": busy}
     if validation:
         parts["validation"] = validation
-    scale = max(total, sum(parts.values()))
-    parts["other"] = scale - sum(parts.values())
-    return {name: seconds / scale for name, seconds in parts.items()}
+    whole = max(total, sum(parts.values()))
+    parts["other"] = whole - sum(parts.values())
+    return {name: seconds / whole for name, seconds in parts.items()}
+
+
+def _unwatched(log: Log, window: Window) -> float:
+    """Root forwards were watched in some batches only: what to multiply their time by."""
+    inside = [
+        entry[4]
+        for entry in log.nexts
+        if entry[2] == window.ledger.loader and window.start < entry[1] <= window.end
+    ]
+    return len(inside) / sum(inside) if any(inside) else 1.0
 
 
 def _foreign_spans(log: Log, loader: int | None) -> list[tuple[float, float]]:
@@ -263,7 +278,7 @@ def _foreign_spans(log: Log, loader: int | None) -> list[tuple[float, float]]:
     spans = []
     if loader is None:
         return []
-    for position, (enter, end, which, items) in enumerate(log.nexts):
+    for position, (enter, end, which, items, _) in enumerate(log.nexts):
         if which == loader:
             continue
         later = log.nexts[position + 1][0] if position + 1 < len(log.nexts) else end

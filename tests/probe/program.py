@@ -34,7 +34,7 @@ class Outcome:
 
     @property
     def measured(self) -> Reading:
-        assert self.reading is not None, (self.records, self.stdout, self.stderr)
+        assert self.reading is not None, self.stderr[-2000:]
         assert self.reading.probe_errors == ()
         return self.reading
 

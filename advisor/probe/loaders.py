@@ -1,0 +1,109 @@
+"""What DataLoaders are built with, what they really run with, and where."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from typing import Any
+
+from . import batches
+from .session import Session
+
+NUMBER = "_gpu_advisor_loader"
+"""Attribute of loaders and their iterators: index into the log's loaders."""
+
+
+def built(session: Session, loader: Any) -> None:
+    """Note a new DataLoader; one rebuilt at the same line for the same data is the same one."""
+    if NUMBER in loader.__dict__:
+        return
+    batch: Any = getattr(loader, "batch_size", None)
+    if batch is None:
+        batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    facts: dict[str, Any] = {
+        "site": call_site(),
+        "dataset": type(loader.dataset).__name__,
+        "length": _length(loader.dataset),
+        "asked_batch": batch,
+        "sampler": type(getattr(loader, "sampler", None)).__name__,
+    }
+    known = session.log.loaders
+    for number, other in enumerate(known):
+        if all(other.get(key) == value for key, value in facts.items()):
+            loader.__dict__[NUMBER] = number
+            return
+    sizes = isinstance(batch, int) and not isinstance(batch, bool)
+    facts["counter"] = batches.Counter(float(batch) if sizes else None)
+    loader.__dict__[NUMBER] = len(known)
+    known.append(facts)
+
+
+def begins(session: Session, iterator: Any, loader: Any) -> None:
+    """Note what an epoch really runs with."""
+    if NUMBER not in loader.__dict__:
+        built(session, loader)
+    number = loader.__dict__[NUMBER]
+    iterator.__dict__[NUMBER] = number
+    facts = session.log.loaders[number]
+    workers = int(getattr(iterator, "_num_workers", 0))
+    persistent = bool(getattr(iterator, "_persistent_workers", False))
+    facts.update(
+        iterated=True,
+        iterator=weakref.ref(iterator),
+        loader=weakref.ref(loader),
+        workers=workers,
+        prefetch=getattr(loader, "prefetch_factor", None) if workers else None,
+        persistent=persistent,
+        pin=bool(getattr(iterator, "_pin_memory", False)),
+        pin_asked=bool(getattr(loader, "pin_memory", False)),
+    )
+    if session.plan.get("ceilings_workers") and not persistent:
+        facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
+
+
+def worker_pids(facts: dict[str, Any]) -> list[int]:
+    """Worker processes of a loader that are alive now."""
+    held = facts.get("iterator")
+    iterator = held() if held is not None else None
+    workers = getattr(iterator, "_workers", ())
+    return [worker.pid for worker in workers if worker.is_alive()]
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except Exception:
+        return None
+
+
+# --- call sites ---------------------------------------------------------------------------
+
+
+def call_site() -> str | None:
+    """`file.py:line` of the innermost frame that is the user's own code; else of the innermost
+    one outside torch."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    frame: Any = sys._getframe(1)
+    fallback = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((own, "<")):
+            where = f"{_shown(name)}:{frame.f_lineno}"
+            if not _installed(name):
+                return where
+            if fallback is None and f"{os.sep}torch{os.sep}" not in name:
+                fallback = where
+        frame = frame.f_back
+    return fallback
+
+
+def _installed(name: str) -> bool:
+    library = os.path.dirname(os.__file__)
+    return "site-packages" in name or "dist-packages" in name or name.startswith(library)
+
+
+def _shown(name: str) -> str:
+    here = os.getcwd() + os.sep
+    full = os.path.abspath(name)
+    return full[len(here) :] if full.startswith(here) else full

@@ -1,0 +1,144 @@
+"""Modules called from outside any module: their calls, shapes, dtype and first outputs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import batches
+from .log import Root
+from .session import Session
+
+OUTPUTS_KEPT = 3
+SAMPLES = 64
+LOOKS = (2, 8, 64, 512)
+"""Calls at which dtype, flags and layout are looked at; settings may change after the first."""
+LEAVES = 16
+LEAF = -7002
+"""Key of the hook that looks into a leaf during one call."""
+
+
+def enter(session: Session, module: Any) -> Root:
+    """Before a call: the root, looked at in some of its calls."""
+    root = session.roots.get(id(module))
+    if root is None or root.module() is not module:
+        size = sum(p.numel() for p in module.parameters() if not _lazy(p))
+        root = Root(module, len(session.log.roots), size)
+        session.roots[id(module)] = root
+        session.log.roots.append(root)
+    root.calls += 1
+    if root.calls in LOOKS and root.parameters:
+        root.seen = _look(session.torch, module)
+        if not root.seen["compiled"]:
+            _watch_leaves(root, module)
+    return root
+
+
+def leave(
+    session: Session, root: Root, args: Any, kwargs: Any, output: Any, start: float, end: float
+) -> None:
+    """After the call, also when it raised: then there is no output."""
+    if root.watched:
+        _unwatch_leaves(root)
+    problem = sys.exc_info()[1]
+    if output is None and problem is not None:
+        session.swallow(problem, "forward")
+        return
+    inputs = (args, kwargs) if kwargs else args
+    graded = session.torch.is_grad_enabled()
+    items = root.counter.count(inputs)
+    session.log.forwards.append((start, end, root.number, items, graded))
+    if root.calls <= OUTPUTS_KEPT and root.parameters:
+        if root.calls == 1:
+            root.shapes = tuple(
+                "x".join(str(size) for size in tensor.shape[1:]) or "scalar"
+                for tensor in batches.tensors_in(inputs)
+            )
+        root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+
+
+def _samples(tensor: Any) -> Any:
+    """A few numbers of the first item, copied without waiting for the device."""
+    first = tensor.detach()
+    first = first[0] if first.dim() > 1 else first
+    flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
+    return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
+
+
+# --- looking ------------------------------------------------------------------------------
+
+
+def _look(torch: Any, module: Any) -> dict[str, Any]:
+    """Dtype, flags and layout, as in force right now."""
+    parameter = max(module.parameters(), key=lambda p: 0 if _lazy(p) else p.numel())
+    kind = parameter.device.type
+    convolutions = [
+        p for p in module.parameters() if p.dim() == 4 and max(p.shape[2:]) > 1 and p.shape[1] > 1
+    ]
+    last = torch.channels_last
+    seen: dict[str, Any] = {
+        "device": str(parameter.device),
+        "model_dtype": _name(parameter.dtype),
+        "autocast_dtype": _autocast(torch, kind),
+        "compiled": any(map(_is_compiled, module.modules())),
+        "channels_last": all(p.is_contiguous(memory_format=last) for p in convolutions)
+        if convolutions
+        else None,
+    }
+    if kind == "cuda":
+        seen["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
+        seen["cudnn_benchmark"] = bool(torch.backends.cudnn.benchmark)
+    return seen
+
+
+def _lazy(parameter: Any) -> bool:
+    return "Uninitialized" in type(parameter).__name__
+
+
+def _is_compiled(module: Any) -> bool:
+    in_place = getattr(module, "_compiled_call_impl", None) is not None
+    return in_place or type(module).__name__ == "OptimizedModule"
+
+
+def _autocast(torch: Any, kind: str) -> str | None:
+    try:
+        return _name(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
+    except TypeError:  # torch before 2.4 knew CUDA and CPU by name
+        if kind == "cuda":
+            return _name(torch.get_autocast_gpu_dtype()) if torch.is_autocast_enabled() else None
+        enabled = torch.is_autocast_cpu_enabled()
+        return _name(torch.get_autocast_cpu_dtype()) if enabled else None
+
+
+def _name(dtype: Any) -> str:
+    return str(dtype).rsplit(".", 1)[-1]
+
+
+def _watch_leaves(root: Root, module: Any) -> None:
+    """Autocast may be entered inside the forward: the leaves' outputs tell the dtype in use."""
+    weights: dict[str, int] = {}
+    leaves = [m for m in module.modules() if not m._modules and m._parameters]
+    heavy = sorted(leaves, key=_parameters_of, reverse=True)[:LEAVES]
+
+    def note(leaf: Any, args: Any, output: Any) -> None:
+        dtype = getattr(output, "dtype", None)
+        if dtype is not None and dtype.is_floating_point:
+            name = _name(dtype)
+            weights[name] = weights.get(name, 0) + _parameters_of(leaf)
+
+    for leaf in heavy:
+        leaf._forward_hooks[LEAF] = note
+        root.watched.append((leaf, weights))
+
+
+def _unwatch_leaves(root: Root) -> None:
+    weights = root.watched[0][1]
+    for leaf, _ in root.watched:
+        leaf._forward_hooks.pop(LEAF, None)
+    root.watched.clear()
+    if weights:
+        root.seen["compute_dtype"] = max(weights, key=lambda name: weights[name])
+
+
+def _parameters_of(leaf: Any) -> int:
+    return sum(p.numel() for p in leaf._parameters.values() if p is not None and not _lazy(p))

@@ -1,0 +1,152 @@
+"""What the probe costs the program it watches: microseconds a step, and start-up.
+
+    python -m benchmarks.probe_overhead [--rounds N]
+
+Hooks are put in and taken out again and again inside one process, so that both arms share the
+machine's moods; each round's ratio is one sample, and the interval is over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from advisor.probe import hooks
+from advisor.probe.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SITE = Path(hooks.__file__).parent / "site"
+STEP_MS = 10.0
+
+
+class Loop:
+    """A training loop with everything the probe hooks: loader, forward, loss, backward, step."""
+
+    def __init__(self, pad_ms: float) -> None:
+        torch.set_num_threads(1)
+        self._pad_ms = pad_ms
+        self._model = torch.nn.Sequential(
+            torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)
+        )
+        self._loss = torch.nn.CrossEntropyLoss()
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.01)
+        self._data = torch.utils.data.TensorDataset(
+            torch.zeros(100_000, 64), torch.zeros(100_000, dtype=torch.long)
+        )
+
+    def run(self, steps: int) -> float:
+        """Mean seconds a step, the fetch of the batch included."""
+        batches = iter(torch.utils.data.DataLoader(self._data, batch_size=8))
+        for _ in range(3):
+            self._step(next(batches))
+        start = time.perf_counter()
+        for _ in range(steps):
+            self._step(next(batches))
+        return (time.perf_counter() - start) / steps
+
+    def _step(self, batch: Any) -> None:
+        until = time.perf_counter() + self._pad_ms / 1000
+        x, y = batch
+        self._optimizer.zero_grad()
+        self._loss(self._model(x), y).backward()
+        self._optimizer.step()
+        while time.perf_counter() < until:
+            pass
+
+
+@contextlib.contextmanager
+def probed(folder: str) -> Iterator[Session]:
+    """The hooks in this process, never stopping it."""
+    session = Session({"records": folder, "plan": {"mode": "observe"}})
+    hooks.install(torch, session)
+    try:
+        yield session
+    finally:
+        session.patches.undo()
+
+
+def compare(pad_ms: float, steps: int, rounds: int, folder: str) -> tuple[list[float], list[float]]:
+    """(microseconds added a step, ratio of step times) of each round, arms in flipped order."""
+    loop = Loop(pad_ms)
+    loop.run(steps)
+    added, ratios = [], []
+    for number in range(rounds):
+        seconds = {}
+        for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+            with probed(folder) if arm == "probed" else contextlib.nullcontext():
+                seconds[arm] = loop.run(steps)
+        added.append(1e6 * (seconds["probed"] - seconds["bare"]))
+        ratios.append(seconds["probed"] / seconds["bare"])
+    return added, ratios
+
+
+def start_up(rounds: int, folder: str) -> list[float]:
+    """Milliseconds added to a process that imports torch, one value a round."""
+    spec = Path(folder, "spec.json")
+    spec.write_text(
+        json.dumps({"records": folder, "scratch": folder, "protect": folder, "plan": {}})
+    )
+    bare = {k: v for k, v in os.environ.items() if k != "GPU_ADVISOR_SPEC"}
+    with_probe = {**bare, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(SITE)}
+    added = []
+    for number in range(rounds):
+        seconds = {}
+        for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+            start = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-c", "import torch"],
+                env=with_probe if arm == "probed" else bare,
+                check=True,
+            )
+            seconds[arm] = time.perf_counter() - start
+        added.append(1e3 * (seconds["probed"] - seconds["bare"]))
+    return added
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """Median, and the order statistics that hold it with at least 95 %."""
+    ordered, n = sorted(values), len(values)
+    tail, k = 0.5**n, 0
+    term = tail
+    while k + 1 < n / 2 and tail + (term := term * (n - k) / (k + 1)) <= 0.025:
+        tail += term
+        k += 1
+    return statistics.median(ordered), ordered[k], ordered[n - 1 - k]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--steps", type=int, default=1500)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        added, _ = compare(0.0, args.steps, args.rounds, folder)
+        _, ratios = compare(STEP_MS, 100, args.rounds, folder)
+        boots = start_up(max(7, args.rounds // 2), folder)
+    rows = (
+        ("added a step", "us", added, 15.0),
+        (f"step-time ratio at {STEP_MS:g} ms", "", ratios, 1.005),
+        ("added to start-up with torch", "ms", boots, 50.0),
+    )
+    print(f"{'':32}{'median':>9}{'95 % interval':>20}{'limit':>9}")
+    for name, unit, values, limit in rows:
+        middle, low, high = interval(values)
+        label = f"{name} [{unit}]" if unit else name
+        print(f"{label:32}{middle:9.4g}{low:11.4g} {high:8.4g}{limit:9.4g}")
+
+
+if __name__ == "__main__":
+    main()
