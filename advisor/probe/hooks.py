@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from . import batches, control, loaders, observe, roots
+from . import batches, control, loaders, observe, roots, whatif
 from .log import EXHAUSTED
 from .session import Session
 
@@ -29,7 +29,7 @@ def install(torch: Any, session: Session) -> None:
         return
     session.patches.put(torch, FLAG, True)
     session.torch = torch
-    for part in (_loaders, _batches, _roots, _backwards, _scaler, _optimizers):
+    for part in (_loaders, _batches, _roots, _backwards, _scaler, _optimizers, whatif.install):
         try:
             part(torch, session)
         except Exception as problem:
@@ -209,12 +209,16 @@ def _scaler(torch: Any, session: Session) -> None:
 def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
     optimizer_class: Any = optim.Optimizer
-    build = optimizer_class.__init__
+    build, zero = optimizer_class.__init__, optimizer_class.zero_grad
     entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
+
+    def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+        session.set_to_none = bool(set_to_none)
+        return zero(self, set_to_none)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
@@ -229,6 +233,8 @@ def _optimizers(torch: Any, session: Session) -> None:
             control.tick(session, end)
 
     _dress(__init__, build)
+    _dress(zero_grad, zero)
     session.patches.put(optimizer_class, "__init__", __init__)
+    session.patches.put(optimizer_class, "zero_grad", zero_grad)
     session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)

@@ -32,6 +32,7 @@ class Root:
         "parameters",
         "seen",
         "shapes",
+        "site",
         "watched",
     )
 
@@ -43,6 +44,8 @@ class Root:
         self.calls = 0
         self.counter = batches.Counter()
         self.shapes: tuple[str, ...] = ()
+        self.site: str | None = None
+        """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
         self.seen: dict[str, Any] = {}
         self.watched: list[tuple[Any, dict[str, int]]] = []
@@ -89,6 +92,8 @@ class Log:
         """(enter, exit, optimizer)"""
         self.loaders: list[dict[str, Any]] = []
         self.roots: list[Root] = []
+        self.warm_until = 0.0
+        """Until then a one-time cost was being paid; the window begins later."""
         self.dropped = 0
         """Entries no longer held."""
 

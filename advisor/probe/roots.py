@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import batches
+from . import batches, loaders, whatif
 from .log import Root
 from .session import Session
 
@@ -26,6 +26,9 @@ def enter(session: Session, module: Any) -> Root:
         root = Root(module, len(session.log.roots), size)
         session.roots[id(module)] = root
         session.log.roots.append(root)
+        root.site = loaders.call_site()
+        if size:
+            whatif.root_found(session, module)
     root.calls += 1
     if root.calls in LOOKS and root.parameters:
         root.seen = _look(session.torch, module)

@@ -30,6 +30,8 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
+        self.whatif: Any = None
+        """The plan's what-if, once torch is there."""
         self.root_finder: Any = None
         """The hook that finds root modules; None once the probe stepped aside."""
         self.reset()
@@ -51,6 +53,8 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
+        self.set_to_none: bool | None = None
+        """What zero_grad was last asked for."""
         self.kept_batch: tuple[int, Any, float] | None = None
         """(loader, batch, items) to be replayed, where ceilings are asked for."""
         self.arguments: dict[str, Any] = {}
