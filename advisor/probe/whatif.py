@@ -343,7 +343,8 @@ def _compile(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str |
 def _graphs() -> int:
     """How often anything was compiled so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return sum(counters.get("frames", {}).values()) + sum(counters.get("stats", {}).values())
+    kinds = [counters.get(name, {}) for name in ("frames", "stats")]
+    return sum(int(count) for kind in kinds for count in kind.values())
 
 
 def _device_type(module: Any) -> str:

@@ -63,7 +63,18 @@ class Taken:
     candidate: Candidate
     purpose: Purpose
     result: Run | Failure
+    whatif: str | None = None
     reused: bool = False
+
+    @property
+    def label(self) -> str:
+        """The candidate's values, and what was tried on top of them."""
+        return labelled(self.candidate, self.whatif)
+
+
+def labelled(candidate: Candidate, whatif: str | None) -> str:
+    """`batch_size=8, what if compile`"""
+    return f"{candidate.label}, what if {whatif}" if whatif else candidate.label
 
 
 class OverBudgetError(Exception):
@@ -143,18 +154,31 @@ class Runner:
             if known is not None:
                 return self._tell(
                     Taken(
-                        id=trial.id, candidate=candidate, purpose=purpose, result=known, reused=True
+                        id=trial.id,
+                        candidate=candidate,
+                        purpose=purpose,
+                        result=known,
+                        whatif=plan.whatif,
+                        reused=True,
                     )
                 )
         if expected_s > self.left_s:
-            raise OverBudgetError(candidate.label)
-        self.listener.trial_started(number, candidate.label, purpose)
+            raise OverBudgetError(trial.label)
+        self.listener.trial_started(number, trial.label, purpose)
         result = self.engine.run(trial)
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; the config is untouched and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.history.append(key, self.machine_key, result)
-        return self._tell(Taken(id=trial.id, candidate=candidate, purpose=purpose, result=result))
+        return self._tell(
+            Taken(
+                id=trial.id,
+                candidate=candidate,
+                purpose=purpose,
+                result=result,
+                whatif=plan.whatif,
+            )
+        )
 
     def forget_history(self) -> None:
         """Trust nothing of earlier calls any more: this machine now runs at another speed."""
@@ -213,10 +237,12 @@ class Runner:
             command = _with_flag(command, flag, outputs)
         plan = replace(plan, memory_cap_gib=self.memory_cap_gib)
         start_s, hang_s, total_s = self.limits_s
+        if plan.whatif == "compile":  # no step is finished meanwhile
+            hang_s = max(hang_s, start_s)
         trial = Trial(
             id=id_,
             purpose=purpose,
-            label=candidate.label,
+            label=labelled(candidate, plan.whatif),
             candidate=candidate,
             command=command,
             cwd=str(self.cwd),
