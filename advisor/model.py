@@ -163,7 +163,7 @@ class MeasurePlan:
     ceilings_s: float = 1.5
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
-    `loader.num_workers=4,prefetch_factor=4@train.py:88`, ..."""
+    `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None

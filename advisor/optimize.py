@@ -276,7 +276,7 @@ def tune(search: Search, job: Job) -> Confirmation | None:
             f"{cost_s(search, arms, expected):.0f} s and the budget is spent. Call again with a "
             "larger --budget; what was measured is kept and not run again."
         )
-        search.stop_reason = "the budget was spent before the confirmation"
+        search.stop_reason, search.cut_short = "the budget was spent before the confirmation", True
         return None
     return confirm(search, search.best_candidate, expected)
 

@@ -65,17 +65,19 @@ def parse(text: str, name: str, bom: int) -> Parsed:
     leaves = Leaves()
     leaves.trace += words
     seen: dict[str, int] = {}
+    repeated: dict[str, None] = {}
     data: dict[str, JsonScalar] = {}
     for number, path, offset, why in _flags(words, first_own_word(words)):
         if path in seen:
             leaves.drop(seen[path], seen[path] + 1)
-            leaves.again[path] = starts[number]
+            repeated[path] = None
         seen[path] = len(leaves.found)
         start, end = starts[number] + offset, starts[number] + len(words[number])
         bare = offset == 0 and words[number] == path
         value = True if bare else _value(words[number][offset:])
         data[path] = value
         leaves.found.append(Leaf(path, value, start, end, number, why=why))
+    leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, bom, data, leaves, "#")
 
 

@@ -69,7 +69,9 @@ def spell_text(value: str, old: str) -> str:
     """A JSON string that never holds `//` or `/*`: comment strippers would cut it there."""
     del old
     quoted = json.dumps(value)
-    return quoted.replace("/", "\\/") if "//" in value or "/*" in value else quoted
+    if "//" in value or "/*" in value:
+        quoted = quoted.replace("/", "\\/").replace("/*", "/\\u002a")
+    return quoted
 
 
 def spell_key(key: str, sibling: str) -> str:

@@ -13,7 +13,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from advisor.errors import UsageError
 from advisor.gate.base import read_event
@@ -81,19 +81,29 @@ def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
 
     Its code would run on a machine that keeps its state from job to job.
     """
-    pull = read_event(environ).get("pull_request")
-    if allow or not isinstance(pull, dict):
+    if allow or environ.get("RUNNER_ENVIRONMENT") == "github-hosted":
         return
-    head = pull.get("head")
-    repository = head.get("repo") if isinstance(head, dict) else None
-    fork = not isinstance(repository, dict) or repository.get("fork") is not False
-    if fork and environ.get("RUNNER_ENVIRONMENT") != "github-hosted":
+    pull = read_event(environ).get("pull_request")
+    if isinstance(pull, dict) and _from_fork(pull):
         msg = (
             "This pull request comes from a fork, and its code would run on a self-hosted runner, "
             "which it could change for good. Nothing was run. Set allow-forks: true only for "
             "runners that are thrown away after each job."
         )
         raise UsageError(msg)
+
+
+def _from_fork(pull: Mapping[str, Any]) -> bool:
+    """Whether the code comes from another repository; in doubt it does."""
+    head, base = (
+        side.get("repo") if isinstance(side := pull.get(name), dict) else None
+        for name in ("head", "base")
+    )
+    if not isinstance(head, dict):
+        return True
+    if isinstance(base, dict) and head.get("full_name") and base.get("full_name"):
+        return bool(head["full_name"] != base["full_name"])
+    return head.get("fork") is not False
 
 
 @contextlib.contextmanager

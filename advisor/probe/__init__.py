@@ -17,10 +17,12 @@ program's namespace is shadowed; for that reason its modules import each other r
     batches.py              how many items a batch holds
     log.py                  what the hooks saw, as flat tuples
     steps.py                log to ledger: what is a step here, and how many units it finished
+    cycles.py               where a sampler without a loader begins its next item
     window.py               ledger to window: warm-up discarded, rate, waits, shares
     observe.py              losses, outputs and memory, read when the record is written
     measure.py              the record's content
     record.py               the record file
+    clock.py                when the device was done with each step, by CUDA events
     ranks.py                several ranks stop at the same step
     ceilings.py             each part alone, after the window
     whatif.py               settings tried from inside

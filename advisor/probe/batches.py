@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from typing import Any, Callable, Iterator, Optional
-
-Getter = Callable[[Any], Optional[float]]
+from typing import Any, Iterator
 
 DEPTH = 6
 WIDTH = 64
@@ -32,12 +30,18 @@ class Counter:
         """Items in `batch`; 1 where nothing says how many."""
         if self._path is not None:
             try:
-                return _size(_follow(batch, self._path))
+                value = batch
+                for by_item, key in self._path:
+                    value = value[key] if by_item else getattr(value, key)
+                return float(len(value))
             except Exception:
                 self._path = None
         elif self._constant is not None:
             return self._constant
-        return self._search(batch)
+        try:
+            return self._search(batch)
+        except Exception:  # a proxy of a tracer, an object that fights back
+            return self.expected or 1.0
 
     def _search(self, batch: Any) -> float:
         tensors: list[tuple[float, tuple[Any, ...]]] = []
@@ -79,20 +83,20 @@ def is_tensor(value: Any) -> bool:
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    """(step, child) pairs; a step is (how, key)."""
+    """(step, child) pairs; a step is (whether by item, key)."""
     if isinstance(value, dict) or hasattr(value, "keys"):
         for key in list(value.keys())[:WIDTH]:
-            yield ("item", key), value[key]
+            yield (True, key), value[key]
     elif isinstance(value, (list, tuple)):
         for index, child in enumerate(value[:WIDTH]):
-            yield ("item", index), child
+            yield (True, index), child
     elif not isinstance(value, (str, bytes, int, float, type(None), type)):
         held = getattr(value, "__dict__", None)
         names = list(held) if isinstance(held, dict) else list(getattr(value, "__slots__", ()))
         for name in names[:WIDTH]:
             child = getattr(value, name, None)
             if child is not None:
-                yield ("attr", name), child
+                yield (False, name), child
 
 
 def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -101,18 +105,6 @@ def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], 
         return
     for step, child in _children(value):
         yield from _walk(child, (*path, step))
-
-
-def _follow(value: Any, path: tuple[Any, ...]) -> Any:
-    for how, key in path:
-        value = value[key] if how == "item" else getattr(value, key)
-    return value
-
-
-def _size(value: Any) -> float:
-    if isinstance(value, (list, tuple)):
-        return float(len(value))
-    return float(value.shape[0])
 
 
 def copied(value: Any, depth: int = 0) -> Any:
@@ -124,8 +116,8 @@ def copied(value: Any, depth: int = 0) -> Any:
         if isinstance(value, tuple):
             parts = [copied(child, depth + 1) for child in value]
             return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-        for (how, key), child in list(_children(value)):
-            if how == "item":
+        for (by_item, key), child in list(_children(value)):
+            if by_item:
                 fresh[key] = copied(child, depth + 1)
             else:
                 object.__setattr__(fresh, key, copied(child, depth + 1))

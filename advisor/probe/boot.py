@@ -43,6 +43,7 @@ def start(spec_path: str) -> None:
     actions: dict[str, list[Action]] = {
         "argparse": [lambda module: arguments.install(module, session)],
         "torch": [lambda module: _torch(module, session)],
+        "torch._dynamo.eval_frame": [lambda module: hooks.shield_compiled(module, session)],
     }
     for name, action in guard.savers().items():
         actions.setdefault(name, []).append(action)

@@ -8,6 +8,7 @@ import time
 from typing import Any, NoReturn
 
 from . import ceilings, ranks, record, steps, window
+from .clock import start_if_in_use
 from .session import Session
 
 BEAT_S = 0.5
@@ -41,6 +42,7 @@ def _look(session: Session, now: float) -> None:
         session.state = "stepping"
         session.next_beat = now + BEAT_S
         session.log.trim()
+        session.clock = session.clock or start_if_in_use(session.torch)
         record.beat(session)
     if now >= session.next_check:
         need = missing_s(session, now)

@@ -6,11 +6,14 @@ is kept in the record and never reaches the program.
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
-from typing import Any
+import types
+from typing import Any, Callable
 
 from . import batches, control, loaders, observe, roots, whatif
+from .loaders import NUMBER
 from .log import EXHAUSTED
 from .session import Session
 
@@ -44,6 +47,18 @@ def is_muted(session: Session) -> bool:
     return session.muted
 
 
+def _step_ended(session: Session) -> Callable[[float], None]:
+    """What the hooks call where a step may have ended, as cheap as it can be."""
+
+    def step_ended(now: float) -> None:
+        if session.clock is not None:
+            session.attempt(session.clock.mark, now)
+        if now >= session.due:
+            control.tick(session, now)
+
+    return step_ended
+
+
 # --- loaders ------------------------------------------------------------------------------
 
 
@@ -69,44 +84,43 @@ def _loaders(torch: Any, session: Session) -> None:
 
 
 def _batches(torch: Any, session: Session) -> None:
+    step_ended = _step_ended(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     keeps = bool(session.plan.get("ceilings_workers"))
 
     def __next__(self: Any) -> Any:
-        number = self.__dict__.get(loaders.NUMBER)
+        number = self.__dict__.get(NUMBER)
         if session.muted or number is None:
             return fetch(self)
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
         enter = clock()
-        if enter >= session.due:
-            control.tick(session, enter)
+        step_ended(enter)
         pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        log, rota = session.log, session.rota
         try:
             batch = fetch(self)
         except BaseException as problem:
             if isinstance(problem, StopIteration):
-                session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
-            watch(True)
+                log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+            rota.on = True
+            if session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
             raise
-        session.attempt(note, number, enter, clock(), batch)
+        end = clock()
+        try:
+            watched = rota.turn(number, log)
+            if watched and session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
+            items = log.loaders[number]["counter"].count(batch)
+            log.nexts.append((enter, end, number, items, watched))
+            if keeps and not len(log.nexts) % KEEP_EVERY:
+                session.kept_batch = (number, batches.copied(batch), items)
+        except Exception as problem:
+            session.step_aside(problem)
         return batch
-
-    def note(number: int, enter: float, end: float, batch: Any) -> None:
-        log = session.log
-        watched = session.rota.turn(number, log)
-        watch(watched)
-        items = log.loaders[number]["counter"].count(batch)
-        log.nexts.append((enter, end, number, items, watched))
-        if keeps and not len(log.nexts) % KEEP_EVERY:
-            session.kept_batch = (number, batches.copied(batch), items)
-
-    def watch(on: bool) -> None:
-        session.rota.on = on
-        if on and session.root_finder is not None:
-            pre_hooks[PRE] = session.root_finder
 
     _dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
@@ -129,18 +143,23 @@ def _roots(torch: Any, session: Session) -> None:
     that outside of it the module can be pickled, copied and scripted as ever.
     """
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = _step_ended(session)
+    tracing, compiling = torch._C._get_tracing_state, _is_compiling(torch)
     entered = 0.0
     current: Any = None
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        if session.muted or is_muted(session):
+        if compiling() or session.muted or is_muted(session) or tracing():
             return
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
         except Exception as problem:
             session.step_aside(problem)
+            return
+        if current is None:
+            pre_hooks[PRE] = before
             return
         module._forward_hooks[POST] = after
         module._forward_hooks_with_kwargs[POST] = True
@@ -157,8 +176,7 @@ def _roots(torch: Any, session: Session) -> None:
         if session.rota.on:
             pre_hooks[PRE] = before
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     def remove() -> None:
         session.root_finder = None
@@ -166,6 +184,61 @@ def _roots(torch: Any, session: Session) -> None:
 
     session.root_finder = pre_hooks[PRE] = before
     session.patches.on_undo(remove)
+
+
+def _is_compiling(torch: Any) -> Callable[[], bool]:
+    compiler = getattr(torch, "compiler", None)
+    return getattr(compiler, "is_compiling", None) or (lambda: False)
+
+
+def shield_compiled(eval_frame: Any, session: Session) -> None:
+    """Keep torch.compile from seeing the hook that finds roots: it would trace into it.
+
+    What was compiled runs with the hook out; a compiled module is observed from around the call.
+    """
+    context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
+    compile_it, call_it = context.__call__, optimized.__call__
+
+    def compiled(self: Any, fn: Any) -> Any:
+        made = compile_it(self, fn)
+        if not isinstance(made, types.FunctionType):
+            return made
+        owner = getattr(fn, "__self__", None)
+        in_place = getattr(fn, "__name__", "") == "_call_impl"
+
+        @functools.wraps(made)
+        def shielded(*args: Any, **kwargs: Any) -> Any:
+            return _around(session, owner if in_place else None, made, args, kwargs)
+
+        if hasattr(made, "_torchdynamo_wrapper_id"):
+            shielded._torchdynamo_wrapper_id = id(shielded)  # type: ignore[attr-defined]
+        return shielded
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _around(session, self, functools.partial(call_it, self), args, kwargs)
+
+    session.patches.put(context, "__call__", compiled)
+    session.patches.put(optimized, "__call__", __call__)
+
+
+def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
+    """Call with the hook out; as a root, if `module` is one and none is running."""
+    pre_hooks = session.torch.nn.modules.module._global_forward_pre_hooks
+    outermost = pre_hooks.pop(PRE, None) is not None
+    try:
+        root = None
+        if outermost and module is not None and not _is_compiling(session.torch)():
+            root = roots.enter(session, module)
+        start = clock()
+        output = call(*args, **kwargs)
+        if root is not None:
+            end = clock()
+            session.attempt(roots.leave, session, root, args, kwargs, output, start, end)
+            _step_ended(session)(end)
+        return output
+    finally:
+        if outermost and session.rota.on and session.root_finder is not None:
+            pre_hooks[PRE] = session.root_finder
 
 
 # --- training -----------------------------------------------------------------------------
@@ -210,6 +283,7 @@ def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
     optimizer_class: Any = optim.Optimizer
     build, zero = optimizer_class.__init__, optimizer_class.zero_grad
+    step_ended = _step_ended(session)
     entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -229,8 +303,7 @@ def _optimizers(torch: Any, session: Session) -> None:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))
-        if end >= session.due:
-            control.tick(session, end)
+        step_ended(end)
 
     _dress(__init__, build)
     _dress(zero_grad, zero)

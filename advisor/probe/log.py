@@ -30,6 +30,8 @@ class Root:
         "number",
         "outputs",
         "parameters",
+        "same_shape",
+        "scalars",
         "seen",
         "shapes",
         "site",
@@ -48,6 +50,10 @@ class Root:
         """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
         self.seen: dict[str, Any] = {}
+        self.same_shape = False
+        """The output has the shape of the input: what a denoiser does, and a classifier not."""
+        self.scalars: list[dict[str, Any]] = []
+        """Numbers among the arguments of each call, where no loader tells items apart."""
         self.watched: list[tuple[Any, dict[str, int]]] = []
         """Leaves that carry a hook during this call, and parameters by output dtype."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import loaders, observe, steps, window
+from .clock import DeviceClock
 from .session import Session
 
 ROOT_KEYS = ("name", "parameters", "calls", "shapes", "site", "seen")
@@ -20,6 +21,9 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
     whole = ended or plan.get("mode", "window") != "window"
     found, _ = window.find(log, ledger, plan, whole=whole)
     session.ledger = ledger
+    clock = _read(session)
+    if found is not None and clock is not None:
+        found.on_device(clock)
     if found is None or found.units_per_s() is None:
         return {"measured": None, "unmeasured": ledger.source}
     rate = found.units_per_s() or 0.0
@@ -34,16 +38,28 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "windows": found.sub_rates(window.multiple_of(log, ledger)),
             "steps": found.count,
             "step_ms": 1000.0 * found.seconds / found.count,
-            "wait_share": window.wait_share(log, found),
-            "shares": window.shares(log, found),
+            "wait_share": window.wait_share(log, found, clock),
+            "shares": window.shares(log, found, clock),
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
             "batch": ledger.batch,
             "batches_per_step": ledger.batches_per_step,
             "forwards_per_unit": ledger.forwards_per_unit,
+            "clock": "device events" if clock is not None else "host",
             "notes": found.notes,
         }
     }
+
+
+def _read(session: Session) -> DeviceClock | None:
+    """The device's clock, read; None without one, or where the device no longer answers."""
+    try:
+        if session.clock is not None:
+            session.clock.read()
+        return session.clock
+    except Exception as problem:
+        session.fail(problem)
+        return None
 
 
 def facts(session: Session, ended: bool) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import batches, loaders, whatif
+from . import batches, loaders
 from .log import Root
 from .session import Session
 
 OUTPUTS_KEPT = 3
 SAMPLES = 64
+SCALARS_KEPT = 4096
 LOOKS = (2, 8, 64, 512)
 """Calls at which dtype, flags and layout are looked at; settings may change after the first."""
 LEAVES = 16
@@ -18,8 +19,9 @@ LEAF = -7002
 """Key of the hook that looks into a leaf during one call."""
 
 
-def enter(session: Session, module: Any) -> Root:
-    """Before a call: the root, looked at in some of its calls."""
+def enter(session: Session, module: Any) -> Root | None:
+    """Before a call: the root, looked at in some of its calls. None for a loss function and the
+    like beside a real root: nothing is to be learnt from it."""
     root = session.roots.get(id(module))
     if root is None or root.module() is not module:
         size = sum(p.numel() for p in module.parameters() if not _lazy(p))
@@ -27,9 +29,12 @@ def enter(session: Session, module: Any) -> Root:
         session.roots[id(module)] = root
         session.log.roots.append(root)
         root.site = loaders.call_site()
-        if size:
-            whatif.root_found(session, module)
+        session.heavy_roots += bool(size)
+        for act in session.on_root if size else ():
+            session.attempt(act, module)
     root.calls += 1
+    if not root.parameters and session.heavy_roots:
+        return None
     if root.calls in LOOKS and root.parameters:
         root.seen = _look(session.torch, module)
         if not root.seen["compiled"]:
@@ -51,13 +56,37 @@ def leave(
     graded = session.torch.is_grad_enabled()
     items = root.counter.count(inputs)
     session.log.forwards.append((start, end, root.number, items, graded))
+    if not session.log.nexts and len(root.scalars) < SCALARS_KEPT:
+        root.scalars.append(_numbers(args, kwargs or {}, items))
     if root.calls <= OUTPUTS_KEPT and root.parameters:
         if root.calls == 1:
-            root.shapes = tuple(
-                "x".join(str(size) for size in tensor.shape[1:]) or "scalar"
-                for tensor in batches.tensors_in(inputs)
-            )
+            _note_shapes(root, inputs, output)
         root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+
+
+def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
+    shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
+    root.shapes = tuple("x".join(map(str, shape[1:])) or "scalar" for shape in shapes)
+    results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]
+    if shapes and results and len(results[0]) > 1:
+        root.same_shape = any(
+            shape[:1] == results[0][:1] and shape[2:] == results[0][2:]
+            for shape in shapes
+            if len(shape) == len(results[0])
+        )
+
+
+def _numbers(args: Any, kwargs: dict[str, Any], items: float) -> dict[str, Any]:
+    """Numbers, and tensors of one number or of one for each item, by argument."""
+    found: dict[str, Any] = {}
+    for name, value in [*((str(n), v) for n, v in enumerate(args)), *kwargs.items()]:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[name] = value
+        elif batches.is_tensor(value) and hasattr(value, "detach"):
+            size = value.numel()
+            if size == 1 or (size == items and len(value.shape) <= 2):
+                found[name] = value.detach().reshape(-1)[:1].clone()
+    return found
 
 
 def _samples(tensor: Any) -> Any:
@@ -99,8 +128,12 @@ def _lazy(parameter: Any) -> bool:
 
 
 def _is_compiled(module: Any) -> bool:
-    in_place = getattr(module, "_compiled_call_impl", None) is not None
-    return in_place or type(module).__name__ == "OptimizedModule"
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    forward = vars(module).get("forward")
+    return type(module).__name__ == "OptimizedModule" or hasattr(
+        forward, "_torchdynamo_orig_callable"
+    )
 
 
 def _autocast(torch: Any, kind: str) -> str | None:

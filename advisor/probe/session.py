@@ -9,6 +9,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
+from .clock import DeviceClock
 from .log import Log, Root, Rota
 from .patches import Patches
 
@@ -32,6 +33,8 @@ class Session:
         self.patches = Patches()
         self.whatif: Any = None
         """The plan's what-if, once torch is there."""
+        self.on_root: list[Callable[[Any], object]] = []
+        """What-ifs that act on each root module with parameters when it is first called."""
         self.root_finder: Any = None
         """The hook that finds root modules; None once the probe stepped aside."""
         self.reset()
@@ -48,7 +51,11 @@ class Session:
         self.log = Log()
         self.roots: dict[int, Root] = {}
         """By id of the module; an id may come back after its module is gone."""
+        self.heavy_roots = 0
+        """Those that hold parameters."""
         self.rota = Rota()
+        self.clock: DeviceClock | None = None
+        """Once the program uses CUDA."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
@@ -93,7 +100,9 @@ class Session:
         try:
             call(*args)
         except Exception as problem:
-            self.step_aside(problem)
+            self.fail(problem)
+            if len(self.errors) >= KEPT:
+                self.patches.undo()
 
     def fail(self, problem: BaseException) -> None:
         """An error of ours in a part that the others do not need."""

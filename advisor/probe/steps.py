@@ -14,10 +14,14 @@ import bisect
 import statistics
 from typing import Any
 
+from . import cycles
 from .log import EXHAUSTED, Log
 
 SAMPLER_FORWARDS = 4
 """From this many forwards of one module a batch, the loop is taken for an iterative sampler."""
+
+CYCLE_PATIENCE_S = 60.0
+"""Without a loader, how long a first item is waited for before forwards are taken for units."""
 
 OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
 
@@ -44,6 +48,8 @@ class Ledger:
         self.whole_units = 0.0
         self.gap_s: float | None = None
         """Sampler only: time between two batches that no forward fills."""
+        self.iterative = False
+        """Many forwards make one unit, and bounds lie between forwards."""
         self.from_plan = False
         """Forwards per unit came from the plan, not from this process."""
 
@@ -63,11 +69,11 @@ def read(log: Log, plan: dict[str, Any], ended: bool = False) -> Ledger | None:
     loader = _busiest_loader(log)
     root = dominant_root(log)
     if loader is None:
-        return None if root is None else _forwards(log, root, plan)
+        return None if root is None else _without_loader(log, root, plan, ended)
     groups = _forwards_by_batch(log, loader, root)
     whole = [len(group) for _, group, closed in groups if (closed or ended) and group]
-    typical = statistics.median(whole) if whole else max((len(g) for _, g, _ in groups), default=0)
-    if root is not None and typical >= SAMPLER_FORWARDS:
+    many = statistics.median(whole) if whole else max((len(g) for _, g, _ in groups), default=0)
+    if root is not None and many >= SAMPLER_FORWARDS:
         return _sampler(log, loader, root, groups, plan, ended)
     return _loader_batches(log, loader, root, whole, ended)
 
@@ -231,10 +237,15 @@ def _loader_batches(
 
 
 def _sampler(
-    log: Log, loader: int, root: int, groups: list[Group], plan: dict[str, Any], ended: bool
+    log: Log,
+    loader: int | None,
+    root: int,
+    groups: list[Group],
+    plan: dict[str, Any],
+    ended: bool,
 ) -> Ledger:
     ledger = Ledger(FORWARD, "")
-    ledger.loader, ledger.root = loader, root
+    ledger.loader, ledger.root, ledger.iterative = loader, root, True
     groups = [group for group in groups if group[1]]
     ledger.batch = typical([items for items, _, _ in groups])
     per_item = []
@@ -264,7 +275,8 @@ def _sampler(
         items, group, _ = groups[-1]
         ledger.forwards_per_batch = ledger.forwards_per_unit * items / _joint(log, group, items)
     ledger.batches_per_step = 1.0 / (ledger.forwards_per_batch or 1.0)
-    where = "the plan" if ledger.from_plan else f"{len(per_item)} whole batches"
+    seen = f"{len(per_item)} whole batches" if len(per_item) > 1 else "one whole batch"
+    where = "the plan" if ledger.from_plan else seen
     ledger.source = (
         f"root forwards / {ledger.forwards_per_unit:g} forwards per unit (known from {where})"
         if ledger.forwards_per_unit
@@ -280,18 +292,38 @@ def _joint(log: Log, group: list[int], items: float) -> float:
     return min(batch or items, items) or 1.0
 
 
-def _forwards(log: Log, root: int, plan: dict[str, Any]) -> Ledger:
+# --- no loader ----------------------------------------------------------------------------
+
+
+def _without_loader(log: Log, root: int, plan: dict[str, Any], ended: bool) -> Ledger:
+    """An iterative sampler, if there is a sign of one; else every forward is a step."""
+    calls = [index for index, entry in enumerate(log.forwards) if entry[2] == root]
+    found = cycles.starts(log, root, calls)
+    known = plan.get("forwards_per_unit")
+    if found is None and not known:
+        return _forwards(log, root, calls)
+    watched_s = log.forwards[calls[-1]][1] - log.forwards[calls[0]][0]
+    unsure = not found and not known and not ended
+    if unsure and (not log.roots[root].same_shape or watched_s > CYCLE_PATIENCE_S):
+        return _forwards(log, root, calls)
+    bounds = [0, *(found or ()), len(calls)]
+    batch = typical([log.forwards[index][3] for index in calls]) or 1.0
+    beside = [
+        entry[3] for entry in log.forwards if entry[2] != root and log.roots[entry[2]].parameters
+    ]
+    items = min([batch, *beside])  # guidance doubles the batch of the dominant network only
+    groups = [(items, calls[low:high], high < len(calls)) for low, high in zip(bounds, bounds[1:])]
+    return _sampler(log, None, root, groups, plan, ended)
+
+
+def _forwards(log: Log, root: int, calls: list[int]) -> Ledger:
     ledger = Ledger(FORWARD, "batch dimension of the root forwards")
     ledger.root = root
-    mine = [entry for entry in log.forwards if entry[2] == root]
+    mine = [log.forwards[index] for index in calls]
     ledger.batch = typical([entry[3] for entry in mine])
     ledger.bounds = [entry[1] for entry in mine]
-    repeats = plan.get("forwards_per_unit") or 1.0
-    ledger.units = [entry[3] / repeats for entry in mine[1:]]
-    ledger.forwards_per_unit = repeats
-    ledger.whole_units = sum(entry[3] for entry in mine) / repeats
-    ledger.finished_batches = int(len(mine) / repeats)
-    if repeats != 1.0:
-        ledger.from_plan = True
-        ledger.source = f"root forwards / {repeats:g} forwards per unit (known from the plan)"
+    ledger.units = [entry[3] for entry in mine[1:]]
+    ledger.whole_units = sum(entry[3] for entry in mine)
+    ledger.finished_batches = len(mine)
+    ledger.forwards_per_unit = 1.0
     return ledger

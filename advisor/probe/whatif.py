@@ -1,17 +1,19 @@
-"""What-ifs: one setting that no config holds, tried from inside the process.
+"""Settings that no config holds, tried from inside the process.
 
-    loader.num_workers=4,prefetch_factor=4@train.py:88
-                        arguments of the DataLoaders built at that line; everywhere without `@`
+    loader.num_workers=4,loader.prefetch_factor=4@train.py:88
+                        arguments of the DataLoaders built at that line; of all without `@`
     autocast=bfloat16   around the forward of each root module
     channels_last       weights and inputs of each root module
-    compile             the forward of each root module
+    compile             the forward of each root module; compile=NAME with that backend
     tf32  cudnn_benchmark  non_blocking  set_to_none
 
-What came of it goes into the record as `whatif`: whether it applied and, if not, why.
+Several are joined by commas. What came of them goes into the record as `whatif`: whether all of
+them applied and, if not, why; the effect is seen by the same observation as in every other run.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import threading
@@ -30,89 +32,106 @@ WITHOUT_WORKERS = {
     "timeout": 0,
 }
 """A DataLoader without workers accepts these values only."""
+FLAGS = ("persistent_workers", "pin_memory")
+LOADER = "loader."
 
 clock = time.perf_counter
 
 
 class WhatIf:
-    """One what-if of the plan, and what came of it."""
+    """What the plan asks for, and what came of it."""
 
-    def __init__(self, asked: str) -> None:
+    def __init__(self, session: Session, asked: str) -> None:
+        self._session = session
         self.asked = asked
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
-        self.name, self.values = _parsed(words)
-        self.applied = 0
+        self.settings = {
+            name.strip(): value
+            for name, _, value in (word.partition("=") for word in words.split(","))
+        }
+        self.applied = dict.fromkeys(self.settings, 0)
+        """By setting: how often it was put in place."""
         self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
 
     def refuse(self, why: str) -> None:
-        """It did not apply somewhere; the first reason is kept."""
+        """Something did not apply somewhere; the first reason is kept, all of them are noted."""
         self.why = self.why or why
+        note = f"what-if {self.asked}: {why}"
+        if note not in self._session.notes:
+            self._session.notes.append(note)
+
+    def warm_until(self, time_s: float) -> None:
+        """A one-time cost was paid until then; the window begins later."""
+        self._session.log.warm_until = time_s
 
     def told(self) -> dict[str, Any]:
         """The record's entry."""
-        never = (
-            f"no DataLoader was built at {self.site}"
-            if self.name == "loader" and self.site
-            else NEVER.get(self.name, "no module with parameters was called")
-        )
+        missing = [name for name, times in self.applied.items() if not times]
         return {
             "name": self.asked,
-            "applied": bool(self.applied),
-            "why": None if self.applied else self.why or never,
+            "applied": not missing,
+            "why": (self.why or self._never(missing[0])) if missing else None,
             "cost_s": self.cost_s or None,
             "caution": self.caution,
         }
 
+    def _never(self, name: str) -> str:
+        if name.startswith(LOADER):
+            return "no DataLoader was built" + (f" at {self.site}" if self.site else "")
+        return NEVER.get(name, "no module with parameters was called")
+
 
 NEVER = {
-    "loader": "no DataLoader was built",
     "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
     "set_to_none": "zero_grad was never asked to keep zeros",
 }
 
 
-def _parsed(words: str) -> tuple[str, dict[str, Any]]:
-    """`autocast=bfloat16` to ("autocast", {"": "bfloat16"}), loader arguments by name."""
-    if words.startswith("loader."):
-        pairs = [pair.partition("=") for pair in words[len("loader.") :].split(",")]
-        flags = ("persistent_workers", "pin_memory")
-        return "loader", {
-            key: bool(int(value)) if key in flags else int(value) for key, _, value in pairs
-        }
-    name, _, value = words.partition("=")
-    return name, {"": value} if value else {}
-
-
 def install(torch: Any, session: Session) -> None:
-    """Prepare the plan's what-if, if it has one."""
+    """Prepare the plan's what-if, and its cap on device memory."""
+    cap = session.plan.get("memory_cap_gib")
+    if cap:
+        _cap_memory(torch, float(cap))
     asked = session.plan.get("whatif")
     if not asked:
         return
-    session.whatif = whatif = WhatIf(str(asked))
-    begin = PROCESS_WIDE.get(whatif.name)
-    if begin is not None:
-        begin(torch, session, whatif)
-    elif whatif.name not in ROOTS:
-        whatif.refuse(f"{whatif.name} is no what-if of this probe")
+    session.whatif = whatif = WhatIf(session, str(asked))
+    if any(name.startswith(LOADER) for name in whatif.settings):
+        _loader(torch, session, whatif)
+    for name, value in whatif.settings.items():
+        if name in PROCESS_WIDE:
+            PROCESS_WIDE[name](torch, session, whatif)
+        elif name in ROOTS:
+            session.on_root.append(functools.partial(_change_root, session, whatif, name, value))
+        elif not name.startswith(LOADER):
+            whatif.refuse(f"{name} is no what-if of this probe")
 
 
-def root_found(session: Session, module: Any) -> None:
+def _change_root(session: Session, whatif: WhatIf, name: str, value: str, module: Any) -> None:
     """A module with parameters is called from outside for the first time."""
-    whatif: WhatIf | None = session.whatif
-    change = ROOTS.get(whatif.name) if whatif is not None else None
-    if whatif is None or change is None:
-        return
     try:
-        why = change(session.torch, session, whatif, module)
+        why = ROOTS[name](session.torch, whatif, module, value)
     except Exception as problem:
         why = f"{type(problem).__name__}: {problem}"[:300]
     if why is None:
-        whatif.applied += 1
+        whatif.applied[name] += 1
     else:
         whatif.refuse(why)
+
+
+def _cap_memory(torch: Any, cap_gib: float) -> None:
+    """Stand in for a smaller card, once CUDA starts."""
+
+    def cap() -> None:
+        for index in range(torch.cuda.device_count()):
+            total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
+            if cap_gib < total:
+                torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
+
+    torch.cuda._lazy_call(cap)
 
 
 # --- DataLoader arguments -----------------------------------------------------------------
@@ -122,25 +141,29 @@ def _loader(torch: Any, session: Session, whatif: WhatIf) -> None:
     loader = torch.utils.data.DataLoader
     build = loader.__init__
     signature = inspect.signature(build)
+    wanted = {
+        name[len(LOADER) :]: bool(int(value)) if name[len(LOADER) :] in FLAGS else int(value)
+        for name, value in whatif.settings.items()
+        if name.startswith(LOADER)
+    }
 
+    @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         ours = session.frozen is None and not session.muted
         if ours and whatif.site in (None, call_site()):
             try:
                 bound = signature.bind(self, *args, **kwargs)
-                _rearrange(torch, whatif, bound.arguments)
+                _rearrange(torch, whatif, bound.arguments, dict(wanted))
                 args, kwargs = bound.args[1:], bound.kwargs
             except Exception as problem:
                 whatif.refuse(f"{type(problem).__name__}: {problem}"[:300])
         build(self, *args, **kwargs)
 
-    __init__.__wrapped__ = build  # type: ignore[attr-defined]
     session.patches.put(loader, "__init__", __init__)
 
 
-def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any]) -> None:
+def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Put the what-if's values into a DataLoader's arguments; all of them or none."""
-    wanted = dict(whatif.values)
     batch = wanted.pop("batch_size", None)
     workers = wanted.get("num_workers", given.get("num_workers", 0))
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
@@ -155,7 +178,8 @@ def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any]) -> None:
     given.update(wanted)
     if not workers:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
-    whatif.applied += 1
+    for name in whatif.applied:
+        whatif.applied[name] += name.startswith(LOADER)
     iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
     if iterable and wanted.get("num_workers"):
         whatif.caution = (
@@ -195,7 +219,7 @@ def _set_benchmark(torch: Any) -> None:
 def _flag(put: Callable[[Any], None]) -> Callable[..., str | None]:
     """Set after the program's own start, which may have set it otherwise."""
 
-    def change(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str | None:
+    def change(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
         kind = _device_type(module)
         if kind != "cuda":
             return f"the model runs on {kind}, where this setting does nothing"
@@ -214,7 +238,7 @@ def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
             if said or session.muted or self.device.type != "cpu":
                 return original(self, *args, **kwargs)
             moved = original(self, *args, non_blocking=True, **kwargs)
-            whatif.applied += moved.device.type == "cuda"
+            whatif.applied["non_blocking"] += moved.device.type == "cuda"
             return moved
 
         return copy
@@ -226,7 +250,7 @@ def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
 def _set_to_none(torch: Any, session: Session, whatif: WhatIf) -> None:
     def wrapped(original: Any) -> Any:
         def zero_grad(self: Any, set_to_none: bool = True) -> Any:
-            whatif.applied += not set_to_none
+            whatif.applied["set_to_none"] += not set_to_none
             return original(self, True)
 
         return zero_grad
@@ -244,10 +268,10 @@ _open = threading.local()
 _dtype: Any = None
 
 
-def _autocast(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str | None:
+def _autocast(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     """Entered and left in every call: autocast caches cast weights until it is left."""
     global _dtype
-    _dtype = getattr(torch, whatif.values[""])
+    _dtype = getattr(torch, value or "bfloat16")
     module.register_forward_pre_hook(_enter_autocast)
     module.register_forward_hook(_leave_autocast, always_call=True)
     return None
@@ -282,7 +306,7 @@ def _widened(value: Any) -> Any:
     return value
 
 
-def _channels_last(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str | None:
+def _channels_last(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     """The parameters stay the same objects, so that the optimizer keeps them."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
@@ -302,7 +326,7 @@ def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
     return tuple(map(last, args)), {key: last(value) for key, value in kwargs.items()}
 
 
-def _compile(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str | None:
+def _compile(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     """The forward alone is compiled, so that hooks around it stay as they are.
 
     Calls that compile, and a few after them, are kept out of the window.
@@ -314,7 +338,7 @@ def _compile(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str |
         for part in module.modules()
     ):
         return "the model is compiled already"
-    compiled = torch.compile(module.forward)
+    compiled = torch.compile(module.forward, **({"backend": value} if value else {}))
     settling = 0
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -334,7 +358,7 @@ def _compile(torch: Any, session: Session, whatif: WhatIf, module: Any) -> str |
                 settling = AFTER_COMPILING
             if settling:
                 settling -= 1
-                session.log.warm_until = clock()
+                whatif.warm_until(clock())
 
     module._compiled_call_impl = call
     return None
@@ -352,11 +376,10 @@ def _device_type(module: Any) -> str:
 
 
 PROCESS_WIDE: dict[str, Callable[[Any, Session, WhatIf], None]] = {
-    "loader": _loader,
     "non_blocking": _non_blocking,
     "set_to_none": _set_to_none,
 }
-ROOTS: dict[str, Callable[[Any, Session, WhatIf, Any], str | None]] = {
+ROOTS: dict[str, Callable[[Any, WhatIf, Any, str], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,
     "compile": _compile,

@@ -8,6 +8,7 @@ import statistics
 from typing import Any, Sequence
 
 from . import steps
+from .clock import DeviceClock
 from .log import EXHAUSTED, Log
 
 SETTLED = 1.25
@@ -39,18 +40,21 @@ class Window:
         """Steps in the window."""
         return self.last - self.first
 
+    def on_device(self, clock: DeviceClock) -> None:
+        """Move the bounds to when the device was done; the host only queued by then."""
+        self.ledger.bounds = [clock.done(bound) for bound in self.ledger.bounds]
+        self.start = self.ledger.bounds[self.first]
+        self.end = self.ledger.bounds[self.last]
+
     def units_per_s(self) -> float | None:
         """End to end rate. A sampler stopped inside a batch also pays for the pause between
         batches, where one was seen."""
         ledger = self.ledger
-        if self.seconds <= 0 or (ledger.loader is not None and not ledger.batch):
-            return None
-        sampler = ledger.kind == steps.FORWARD and ledger.loader is not None
-        if sampler and ledger.forwards_per_unit is None:
+        if self.seconds <= 0 or (ledger.iterative and ledger.forwards_per_unit is None):
             return None
         units = sum(ledger.units[self.first : self.last])
         cycles = [mark for mark in ledger.marks if self.first <= mark < self.last]
-        if not sampler or ledger.gap_s is None or self.whole_cycles(cycles):
+        if not ledger.iterative or ledger.gap_s is None or self.whole_cycles(cycles):
             return units / self.seconds
         pauses = sum(ledger.bounds[m + 1] - ledger.bounds[m] for m in cycles)
         inside = self.count - len(cycles)
@@ -236,15 +240,24 @@ def overlap(entries: Sequence[tuple[Any, ...]], start: float, end: float) -> flo
     return float(sum(min(entry[1], end) - max(entry[0], start) for entry in inside))
 
 
-def shares(log: Log, window: Window) -> dict[str, float]:
-    """Parts of the window's wall clock as the host saw them; they add up to 1."""
+def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[str, float]:
+    """Parts of the window's wall clock; they add up to 1.
+
+    On a device, waiting is the time in which it had nothing left to do while the host waited for
+    the loader, and what lies between is not told apart.
+    """
     ledger, start, end = window.ledger, window.start, window.end
     total = window.seconds
     if total <= 0:
         return {}
-    wait = overlap([n for n in log.nexts if n[2] == ledger.loader], start, end)
+    wait = overlap(_waits(log, ledger, clock), start, end)
     foreign = _foreign_spans(log, ledger.loader) if ledger.kind == steps.OPTIMIZER else []
     validation = overlap(foreign, start, end)
+    if clock is not None:
+        parts = {"data_wait": min(1.0, wait / total)}
+        if validation:
+            parts["validation"] = min(1.0 - parts["data_wait"], validation / total)
+        return {**parts, "compute": 1.0 - sum(parts.values())}
     busy = 0.0
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (log.forwards, _unwatched(log, window)),
@@ -287,22 +300,28 @@ def _foreign_spans(log: Log, loader: int | None) -> list[tuple[float, float]]:
     return spans
 
 
-def wait_share(log: Log, window: Window) -> float | None:
+def wait_share(log: Log, window: Window, clock: DeviceClock | None = None) -> float | None:
     """Share of the window spent waiting for the loader; without one, from the optimizer step
-    to the next root forward."""
-    ledger = window.ledger
+    (or the last root forward) to the next root forward."""
     if window.seconds <= 0:
         return None
-    if ledger.loader is not None:
-        waits: list[Any] = [n for n in log.nexts if n[2] == ledger.loader]
-    elif ledger.kind == steps.OPTIMIZER:
-        enters = [f[0] for f in log.forwards if f[2] == ledger.root]
-        waits = []
-        for bound in ledger.bounds:
-            at = bisect.bisect_left(enters, bound)
-            if at < len(enters):
-                waits.append((bound, enters[at]))
-    else:
-        ends = [(a[1], b[0]) for a, b in zip(log.forwards, log.forwards[1:])]
-        waits = [gap for gap in ends if gap[1] > gap[0]]
+    waits = _waits(log, window.ledger, clock)
     return min(1.0, overlap(waits, window.start, window.end) / window.seconds)
+
+
+def _waits(log: Log, ledger: steps.Ledger, clock: DeviceClock | None) -> list[tuple[float, float]]:
+    if ledger.loader is not None:
+        waits = [(n[0], n[1]) for n in log.nexts if n[2] == ledger.loader]
+    elif ledger.kind == steps.OPTIMIZER:
+        waits = []
+        enters = [f[0] for f in log.forwards if f[2] == ledger.root]
+        for _, end, *_ in log.opts:
+            at = bisect.bisect_left(enters, end)
+            if at < len(enters):
+                waits.append((end, enters[at]))
+    else:
+        waits = [(a[1], b[0]) for a, b in zip(log.forwards, log.forwards[1:]) if b[0] > a[1]]
+    if clock is None:
+        return waits
+    idle = [(max(start, clock.done(start)), end) for start, end in waits]
+    return [(start, end) for start, end in idle if end > start]

@@ -153,7 +153,7 @@ def verdict_of(
         return "partial"
     if winner.changes:
         return "improved"
-    if proof is None and search.best_candidate.changes:
+    if search.cut_short or (proof is None and search.best_candidate.changes):
         return "partial"
     return "unchanged"
 

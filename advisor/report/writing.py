@@ -31,7 +31,9 @@ def write(report: Report, report_md: Path) -> None:
         _replace(report_md.with_suffix(".json"), dump(report))
         drawn = figures.draw(report, folder)
         _write_patches(report, report_md)
-        _replace(report_md, rendering.render(report, folder.name if drawn else None, report_md.stem))
+        _replace(
+            report_md, rendering.render(report, folder.name if drawn else None, report_md.stem)
+        )
     except OSError as problem:
         msg = f"The report could not be written to {report_md}: {problem}. Choose another --report."
         raise ReportError(msg) from problem

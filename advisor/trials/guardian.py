@@ -34,7 +34,6 @@ KILL_GRACE_S = 5.0
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the kernel's name for it
-SEGMENT_PREFIXES = ("torch_", "psm_", "sem.mp-", "sem.loky-", "pym-", "cuda.shm.", "nccl-")
 
 
 class Process(NamedTuple):
@@ -51,7 +50,7 @@ def main() -> int:
         return 0
     job: dict[str, Any] = json.loads(line)
     adopt_orphans()
-    segments = shared_segments()
+    segments = SharedMemory()
     command: int | None = None
     stage = "layout"
     try:
@@ -68,9 +67,11 @@ def main() -> int:
         say("refused", stage=stage, message=str(problem))
         while not control.ended:
             control.wait(None)
+    segments.look(family(command))
     left = end_all(command, control)
     take_away(job, orphaned=control.parent_died)
-    say("gone", left=left, segments=remove_segments(shared_segments() - segments))
+    segments.remove()
+    say("gone", left=left)
     return 1 if left else 0
 
 
@@ -274,44 +275,53 @@ def _prctl(option: int, value: int) -> None:
 # --- shared memory ------------------------------------------------------------------------
 
 
-def shared_segments() -> set[str]:
-    """Names of this user's segments and semaphores that torch or multiprocessing made."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(SHARED_MEMORY):
-            with contextlib.suppress(OSError):
-                if (
-                    entry.name.startswith(SEGMENT_PREFIXES)
-                    and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-                ):
-                    found.add(entry.name)
-    return found
+class SharedMemory:
+    """Segments and semaphores that the command made and nobody would unlink.
 
+    Removed is only what appeared since, was held by the command, and is held by nobody now:
+    another program's segments stay, even those that it made meanwhile.
+    """
 
-def remove_segments(names: set[str]) -> list[str]:
-    """Unlink those of `names` that no living process maps or holds open."""
-    unused = names - _in_use() if names else set()
-    for name in unused:
-        with contextlib.suppress(OSError):
-            (SHARED_MEMORY / name).unlink()
-    return sorted(unused)
+    def __init__(self) -> None:
+        self._before = self._names()
+        self._held: set[str] = set()
 
+    def look(self, pids: set[int]) -> None:
+        """Note what `pids` hold of what is new."""
+        if new := self._names() - self._before:
+            self._held |= new & self._held_by(pids)
 
-def _in_use() -> set[str]:
-    used = set()
-    prefix = f"{SHARED_MEMORY}/"
-    for pid in process_table():
-        with contextlib.suppress(OSError):
-            for line in Path("/proc", str(pid), "maps").read_text(errors="replace").splitlines():
-                if prefix in line:
-                    used.add(line.partition(prefix)[2].removesuffix(" (deleted)"))
-        with contextlib.suppress(OSError):
-            for entry in os.scandir(f"/proc/{pid}/fd"):
+    def remove(self) -> None:
+        """Unlink what was held and is no more."""
+        if held := self._held & self._names():
+            for name in held - self._held_by(set(process_table())):
                 with contextlib.suppress(OSError):
-                    target = os.readlink(entry.path)  # noqa: PTH115  DirEntry, hot loop
-                    if target.startswith(prefix):
-                        used.add(target.removeprefix(prefix))
-    return used
+                    (SHARED_MEMORY / name).unlink()
+
+    @staticmethod
+    def _names() -> set[str]:
+        with contextlib.suppress(OSError):
+            return set(os.listdir(SHARED_MEMORY))  # noqa: PTH208  names only
+        return set()
+
+    @staticmethod
+    def _held_by(pids: set[int]) -> set[str]:
+        """What `pids` map or have open."""
+        held = set()
+        prefix = f"{SHARED_MEMORY}/"
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                maps = Path("/proc", str(pid), "maps").read_text(errors="replace")
+                held |= {
+                    line.partition(prefix)[2].removesuffix(" (deleted)")
+                    for line in maps.splitlines()
+                    if prefix in line
+                }
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        held.add(os.readlink(entry.path).removeprefix(prefix))  # noqa: PTH115
+        return held
 
 
 if __name__ == "__main__":

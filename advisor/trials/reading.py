@@ -24,12 +24,12 @@ and, once the process stopped or exited:
 
     measured           null, or {kind, source, units, units_per_s, window_start, window_end,
                        windows, steps, step_ms, wait_share, shares, whole_units,
-                       finished_batches, batch, batches_per_step, forwards_per_unit, notes}
+                       finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
                        persistent, pin, ...}; index of the measured one
     roots root         every module called from outside a module; index of the dominant one
-    seen               {device, model_dtype, autocast_dtype, compiled, channels_last, tf32,
-                       cudnn_benchmark} of the dominant root
+    seen               {device, model_dtype, compute_dtype, autocast_dtype, compiled,
+                       channels_last, tf32, cudnn_benchmark} of the dominant root
     accumulation input_shapes losses fingerprint arguments defaulted set_to_none
     whatif             null, or {name, applied, why, cost_s, caution}
     memory             {allocated_gib, reserved_gib, alloc_retries, ooms, rss_gib,
@@ -257,15 +257,18 @@ def _effects(record: Record, ranks: int) -> Effects:
     measured, seen = record["measured"], record.get("seen") or {}
     number = record.get("loader")
     loader = record["loaders"][number] if number is not None else {}
-    model_dtype = seen.get("compute_dtype") or seen.get("model_dtype")
+    model_dtype, compute_dtype = seen.get("model_dtype"), seen.get("compute_dtype")
+    autocast_dtype = seen.get("autocast_dtype")
+    if autocast_dtype is None and compute_dtype != model_dtype:
+        autocast_dtype = compute_dtype  # entered inside the forward
     return Effects(
         batch=measured["batch"],
         workers=loader.get("workers"),
         prefetch_factor=loader.get("prefetch"),
         persistent_workers=loader.get("persistent"),
         pin_memory=loader.get("pin"),
-        dtype=seen.get("autocast_dtype") or model_dtype,
-        autocast_dtype=seen.get("autocast_dtype"),
+        dtype=compute_dtype or autocast_dtype or model_dtype,
+        autocast_dtype=autocast_dtype,
         tf32=seen.get("tf32"),
         cudnn_benchmark=seen.get("cudnn_benchmark"),
         compiled=seen.get("compiled"),

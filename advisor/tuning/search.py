@@ -70,6 +70,8 @@ class Search:
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stop_reason: str = ""
+    cut_short: bool = False
+    """The budget kept something from being run that could have changed the answer."""
 
     # --- measuring --------------------------------------------------------------------------
 
@@ -131,13 +133,14 @@ class Search:
         """Id of the newest trial, for evidence."""
         return self.runner.taken[-1].id
 
-    def over_budget(self, what: str, problem: OverBudgetError) -> None:
-        """Say what was not run because the budget is spent."""
+    def over_budget(self, what: str, problem: OverBudgetError, *, matters: bool = True) -> None:
+        """Say what was not run because the budget is spent, and whether it could have won."""
         self.skipped.append(
             f"{what}: {problem} did not fit into what was left of the budget "
             f"({max(self.runner.left_s, 0):.0f} s)."
         )
-        self.stop_reason = "the budget is spent"
+        if matters:
+            self.stop_reason, self.cut_short = "the budget is spent", True
 
     def adopt(self, candidate: Candidate, run: Run) -> None:
         """`candidate` is the best so far."""
@@ -169,6 +172,18 @@ class Search:
             knobs_ = [knob for knob in self.all_knobs if knob.kind == kind]
             found += [knob for knob in knobs_ if self.in_phase(knob)] or knobs_
         return found
+
+    def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may still move: editable, and neither ignored nor set aside."""
+        return [
+            knob
+            for knob in self.of_kind(*kinds)
+            if knob.editable
+            and (
+                (decision := self.decisions.get((knob.document, knob.path))) is None
+                or decision.outcome in {"changed", "kept"}
+            )
+        ]
 
     def undecided(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may be edited and are not decided yet; the others are decided."""

@@ -69,7 +69,7 @@ def measure_ceilings(search: Search) -> None:
             Candidate(), "ceilings", ceilings_workers=workers, ceilings_s=1.0, measure_s=1.0
         )
     except OverBudgetError as problem:
-        search.over_budget("ceilings", problem)
+        search.over_budget("ceilings", problem, matters=False)
         return
     if isinstance(result, Failure):
         search.notes.append(f"The parts could not be measured alone: {result.evidence}")
@@ -84,13 +84,16 @@ def ceilings_of(search: Search) -> Run | None:
 
 
 def tune_free_and_training(search: Search) -> None:
-    """Loader when the program waits for it, batch otherwise, then the loader at the new batch."""
-    assert search.best is not None
-    for _ in range(2):
+    """Loader while the program waits for it, then batch; again as long as that moved something.
+
+    A batch that gains nothing behind a slow loader may gain behind a faster one.
+    """
+    for _ in range(4):
+        start = search.best_candidate
         if waits(search):
             tune_loader(search)
         tune_batch(search)
-        if not waits(search):
+        if search.best_candidate == start or not waits(search):
             break
     settle_loader(search)
 
@@ -105,19 +108,15 @@ def waits(search: Search) -> bool:
 
 
 def tune_loader(search: Search) -> None:
-    """Workers in both directions, then prefetch and pinning at the best count."""
-    for knob in search.of_kind("num_workers"):
-        if knob.editable:
-            try_values(search, knob, worker_values(search, knob))
-    for knob in search.of_kind("prefetch_factor"):
-        if knob.editable:
-            try_values(search, knob, [v for v in (2, 4, 8) if v != search.current(knob)])
-    if search.has_gpu:
-        for knob in search.of_kind("pin_memory"):
-            if knob.editable:
-                try_values(search, knob, [not search.current(knob)])
-    for knob in search.of_kind("persistent_workers"):
-        if knob.editable and (search.best is not None and search.best.effects.workers):
+    """Workers in both directions, then prefetch, pinning and persistence at the best count."""
+    for knob in search.tunable("num_workers"):
+        try_values(search, knob, worker_values(search, knob))
+    for knob in search.tunable("prefetch_factor"):
+        try_values(search, knob, [v for v in (2, 4, 8) if v != search.current(knob)])
+    for knob in search.tunable("pin_memory") if search.has_gpu else []:
+        try_values(search, knob, [not search.current(knob)])
+    for knob in search.tunable("persistent_workers"):
+        if search.best is not None and search.best.effects.workers:
             try_values(search, knob, [not search.current(knob)])
 
 
@@ -230,11 +229,12 @@ def decide_ignored(search: Search, knob: Knob, run: Run, ids: list[str]) -> None
 
 def tune_batch(search: Search) -> None:
     """Double until the rate flattens, memory says no, or the document's own constraint does."""
-    for knob in search.undecided("batch_size"):
-        if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 1:
-            search.decide(knob, "listed", f"{knob.value!r} is no plain count; left alone.")
-            continue
-        climb(search, knob, knob.value)
+    for knob in search.tunable("batch_size"):
+        value = search.current(knob)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            search.decide(knob, "listed", f"{value!r} is no plain count; left alone.")
+        else:
+            climb(search, knob, value)
 
 
 def climb(search: Search, knob: Knob, start_value: int) -> None:
@@ -287,7 +287,9 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
             break
         value *= 2
     reason = reason or "the rate is flat"
-    if len(rates) > 1 or reason != "the budget was spent":
+    if not ids and search.cut_short:
+        search.decide(knob, "skipped", "The budget was spent before another batch could run.")
+    else:
         settle_batch(search, knob, start_value, rates, evidence, ids, reason)
 
 
@@ -305,6 +307,10 @@ def settle_batch(
     tied = [v for v, (_, run) in rates.items() if run.units_per_s * (1 + search.band) >= top]
     value = min(tied)
     start = rates[start_value][1]
+    if value == start_value and start_value != knob.value:
+        earlier = search.decisions[(knob.document, knob.path)]
+        search.decide(knob, "changed", earlier.why, new=value, evidence=evidence, trials=ids)
+        return
     if value == start_value:
         search.decide(
             knob,

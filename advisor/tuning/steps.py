@@ -255,7 +255,7 @@ def settle_quality(search: Search, command: documents.Document) -> None:
         if doubtful and isinstance(before := ran(base), Run):
             compare(search, doubtful, base, before, ran)
     except OverBudgetError as problem:
-        search.over_budget("effects of quality knobs", problem)
+        search.over_budget("effects of quality knobs", problem, matters=False)
     settle_unprobed(search)
 
 

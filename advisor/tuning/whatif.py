@@ -385,9 +385,9 @@ def _needs_workers(name: str) -> bool:
 
 
 def loader_whatif(values: dict[str, int | bool], site: str | None) -> str:
-    """`loader.num_workers=4,prefetch_factor=4@train.py:88`"""
-    words = ",".join(f"{name}={int(value)}" for name, value in values.items())
-    return f"loader.{words}" + (f"@{site}" if site else "")
+    """`loader.num_workers=4,loader.prefetch_factor=4@train.py:88`"""
+    words = ",".join(f"loader.{name}={int(value)}" for name, value in values.items())
+    return words + (f"@{site}" if site else "")
 
 
 def loader_detail(before: Run, after: Run) -> str:

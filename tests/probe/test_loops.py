@@ -186,3 +186,13 @@ def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
     outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
     assert len(outcome.boots) == 2
     assert close(outcome.measured.units_per_s, outcome.true_rate())
+
+
+@pytest.mark.parametrize("options", [["40"], ["40", "bare"]])
+def test_a_sampler_without_a_loader(tmp_path: Path, options: list[str]) -> None:
+    """Items are told apart by the timestep that jumps back, or by the networks around."""
+    outcome = python(tmp_path, "ok_pipeline.py", *options)
+    reading = outcome.measured
+    assert reading.effects.forwards_per_unit == 40
+    assert reading.effects.batch == 1
+    assert close(reading.units_per_s, outcome.true_rate())

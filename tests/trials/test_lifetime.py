@@ -54,12 +54,28 @@ def test_what_the_command_leaves_running_is_ended_with_it(
     make_trial: MakeTrial, work: Path
 ) -> None:
     """A child that ignores SIGTERM, a daemon in its own session and a segment, all go."""
-    trial = make_trial(*program("leaves_everything", "end"))
+    trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
     outcome = run_trial(trial)
     assert isinstance(outcome, Failure)
     assert outcome.files_created == ("created.txt",)
     assert processes_of(trial.scratch) == []
     assert not segment_of(work).exists()
+
+
+def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial) -> None:
+    """It appeared during the trial and nobody holds it, but it was never the command's."""
+    another = Path("/dev/shm/psm_gpu_advisor_test")
+    script = f"touch {another}; sleep 600"
+    run_trial(make_trial("sh", "-c", script, total_limit_s=1.0))
+    assert another.exists()
+    another.unlink()
+
+
+def test_what_still_runs_when_the_command_has_ended_is_ended(make_trial: MakeTrial) -> None:
+    """`server &` in a script does not outlive the script's trial."""
+    trial = make_trial("sh", "-c", "sleep 600 & setsid sleep 600 & echo started")
+    run_trial(trial)
+    assert processes_of(trial.scratch) == []
 
 
 def killed_parent(tmp_path: Path, after_s: float) -> None:
@@ -117,6 +133,25 @@ def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -
     assert [path.name for path in work.iterdir()] == ["config.json"]
 
 
+def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Path) -> None:
+    """The kernel sees to the command itself; nobody is left to take its files away."""
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    command = ("sleep", "600")  # prints nothing: a broken pipe would end it too
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(work), str(scratch), *command], cwd=ROOT
+    )
+    while len(processes := processes_of(str(scratch))) < 3:
+        assert parent.poll() is None
+        time.sleep(0.05)
+    guardian = next(p for p in processes if "guardian.py" in " ".join(p.cmdline()))
+    guardian.suspend()  # or it would hear of its parent's end before its own
+    parent.kill()
+    guardian.kill()
+    parent.wait()
+    assert gone(str(scratch))
+
+
 def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> None:
     """Ctrl-C raises in the middle of the watch: the program is gone before it goes on."""
     trial = make_trial(*program("fail_no_steps", "600"))
@@ -144,10 +179,11 @@ def test_a_terminal_interrupt_does_not_reach_the_program(make_trial: MakeTrial) 
 
 def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
     """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
-    trial = make_trial("sh", "-c", "kill -STOP $$", total_limit_s=1.0)
+    script = 'trap "touch heard; exit" TERM; kill -STOP $$; sleep 600'
+    trial = make_trial("sh", "-c", script, total_limit_s=1.0)
     outcome = run_trial(trial)
     assert isinstance(outcome, Failure)
-    assert outcome.kind == "timeout"
+    assert (outcome.kind, outcome.files_created) == ("timeout", ("heard",))
     assert processes_of(trial.scratch) == []
 
 

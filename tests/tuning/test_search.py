@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import surface as formulas
-from surface import Quiet, Surface
+
+from benchmarks import surfaces as formulas
+from benchmarks.surfaces import Quiet, Surface
 
 from advisor import documents, knobs
 from advisor.documents.argv import join

@@ -1,0 +1,192 @@
+"""How good are the settings the search ends at, and for how many processes?
+
+    python -m benchmarks.search_quality [--surfaces 200] [--noise 0.02]
+
+Each surface is a program given by a formula (loader, launch cost, compute, memory), so the true
+optimum over the whole grid is known. Every rule sees the same noisy answers. Printed: the true rate
+of what a rule chose as a share of the optimum, mean and worst tenth, and processes used.
+
+Synthetic: it ranks rules, it does not promise a gain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import random
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from advisor import documents, knobs
+from advisor.documents.argv import join
+from advisor.history import History
+from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
+from advisor.settings import Workload
+from advisor.tuning import stages
+from advisor.tuning.runner import COMMAND_LINE, Runner
+from advisor.tuning.search import Search, Source
+from benchmarks.surfaces import MACHINE, Quiet, Surface
+
+BATCHES = [2**n for n in range(11)]
+WORKERS = [0, 1, 2, 4, 7, 8]
+START = {"batch_size": 1, "num_workers": 0}
+Values = dict[str, int]
+
+
+def a_surface(rng: random.Random, noise: float) -> Surface:
+    """A program between loader bound, launch bound and compute bound, with a card that fills."""
+    return Surface(
+        load_s=10 ** rng.uniform(-5, -2),
+        launch_s=10 ** rng.uniform(-3.5, -1.5),
+        unit_s=10 ** rng.uniform(-4.5, -2),
+        unit_gib=10 ** rng.uniform(-2, 0),
+        oom_gib=rng.choice([8.0, 24.0, 80.0]),
+        noise=noise,
+        seed=rng.randrange(2**30),
+    )
+
+
+def text(values: Values) -> str:
+    return "".join(f"{name}: {value}\n" for name, value in values.items())
+
+
+def answer(surface: Surface, values: Values) -> float | None:
+    """One measured rate, or None out of memory."""
+    trial = Trial(
+        id="x",
+        purpose="search",
+        label="",
+        candidate=Candidate(),
+        command=("x",),
+        cwd=".",
+        scratch=".",
+        files=(TrialFile(original="c.yaml", content=text(values).encode()),),
+        plan=MeasurePlan(),
+    )
+    result = surface.run(trial)
+    return result.units_per_s if isinstance(result, Run) else None
+
+
+def ours(surface: Surface, folder: Path) -> tuple[Values, int]:
+    """The stages of `optimize`, with the card's memory as the limit."""
+    config = folder / "c.yaml"
+    config.write_text(text(START))
+    document = documents.read(config)
+    command = documents.parse(join(["python", "t.py", "-c", str(config)]), "argv", COMMAND_LINE)
+    runner = Runner(
+        engine=surface,
+        history=History(folder / "h.sqlite"),
+        machine_key="m",
+        program_key="p",
+        config=document,
+        command_line=command,
+        cwd=folder,
+        scratch=folder,
+        unit="item",
+        budget_s=1e9,
+        listener=Quiet(),
+    )
+    search = Search(
+        runner=runner,
+        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
+        workload=Workload(command="x", phase="test"),
+        machine=MACHINE,
+        memory_limit_gib=surface.oom_gib,
+        memory_owner="the card",
+        precisions=("float32",),
+        has_gpu=True,
+        smallest_gain=0.03,
+    )
+    stages.measure_baseline(search)
+    stages.measure_ceilings(search)
+    stages.tune_free_and_training(search)
+    chosen = START | {c.path: c.new for c in search.best_candidate.changes}
+    return {name: int(str(value)) for name, value in chosen.items()}, runner.processes
+
+
+def largest_that_fits(surface: Surface, folder: Path) -> tuple[Values, int]:
+    """What batch finders do: double until out of memory, step back; workers untouched."""
+    del folder
+    values, used = dict(START), 0
+    for batch in BATCHES:
+        used += 1
+        if answer(surface, values | {"batch_size": batch}) is None:
+            break
+        values["batch_size"] = batch
+    return values, used
+
+
+def one_at_a_time(surface: Surface, folder: Path) -> tuple[Values, int]:
+    """Naive coordinate descent: the best batch at the given workers, then the best workers."""
+    del folder
+    values, used = dict(START), 0
+    for name, choices in (("batch_size", BATCHES), ("num_workers", WORKERS)):
+        rates = {}
+        for choice in choices:
+            used += 1
+            rate = answer(surface, values | {name: choice})
+            if rate is None:
+                break
+            rates[choice] = rate
+        values[name] = max(rates, key=lambda choice: rates[choice])
+    return values, used
+
+
+def at_random(surface: Surface, folder: Path, tries: int = 12) -> tuple[Values, int]:
+    """The best of `tries` random points of the grid."""
+    del folder
+    rng, best, top = random.Random(surface.seed), dict(START), 0.0
+    for _ in range(tries):
+        values = {"batch_size": rng.choice(BATCHES), "num_workers": rng.choice(WORKERS)}
+        rate = answer(surface, values)
+        if rate is not None and rate > top:
+            best, top = values, rate
+    return best, tries
+
+
+RULES: dict[str, Callable[[Surface, Path], tuple[Values, int]]] = {
+    "gpu-advisor's stages": ours,
+    "largest batch that fits": largest_that_fits,
+    "one knob at a time": one_at_a_time,
+    "12 random points": at_random,
+}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--surfaces", type=int, default=200)
+    parser.add_argument("--noise", type=float, default=0.02)
+    args = parser.parse_args()
+    logging.disable()
+    rng = random.Random(1)
+    shares: dict[str, list[float]] = {name: [] for name in RULES}
+    used: dict[str, list[int]] = {name: [] for name in RULES}
+    for _ in range(args.surfaces):
+        surface = a_surface(rng, args.noise)
+        true = replace(surface, noise=0.0, seen=[], original={})
+        grid = itertools.product(BATCHES, WORKERS)
+        rates = (answer(true, {"batch_size": b, "num_workers": w}) for b, w in grid)
+        best = max(rate for rate in rates if rate is not None)
+        for name, rule in RULES.items():
+            with tempfile.TemporaryDirectory() as folder:
+                fresh = replace(surface, seen=[], original={})
+                values, processes = rule(fresh, Path(folder))
+            shares[name].append((answer(true, values) or 0.0) / best)
+            used[name].append(processes)
+    print(f"{args.surfaces} surfaces, noise {args.noise:.0%} a process, started at {START}")
+    print(f"{'rule':26} {'share of optimum':>17} {'worst tenth':>12} {'processes':>10}")
+    for name in RULES:
+        tenth = sorted(shares[name])[: max(1, args.surfaces // 10)]
+        print(
+            f"{name:26} {statistics.fmean(shares[name]):17.1%} {statistics.fmean(tenth):12.1%} "
+            f"{statistics.fmean(used[name]):10.1f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""The user's command as a document."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from advisor.documents import of_command, split_command
+from advisor.errors import EditRefusedError
+
+
+def values(command: str) -> dict[str, object]:
+    return {path: s.value for path, s in of_command(shlex.split(command)).scalars.items()}
+
+
+def edited(command: str, **changes: object) -> str:
+    document = of_command(shlex.split(command))
+    wanted = {path.replace("__", "--").replace("_b", "-b"): v for path, v in changes.items()}
+    return shlex.join(split_command(document.with_values(wanted)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "python train.py",
+        "python3.11 -u -W ignore train.py",
+        "/usr/bin/python -m pkg.train",
+        "torchrun --nproc_per_node 2 --standalone train.py",
+        "torchrun --nproc_per_node=2 -m pkg.train",
+        "python -m torch.distributed.run --nproc_per_node 2 train.py",
+        "accelerate launch --num_processes 2 --mixed_precision fp16 train.py",
+        "deepspeed --num_gpus 2 train.py",
+        "env CUDA_VISIBLE_DEVICES=0 OMP=1 python train.py",
+        "nohup nice -n 5 python train.py",
+        "srun -n 2 python -m pkg",
+        "uv run train",
+        "uv run python train.py",
+        "conda run -n torch python train.py",
+        "timeout 60 train",
+        "bash -e run.sh",
+        "my-train-tool",
+        "python -c 'import pkg; pkg.main()'",
+    ],
+)
+def test_flags_before_the_program_are_not_its_knobs(launcher: str) -> None:
+    assert values(f"{launcher} --batch-size 8") == {"--batch-size": 8}
+
+
+@pytest.mark.parametrize(
+    "opaque", ["bash -c 'python t.py --lr 1'", "bash -lc 'x --lr 1'", "torchrun --n 2", "python"]
+)
+def test_a_command_that_hides_its_program_has_no_knobs(opaque: str) -> None:
+    assert values(opaque) == {}
+
+
+def test_every_way_to_spell_a_flag() -> None:
+    command = (
+        "python t.py test --batch-size 8 --lr=1e-4 -w 4 -j2 --offset -3 --amp "
+        "data.batch_size=16 +trainer.precision=16-mixed ++a/b@c=1 --name x --use_ema True"
+    )
+    assert values(command) == {
+        "--batch-size": 8,
+        "--lr": 1e-4,
+        "-w": 4,
+        "-j": 2,
+        "--offset": -3,
+        "--amp": True,
+        "data.batch_size": 16,
+        "trainer.precision": "16-mixed",
+        "a/b@c": 1,
+        "--name": "x",
+        "--use_ema": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "value", "after"),
+    [
+        ("--batch-size 8", "--batch-size", 16, "--batch-size 16"),
+        ("--batch-size=8", "--batch-size", 16, "--batch-size=16"),
+        ("-b8 x", "-b", 16, "-b16 x"),
+        ("--lr 1e-4", "--lr", 2e-5, "--lr 0.00002"),
+        ("data.bs=8", "data.bs", 16, "data.bs=16"),
+        ("+data.bs=8", "data.bs", 16, "+data.bs=16"),
+        ("--amp True", "--amp", False, "--amp False"),
+        ("--x a --amp --y 1", "--amp", False, "--x a --y 1"),
+        ("--p fp16", "--p", "bf16", "--p bf16"),
+        ("--b 1 --b 2", "--b", 3, "--b 1 --b 3"),
+        ("--b 1 -- --b 2", "--b", 3, "--b 3 -- --b 2"),
+    ],
+)
+def test_only_the_flag_changes(before: str, path: str, value: object, after: str) -> None:
+    document = of_command(["python", "t.py", *before.split()])
+    content = document.with_values({path: value})  # type: ignore[dict-item]
+    assert split_command(content) == ("python", "t.py", *after.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "value"),
+    [
+        ("--gpus 0 1", "--gpus", 2),
+        ("sizes=[1,2]", "sizes", 2),
+        ("lr=0.1,0.2", "lr", 0.3),
+        ("lr=${x}", "lr", 0.3),
+        ("--amp", "--amp", 4),
+        ("--p 1", "--p", None),
+        ("--p 1", "--q", 1),
+    ],
+)
+def test_what_is_no_single_value_is_refused(command: str, path: str, value: object) -> None:
+    document = of_command(["python", "t.py", *command.split()])
+    with pytest.raises(EditRefusedError, match="command line"):
+        document.with_values({path: value})  # type: ignore[dict-item]
+
+
+def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
+    document = of_command(["python", "t.py", "--a", "1", "--b=2", "c.d=3", "--amp"])
+    added = {
+        beside: split_command(document.with_inserted(beside, key, 4))[2:]
+        for beside, key in {"--a": "--k", "--b": "--k", "c.d": "c.k", "--amp": "--k"}.items()
+    }
+    assert added == {
+        "--a": ("--a", "1", "--k", "4", "--b=2", "c.d=3", "--amp"),
+        "--b": ("--a", "1", "--b=2", "--k=4", "c.d=3", "--amp"),
+        "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
+        "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
+    }
+
+
+def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:
+    document = of_command(["python", "t.py", "--b", "1", "--b", "2"])
+    assert document.scalars["--b"].value == 2
+    assert document.notes == ("--b is given more than once; the last one counts",)

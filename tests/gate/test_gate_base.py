@@ -1,0 +1,134 @@
+"""Which commit head is compared with, in each kind of event."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.gate.base import (
+    NoBaselineError,
+    base_checkout,
+    base_revision,
+    head_checkout,
+    set_up,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def branches(repo):
+    """main: a - b; feature off a: c - d, checked out."""
+    shas = {"a": repo.commit({"f": "a"}), "b": repo.commit({"f": "b"})}
+    repo.git("checkout", "-q", "-b", "feature", shas["a"])
+    shas |= {"c": repo.commit({"g": "c"}), "d": repo.commit({"g": "d"})}
+    return repo, shas
+
+
+def event(tmp_path: Path, content: object) -> dict[str, str]:
+    path = tmp_path / "event.json"
+    path.write_text(json.dumps(content))
+    return {"GITHUB_EVENT_PATH": str(path)}
+
+
+def test_a_pull_request_is_compared_with_its_merge_base(branches, tmp_path) -> None:
+    """Not with the tip of the target branch, and not with its own previous commit."""
+    repo, shas = branches
+    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
+    found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
+    assert found.sha == shas["a"]
+
+
+def test_the_merge_commit_that_github_checks_out_is_compared_with_the_target(
+    branches, tmp_path
+) -> None:
+    repo, shas = branches
+    repo.git("merge", "-q", "--no-edit", "main")
+    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
+    found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
+    assert found.sha == shas["b"]
+
+
+def test_a_push_is_compared_with_its_first_parent(branches) -> None:
+    repo, shas = branches
+    found = base_revision(head_checkout(repo.path), None, {"GITHUB_EVENT_NAME": "push"})
+    assert found.sha == shas["c"]
+
+
+def test_a_branch_on_a_desk_is_compared_with_where_it_left_main(branches) -> None:
+    repo, shas = branches
+    assert base_revision(head_checkout(repo.path), None, {}).sha == shas["a"]
+
+
+def test_main_itself_is_compared_with_its_parent_or_its_last_commit(branches) -> None:
+    repo, shas = branches
+    repo.git("checkout", "-q", "main")
+    assert base_revision(head_checkout(repo.path), None, {}).sha == shas["a"]
+    (repo.path / "f").write_text("changed")
+    assert base_revision(head_checkout(repo.path), None, {}).sha == shas["b"]
+
+
+def test_base_ref_is_taken_as_it_is(branches) -> None:
+    repo, shas = branches
+    assert base_revision(head_checkout(repo.path), "main", {}).sha == shas["b"]
+
+
+@pytest.mark.parametrize("ref", ["nowhere", "--help", "-x", "a b", "$(touch x)"])
+def test_a_base_ref_that_is_no_commit_says_how_to_get_it(branches, ref: str) -> None:
+    repo, _ = branches
+    with pytest.raises(NoBaselineError, match="fetch-depth"):
+        base_revision(head_checkout(repo.path), ref, {})
+    assert not (repo.path / "x").exists()
+
+
+def test_a_shallow_clone_says_how_to_get_the_history(branches, tmp_path) -> None:
+    repo, shas = branches
+    shallow = tmp_path / "shallow"
+    repo.git("clone", "-q", "--depth", "1", repo.path.as_uri(), str(shallow))
+    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
+    with pytest.raises(NoBaselineError, match="fetch-depth: 0"):
+        base_revision(head_checkout(shallow), None, event(tmp_path, pull))
+
+
+def test_the_first_commit_has_no_baseline(repo) -> None:
+    repo.commit({"f": "a"})
+    with pytest.raises(NoBaselineError, match="no parent"):
+        base_revision(head_checkout(repo.path), None, {})
+
+
+def test_the_base_is_a_worktree_that_goes_away(branches) -> None:
+    repo, shas = branches
+    head = head_checkout(repo.path)
+    with base_checkout(head, base_revision(head, "main", {})) as other:
+        assert (other.cwd / "f").read_text() == "b"
+        assert not (other.cwd / "g").exists()
+        assert not other.top.is_relative_to(repo.path)
+    assert not other.top.exists()
+    assert shas["b"] not in repo.git("worktree", "list", "--porcelain").replace(str(repo.path), "")
+
+
+def test_a_folder_that_base_lacks_has_no_baseline(branches) -> None:
+    repo, _ = branches
+    repo.commit({"sub/x": "1"})
+    head = head_checkout(repo.path / "sub")
+    with (
+        pytest.raises(NoBaselineError, match="no folder sub"),
+        base_checkout(head, base_revision(head, "main", {})),
+    ):
+        pass
+
+
+def test_setup_fails_with_its_last_lines_and_its_limit(branches) -> None:
+    repo, _ = branches
+    head = head_checkout(repo.path)
+    assert set_up(head, "true", {}, 60) is None
+    failed = set_up(head, "echo no compiler; exit 2", {}, 60)
+    assert failed is not None
+    assert "exit code 2" in failed
+    assert "no compiler" in failed
+    assert "did not end" in (set_up(head, "sleep 5", {}, 0.2) or "")
+    assert os.environ.get("GPU_ADVISOR_ARM") is None

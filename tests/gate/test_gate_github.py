@@ -1,0 +1,248 @@
+"""Outputs, summary and annotations against text that wants to be more than text."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import STEADY, parse_outputs
+from gate_examples import around, program_of
+
+from advisor.errors import UsageError
+from advisor.gate import github, report
+from advisor.gate.records import HostEntry, Inputs
+from advisor.gate.workbench import decided
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NASTY = "x%y\r\n::error::injected,title=a:b\x1b[31m"
+
+
+def record(**changes: object):
+    entry = program_of(around(100), around(90))
+    found = decided([entry], Inputs(), HostEntry(cpu="test", cpus=2), "ab")
+    return found.model_copy(update=changes)
+
+
+def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
+    job = github.Job(output=tmp_path / "o", active=True)
+    github.write_outputs(job, github.outputs(record(), tmp_path / "gate.md"))
+    found = parse_outputs((tmp_path / "o").read_text())
+    assert found["verdict"] == "regression"
+    assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
+    assert found["pairs"] == "6"
+    assert set(found) == {
+        "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
+        "discarded-pairs", "report-json", "report-md",
+    }  # fmt: skip
+
+
+def test_a_value_cannot_end_its_own_delimiter(tmp_path: Path) -> None:
+    job = github.Job(output=tmp_path / "o")
+    github.write_outputs(job, {"verdict": "pass\nEOF\nverdict=regression", "pairs": "1"})
+    text = (tmp_path / "o").read_text()
+    assert parse_outputs(text) == {
+        "verdict": "pass\nEOF\nverdict=regression",
+        "pairs": "1",
+    }
+    assert len(set(re.findall(r"<<(\S+)", text))) == 2
+
+
+def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
+    line = github.annotation(record(reason=NASTY))
+    assert "\n" not in line
+    assert "\r" not in line
+    assert line.startswith("::error title=Throughput gate%3A regression::x%25y%0D%0A::error")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level"),
+    [
+        ("pass", "notice"),
+        ("inconclusive", "warning"),
+        ("no-baseline", "warning"),
+        ("invalid", "error"),
+        ("error", "error"),
+    ],
+)
+def test_the_level_follows_the_verdict(verdict: str, level: str) -> None:
+    assert github.annotation(record(verdict=verdict)).startswith(f"::{level} ")
+
+
+def test_the_log_obeys_no_command_while_the_program_runs() -> None:
+    """The guard's token is fresh each time, and it is closed again, also after an error."""
+
+    def run_and_fail(log: io.StringIO) -> None:
+        with github.no_commands(github.Job(active=True), log):
+            log.write("::error::from the program\n")
+            raise KeyboardInterrupt
+
+    tokens = set()
+    for _ in range(2):
+        log = io.StringIO()
+        with pytest.raises(KeyboardInterrupt):
+            run_and_fail(log)
+        lines = log.getvalue().split()
+        token = lines[0].removeprefix("::stop-commands::")
+        assert len(token) == 32
+        assert lines[-1] == f"::{token}::"
+        tokens.add(token)
+    assert len(tokens) == 2
+
+
+def test_outside_github_no_commands_are_written() -> None:
+    log = io.StringIO()
+    with github.no_commands(github.Job(), log):
+        pass
+    assert log.getvalue() == ""
+
+
+def test_a_long_summary_is_cut_between_lines_and_says_so(tmp_path: Path) -> None:
+    job = github.Job(summary=tmp_path / "s")
+    github.write_summary(job, "a line of the summary, with an \u00e9\n" * 60_000)
+    raw = (tmp_path / "s").read_bytes()
+    assert len(raw) <= github.SUMMARY_BYTES + 1
+    assert "cut here" in raw.decode()
+    assert raw.decode().splitlines()[-4].endswith("\u00e9")
+
+
+def test_a_short_summary_is_whole(tmp_path: Path) -> None:
+    job = github.Job(summary=tmp_path / "s")
+    github.write_summary(job, report.markdown(record()))
+    text = (tmp_path / "s").read_text()
+    assert text.count("```mermaid") == 1
+    assert "cut here" not in text
+
+
+def test_the_report_starts_with_five_lines_to_act_on() -> None:
+    lines = [line for line in report.lines(record()).splitlines() if line]
+    assert len(lines) == 5
+    assert [line.split(":")[0].strip("-* ") for line in lines] == [
+        "Regression", "Slowdown", "Pairs", "Smallest provable slowdown", "Hardware",
+    ]  # fmt: skip
+
+
+def test_the_comment_is_found_again_by_its_first_line() -> None:
+    assert report.comment(record()).startswith(report.MARKER + "\n")
+
+
+def test_hostile_names_stay_text_in_the_report() -> None:
+    entry = program_of(around(100), around(90), "a|b`c\n::error::x <script>")
+    found = decided([entry], Inputs(), HostEntry(), "ab")
+    text = report.markdown(found)
+    assert "<script>" not in text
+    assert not re.search(r"^::error", text, re.MULTILINE)
+    chart = text.split("```mermaid")[1].split("```")[0]
+    assert chart.count("\n") == 7
+
+
+def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
+    environ = {"GITHUB_OUTPUT": "/o", "GITHUB_STEP_SUMMARY": "/s", "GITHUB_TOKEN": "t", "PATH": "p"}
+    job = github.take(environ)
+    assert str(job.output) == "/o"
+    assert environ == {"PATH": "p"}
+
+
+def fork_event(*, fork: bool = True, head: str = "them/x", base: str = "us/x") -> dict:
+    return {
+        "pull_request": {
+            "head": {"repo": {"fork": fork, "full_name": head}},
+            "base": {"repo": {"full_name": base}, "sha": "0", "ref": "main"},
+        }
+    }
+
+
+def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) -> None:
+    (tmp_path / "event").write_text(json.dumps(event))
+    environ = {"GITHUB_EVENT_PATH": str(tmp_path / "event"), **env}
+    github.refuse_forks(environ, allow=allow)
+
+
+def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="fork"):
+        refuse(fork_event(), tmp_path, RUNNER_ENVIRONMENT="self-hosted")
+    with pytest.raises(UsageError, match="fork"):
+        refuse(fork_event(), tmp_path)
+    deleted = {"pull_request": {"head": {"repo": None}}}
+    with pytest.raises(UsageError, match="fork"):
+        refuse(deleted, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
+    minimal = {"pull_request": {"head": {"repo": {"fork": True}}}}
+    with pytest.raises(UsageError, match="fork"):
+        refuse(minimal, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
+
+
+def test_what_is_no_foreign_code_is_not_refused(tmp_path: Path) -> None:
+    refuse(fork_event(), tmp_path, allow=True)
+    refuse(fork_event(), tmp_path, RUNNER_ENVIRONMENT="github-hosted")
+    refuse(fork_event(fork=False, head="us/x"), tmp_path)
+    refuse({"push": {}}, tmp_path)
+    # A repository that is itself a fork, with a branch of its own.
+    refuse(fork_event(fork=True, head="us/x", base="us/x"), tmp_path)
+
+
+def test_a_fork_is_refused_before_any_of_its_code_runs(two) -> None:
+    touch = "open('ran','w'); print('throughput: 1')"
+    repo = two(touch, touch).on_github(fork_event())
+    found = repo.gate("--command", "python bench.py", "--setup", "touch ran")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
+    assert "fork" in found.summary
+    assert not (repo.path / "ran").exists()
+
+
+HOSTILE = """
+import os, sys
+out = sys.stdout.buffer
+out.write(b"::error::injected\\n::add-mask::throughput\\n::set-output name=verdict::pass\\n")
+out.write(b"::stop-commands::x\\n::x::\\n\\x1b[31mred\\x1b[0m \\xff\\xfe not utf-8\\n")
+out.write(b"gpu-advisor-EOF\\nverdict<<EOF\\npass\\nEOF\\n")
+for name in ("GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_STEP_SUMMARY", "GITHUB_TOKEN"):
+    assert name not in os.environ, name
+out.write(b"y" * (2 << 20) + b"\\n")
+print("throughput:", 100 + os.getpid() % 7 / 100)
+out.flush()
+sys.exit({code})
+"""
+
+
+def test_what_a_program_prints_steers_nothing(two) -> None:
+    repo = two(STEADY.format(rate=100), HOSTILE.format(code=0)).on_github(GITHUB_TOKEN="t0ken")
+    found = repo.gate("--command", "python bench.py")
+    assert found.code == 0, found.stderr[-2000:]
+    assert found.outputs["verdict"] == "pass"
+    assert "injected" not in found.stderr
+    assert len(found.summary.encode()) < github.SUMMARY_BYTES
+    opened = re.findall(r"^::stop-commands::(\S+)$", found.stderr, re.MULTILINE)
+    assert len(opened) == 1
+    assert found.stderr.index(f"\n::{opened[0]}::\n") < found.stderr.index("::notice ")
+
+
+def test_what_a_failing_program_prints_is_shown_and_steers_nothing(two) -> None:
+    repo = two(STEADY.format(rate=100), HOSTILE.format(code=9)).on_github()
+    found = repo.gate("--command", "python bench.py")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
+    commands = re.findall(r"^::(\S+)", found.stderr, re.MULTILINE)
+    assert len(commands) == 3  # the guard, its end, our own annotation
+    assert commands[0].startswith("stop-commands::")
+    assert commands[2] == "error"
+    assert not re.search(r"^(::|verdict)", found.summary, re.MULTILINE)
+    assert len(found.summary.encode()) < github.SUMMARY_BYTES
+
+
+@pytest.mark.parametrize(
+    "text", ["$(touch hacked)", "`touch hacked`", "'; touch hacked; '", 'a"b', "a\nb", "--help"]
+)
+@pytest.mark.parametrize("flag", ["--base-ref", "--workload", "--allow-removed", "--threshold"])
+def test_inputs_are_literal(two, flag: str, text: str) -> None:
+    """Whatever an input holds, no shell sees it. (`--command` and `--setup` are shell strings.)"""
+    repo = two("raise SystemExit(1)", "raise SystemExit(1)").on_github()
+    command = [] if flag == "--workload" else ["--command", "python bench.py"]
+    found = repo.gate(*command, f"{flag}={text}")
+    assert found.code in {2, 3}
+    assert found.outputs["verdict"] in {"error", "no-baseline"}
+    assert not list(repo.path.rglob("hacked"))

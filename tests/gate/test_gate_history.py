@@ -1,0 +1,114 @@
+"""The history file: when it calls red, what it never does, and how it is re-based."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from conftest import STEADY
+
+from advisor.errors import ReportError
+from advisor.gate import history
+from advisor.gate.history import Series, Session, baseline_of, compare, facts_of, key_of
+from advisor.gate.records import HostEntry
+
+HOST = HostEntry(cpu="x", cpus=8, gpus=["NVIDIA H100"], driver="560", power_limit_w=700.0)
+
+
+def series(rates: list[float], **last: object) -> Series:
+    sessions = [
+        Session(created="2026-01-01", sha=f"c{n}", units_per_s=rate, processes=4)
+        for n, rate in enumerate(rates)
+    ]
+    if last:
+        sessions[-1] = sessions[-1].model_copy(update=last)
+    return Series(workload="train", unit="sample", facts={"a": "b"}, sessions=sessions)
+
+
+def rates(n: int, sigma: float = 0.01, seed: int = 1) -> list[float]:
+    rng = random.Random(seed)
+    return [100 * (1 + rng.gauss(0, sigma)) for _ in range(n)]
+
+
+def test_ten_sessions_make_a_baseline() -> None:
+    assert compare(None, 100.0, 0.05).verdict == "no-baseline"
+    assert compare(series(rates(9)), 50.0, 0.05).verdict == "inconclusive"
+    assert compare(series(rates(10)), 50.0, 0.05).verdict == "regression"
+
+
+def test_red_needs_the_threshold_and_the_scatter() -> None:
+    quiet, noisy = series(rates(12, 0.002)), series(rates(12, 0.06))
+    assert compare(quiet, 97.0, 0.05).verdict == "pass"
+    assert compare(quiet, 93.0, 0.05).verdict == "regression"
+    assert compare(noisy, 93.0, 0.05).verdict == "pass"
+
+
+def test_no_change_is_rarely_red() -> None:
+    red = 0
+    for seed in range(500):
+        drawn = rates(21, 0.04, seed)
+        red += compare(series(drawn[:20]), drawn[20], 0.05).verdict == "regression"
+    assert red / 500 <= 0.02
+
+
+def test_red_sessions_never_join_the_baseline() -> None:
+    """The ratchet of other gates: the slow run becomes the next run's base."""
+    good = rates(12, 0.002)
+    after_red = series([*good, 80.0], red=True)
+    assert len(baseline_of(after_red)) == 12
+    assert compare(after_red, 80.0, 0.05).verdict == "regression"
+    assert compare(after_red, 80.0, 0.05).last_good == "c11"
+
+
+def test_a_reviewed_rebase_starts_anew() -> None:
+    rebased = series([*rates(12, 0.002), 80.0], rebase=True)
+    assert len(baseline_of(rebased)) == 1
+    assert compare(rebased, 80.0, 0.05).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"gpus": ["NVIDIA H200"]}, {"driver": "570"}, {"power_limit_w": 500.0}, {"torch": "2.9"}],
+)
+def test_another_machine_or_stack_is_another_series(changed: dict[str, object]) -> None:
+    other = HOST.model_copy(update=changed)
+    assert key_of(facts_of(HOST, "d", "probe", "sample")) != key_of(
+        facts_of(other, "d", "probe", "sample")
+    )
+
+
+def test_readings_that_change_from_boot_to_boot_are_no_part_of_the_key() -> None:
+    other = HOST.model_copy(update={"boot_id": "x", "load_1min": 3.0, "clocks": "locked"})
+    assert facts_of(HOST, "d", "probe", "sample") == facts_of(other, "d", "probe", "sample")
+
+
+def test_a_broken_file_is_one_clear_error(tmp_path) -> None:
+    (tmp_path / "h.json").write_text("{")
+    with pytest.raises(ReportError, match="no history"):
+        history.read(tmp_path / "h.json")
+
+
+def test_sessions_are_appended_after_the_verdict_and_red_ones_marked(two) -> None:
+    """A red session is advice: exit 0, unless --enforce; it is kept, but marked."""
+    repo = two(STEADY.format(rate=100), STEADY.format(rate=100))
+    path = repo.out / "history.json"
+    call = ("--command", "python bench.py", "--mode", "history", "--history", str(path))
+    first = repo.gate(*call)
+    assert (first.code, first.record.verdict) == (0, "no-baseline"), first.stderr
+    content = json.loads(path.read_text())
+    (key,) = content["series"]
+    (session,) = content["series"][key]["sessions"]
+    assert session["processes"] == 4
+    content["series"][key]["sessions"] = [
+        {**session, "units_per_s": rate} for rate in rates(10, 0.002)
+    ]
+    path.write_text(json.dumps(content))
+    repo.commit({"bench.py": STEADY.format(rate=80)})
+    red = repo.gate(*call)
+    assert (red.code, red.record.verdict) == (0, "regression"), red.stderr
+    assert "--base-ref" in red.record.reason
+    kept = json.loads(path.read_text())["series"][key]["sessions"]
+    assert [s["red"] for s in kept] == [False] * 10 + [True]
+    again = repo.gate(*call, "--enforce")
+    assert (again.code, again.record.verdict) == (1, "regression")

@@ -1,0 +1,61 @@
+"""The user's existing files are not written over."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WHOLE = MeasurePlan(mode="whole")
+WAYS = ("open", "append", "os.open", "replace", "remove", "rmtree", "torch.save")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A file of the user's in the command's working directory."""
+    path = tmp_path / "cwd" / "mine.txt"
+    path.parent.mkdir()
+    path.write_text("precious")
+    time.sleep(0.02)
+    return path
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: str) -> None:
+    """The process leaves with 97 before the file is touched, and the record names it."""
+    outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE)
+    assert outcome.exit_code == 97
+    assert mine.read_text() == "precious"
+    (record,) = outcome.records
+    assert record["guard"] == str(mine.parent if how == "rmtree" else mine)
+    assert record["writes"] == [str(mine.parent / "new.txt")]
+
+
+@pytest.mark.parametrize("how", ["open", "torch.save"])
+def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
+    """Then the file is listed."""
+    outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE, allow_writes=True)
+    assert outcome.stdout.strip() == "done"
+    assert str(mine) in outcome.records[0]["writes"]
+
+
+def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path) -> None:
+    """The program's own new files may be opened again."""
+    outcome = python(tmp_path, "ok_saves.py", "read", "mine.txt", plan=WHOLE)
+    assert outcome.stdout.strip() == "done"
+    assert outcome.records[0]["guard"] is None
+
+
+def test_files_elsewhere_are_not_ours_to_guard(tmp_path: Path, mine: Path) -> None:
+    """Only what lies below the protected directory is."""
+    other = tmp_path / "other.txt"
+    other.write_text("old")
+    outcome = python(tmp_path, "ok_saves.py", "open", str(other), plan=WHOLE)
+    assert outcome.stdout.strip() == "done"

@@ -1,0 +1,177 @@
+"""The probe comes in from outside, and the program is none the wiser."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import PROBE, PROGRAMS, python, run
+
+WHOLE = MeasurePlan(mode="whole")
+
+
+def test_the_probe_is_written_for_python_3_9() -> None:
+    """It runs under the user's interpreter."""
+    for path in PROBE.rglob("*.py"):
+        ast.parse(path.read_text(), feature_version=(3, 9))
+
+
+def test_the_probe_uses_the_standard_library_only() -> None:
+    """Nothing else is sure to be there."""
+    allowed = sys.stdlib_module_names
+    for path in PROBE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            assert all(name.split(".")[0] in allowed for name in names), path
+
+
+def test_results_are_bit_exact(tmp_path: Path) -> None:
+    """The probe draws no random number, in the program or in its workers."""
+    program = [sys.executable, str(PROGRAMS / "ok_losses.py")]
+    alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    outcome = python(tmp_path, "ok_losses.py", plan=WHOLE)
+    assert outcome.stdout == alone
+    assert outcome.measured.whole_units == 160
+
+
+def test_another_sitecustomize_still_runs_once(tmp_path: Path) -> None:
+    """The next one on the path is run in place of ours."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("print('theirs')\nMARK = 1\n")
+    code = (
+        "import sys, sitecustomize; print(sitecustomize.MARK, any('probe' in p for p in sys.path))"
+    )
+    outcome = run(tmp_path, sys.executable, "-c", code, env={"PYTHONPATH": str(folder)}, plan=WHOLE)
+    assert outcome.stdout.split() == ["theirs", "1", "False"]
+    assert len(outcome.boots) == 1
+
+
+def test_nothing_of_the_program_is_shadowed(tmp_path: Path) -> None:
+    """Its own modules named like ours are its own."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    for name in ("log", "record", "session", "steps", "window"):
+        (folder / f"{name}.py").write_text("MINE = True\n")
+    names = "log, record, session, steps, window"
+    code = f"import {names}; print(all(m.MINE for m in ({names})))"
+    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
+    assert outcome.stdout.strip() == "True"
+
+
+@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
+def test_an_isolated_python_is_not_reached(tmp_path: Path, flag: str) -> None:
+    """No boot file: that is how the launcher knows."""
+    outcome = run(tmp_path, sys.executable, flag, "-c", "print('here')", plan=WHOLE)
+    assert outcome.stdout.strip() == "here"
+    assert outcome.boots == []
+    assert outcome.reading is None
+
+
+def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
+    """The error is kept beside the spec."""
+    spec = tmp_path / "spec.json"
+    spec.write_text("{")
+    done = subprocess.run(
+        [sys.executable, "-c", "print('here')"],
+        env={**os.environ, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(PROBE / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("here", "")
+    assert "JSON" in Path(f"{spec}.error").read_text()
+
+
+def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:
+    """The record's directory vanishes under the probe; the program runs to its end."""
+    code = (
+        "import os, shutil, sys; shutil.rmtree(os.path.join(os.path.dirname("
+        "os.environ['GPU_ADVISOR_SPEC']), 'probe')); sys.argv = ['x', '--epochs', '1', "
+        f"'--items', '320']; sys.path.insert(0, {str(PROGRAMS)!r}); "
+        "import ok_train; ok_train.main()"
+    )
+    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE, allow_writes=True)
+    assert outcome.exit_code == 0
+    assert outcome.stdout.strip() == "trained"
+    assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize("how", ["module", "in-place"])
+def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
+    """No graph break and no warning because of the probe; the calls are seen all the same."""
+    outcome = python(tmp_path, "ok_compiled.py", how)
+    reading = outcome.measured
+    assert outcome.stdout.strip() == "breaks 0"
+    assert "hooks" not in outcome.stderr
+    assert reading.effects.compiled is True
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("how", "where"), [("import", "import"), ("start", "start"), ("step", "step")]
+)
+def test_an_uncaught_exception_is_noted(tmp_path: Path, how: str, where: str) -> None:
+    """What, and how far the program was; what it prints is unchanged."""
+    alone = subprocess.run(
+        [sys.executable, str(PROGRAMS / "ok_raises.py"), how],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    outcome = python(tmp_path, "ok_raises.py", how, plan=WHOLE)
+    (record,) = outcome.records
+    assert record["exception"]["where"] == where
+    assert record["exception"]["message"] in outcome.stderr
+    assert outcome.exit_code == alone.returncode == 1
+    assert outcome.stderr.splitlines()[-1] == alone.stderr.splitlines()[-1]
+
+
+def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
+    """Exit code 0 does not hide it."""
+    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE)
+    assert outcome.exit_code == 0
+    assert outcome.measured.oom_seen
+    assert [e.fatal for e in outcome.measured.exceptions] == [False]
+
+
+def test_stacks_are_written_on_request(tmp_path: Path) -> None:
+    """SIGUSR1 writes every thread's stack, also while Python does not run."""
+    code = (
+        "import os, signal, time\n"
+        "def stuck():\n    os.kill(os.getpid(), signal.SIGUSR1); time.sleep(0.2)\nstuck()"
+    )
+    run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
+    (stacks,) = (tmp_path / "probe").glob("stacks-*.txt")
+    assert "in stuck" in stacks.read_text()
+
+
+def test_the_record_tells_that_the_program_steps(tmp_path: Path) -> None:
+    """While it runs, so that a watcher can see a hang; a program killed leaves the last one."""
+    code = (
+        f"import sys, threading, os, time; sys.path.insert(0, {str(PROGRAMS)!r}); import ok_train\n"
+        "threading.Timer(1.5, lambda: os.kill(os.getpid(), 9)).start(); sys.argv = ['x']\n"
+        "ok_train.main()"
+    )
+    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
+    (record,) = outcome.records
+    assert record["state"] == "stepping"
+    assert record["steps"] > 0
+    assert record["last_step_time"] >= record["first_step_time"]
+    assert outcome.reading is None
+
+
+def test_a_record_is_whole_or_not_there(tmp_path: Path) -> None:
+    """It is replaced, never rewritten in place."""
+    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE)
+    assert not list((tmp_path / "probe").glob("*.tmp"))
+    assert json.dumps(outcome.records[0])

@@ -1,0 +1,69 @@
+"""What is measured and tried from inside: ceilings and what-ifs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_ceilings_of_training(tmp_path: Path) -> None:
+    """Compute alone by replay, the program's own loader alone at each worker count."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0, 1), ceilings_s=0.3)
+    outcome = python(tmp_path, "ok_train.py", "--workers", "1", plan=plan)
+    reading = outcome.measured
+    assert outcome.exit_code == 0
+    assert reading.ceilings is not None
+    assert reading.ceilings.compute_units_per_s is not None
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
+    # 16 items in at least the 3 ms that the program sleeps
+    assert 500 < reading.ceilings.compute_units_per_s < 16 / 0.003
+    assert [entry.workers for entry in reading.ceilings.loader] == [0, 1]
+    assert all(entry.units_per_s > 1000 for entry in reading.ceilings.loader)
+
+
+def test_ceilings_of_a_sampler(tmp_path: Path) -> None:
+    """No batch is replayed for minutes: compute alone is the window without its waits."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=10, ceilings_workers=(0,), ceilings_s=0.2)
+    reading = python(tmp_path, "ok_sampler.py", "40", "2", plan=plan).measured
+    assert reading.ceilings is not None
+    assert reading.ceilings.compute_units_per_s is not None
+    assert reading.ceilings.compute_units_per_s >= reading.units_per_s
+    assert len(reading.ceilings.loader) == 1
+
+
+@pytest.mark.parametrize(
+    ("whatif", "effect", "value"),
+    [
+        ("loader.num_workers=1,loader.prefetch_factor=3", "prefetch_factor", 3),
+        ("loader.batch_size=8", "batch", 8),
+        ("autocast=bfloat16", "dtype", "bfloat16"),
+        ("compile=eager", "compiled", True),
+    ],
+)
+def test_a_what_if_takes_effect(tmp_path: Path, whatif: str, effect: str, value: object) -> None:
+    """It is seen by the same observation as any other setting."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif=whatif)
+    reading = python(tmp_path, "ok_train.py", plan=plan).measured
+    assert getattr(reading.effects, effect) == value
+
+
+def test_channels_last(tmp_path: Path) -> None:
+    """Convolution weights change layout in place."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif="channels_last")
+    reading = python(tmp_path, "ok_infer.py", "6", "1000", plan=plan).measured
+    assert reading.effects.channels_last is True
+
+
+def test_a_what_if_that_cannot_be_is_a_note(tmp_path: Path) -> None:
+    """The run is measured as it is."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif="loader.prefetch_factor=4,more_speed")
+    reading = python(tmp_path, "ok_train.py", plan=plan).measured
+    assert len(reading.notes) == 2
+    assert reading.effects.workers == 0
