@@ -1,14 +1,17 @@
-"""Patches of the user's code: `git apply` takes them, and nothing but the call's arguments moves."""
+"""Patches of the user's code: `git apply` takes them, and only the call's arguments move."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.tuning.patches import loader_patch, statement_patch
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BENCHMARK = "torch.backends.cudnn.benchmark = True"
 
@@ -46,10 +49,9 @@ def written(folder: Path, code: str) -> Path:
             "l = DataLoader(ds, num_workers=2, pin_memory=True)  # é",
         ),
         (
-            "l = DataLoader(\n    ds,\n    batch_size=4,  # )\n)\nx = 1\n",
+            "l = DataLoader(\n  ds,\n  batch_size=4,  # )\n)\nx = 1\n",
             3,
-            "l = DataLoader(\n    ds,\n    batch_size=4,  # )\n"
-            "    num_workers=2,\n    pin_memory=True,\n)\nx = 1\n",
+            "l = DataLoader(\n  ds,\n  batch_size=4,  # )\n  num_workers=2,\n  pin_memory=True,\n)\nx = 1\n",
         ),
         (
             "l = DataLoader(\r\n    ds,\r\n    batch_size=4  # c\r\n)\r\n",
@@ -57,9 +59,9 @@ def written(folder: Path, code: str) -> Path:
             "l = DataLoader(\r\n    ds,\r\n    batch_size=4, @  # c\r\n)\r\n",
         ),
         (
-            "é = 'ü'; l = f(t.utils.data.DataLoader(ds, 4, True, None, None, 12 , None, (0)), 3)\n",
+            "é = 'ü'; l = f(utils.data.DataLoader(ds, 4, True, None, None, 12 , None, (0)), 3)\n",
             1,
-            "é = 'ü'; l = f(t.utils.data.DataLoader(ds, 4, True, None, None, 2 , None, (True)), 3)\n",
+            "é = 'ü'; l = f(utils.data.DataLoader(ds, 4, True, None, None, 2 , None, (True)), 3)\n",
         ),
         (
             "l = DataLoader(ds, **options)\n",
