@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor import documents, settings
-from advisor.errors import CommandMissingError, ConfigReadOnlyError
+from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
 from advisor.settings import Settings, Workload
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
@@ -16,11 +16,11 @@ LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One config with the command that uses it."""
+    """A command, the config it reads if one is known, and the settings that go with them."""
 
-    config: documents.Document
-    path: Path
-    """The config as the user named it."""
+    config: documents.Document | None
+    path: Path | None
+    """The config as the user or gpu-advisor.toml named it."""
     argv: tuple[str, ...]
     cwd: Path
     name: str | None
@@ -40,24 +40,36 @@ class Invocation:
         return split(self.workload.quality_command, self.path)
 
 
-def resolve(config: Path, command: list[str] | None) -> Invocation:
-    """The invocation that CONFIG and what stood after `--` mean.
+def resolve(
+    config: Path | None,
+    command: list[str] | None,
+    *,
+    workload: str | None = None,
+    use_case: str = "optimize",
+) -> Invocation:
+    """The invocation that CONFIG, the name of a workload, and what stood after `--` mean.
 
-    Raises the Config errors for a config that cannot be read, SettingsError, and
-    CommandMissingError with what was found when there is no command, or it never names the config.
+    What is named here wins over what gpu-advisor.toml says; a command alone is enough. Raises the
+    Config errors for a config that cannot be read, SettingsError (also for a workload that is not
+    there), and CommandMissingError with what was found when there is no command, or it never
+    names the config.
     """
-    document = documents.read(config)
-    found = settings.load(settings.find(config.parent if config.parent.exists() else Path()))
-    entry = found.workload_for(config)
-    name, workload = entry or (None, None)
+    document = documents.read(config) if config else None
+    near = config.parent if config and config.parent.exists() else Path()
+    found = settings.load(settings.find(near))
+    name, entry = _entry(found, config, workload)
+    if config is None and entry is not None and entry.config is not None and not command:
+        config = _shown(found.root / entry.config)
+        document = documents.read(config)
     if command:
         argv, cwd = tuple(command), Path.cwd()
-        argv = tuple(token.replace("{config}", str(config)) for token in argv)
-    elif workload is not None:
-        argv, cwd = split(workload.command, config), found.root
+        if config is not None:
+            argv = tuple(token.replace("{config}", str(config)) for token in argv)
+    elif entry is not None:
+        argv, cwd = split(entry.command, config), found.root
     else:
-        raise CommandMissingError(_no_command(config))
-    if not names_config(argv, config, cwd):
+        raise CommandMissingError(_no_command(config, found, use_case))
+    if config is not None and not names_config(argv, config, cwd):
         msg = (
             f"The command never names {config}, so a changed copy could not be passed to it: "
             f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
@@ -69,14 +81,35 @@ def resolve(config: Path, command: list[str] | None) -> Invocation:
         argv=argv,
         cwd=cwd,
         name=name,
-        workload=workload or Workload(command=shlex.join(argv)),
+        workload=entry or Workload(command=shlex.join(argv)),
         settings=found,
     )
 
 
-def split(command: str, config: Path) -> tuple[str, ...]:
+def _entry(
+    found: Settings, config: Path | None, workload: str | None
+) -> tuple[str | None, Workload | None]:
+    """The workload asked for by name, else the one of `config`, if any."""
+    if workload is None:
+        return (found.workload_for(config) if config else None) or (None, None)
+    if workload not in found.workload:
+        known = ", ".join(found.workload) or "none"
+        msg = f"{settings.FILE_NAME} has no workload {workload!r} (known: {known})."
+        raise SettingsError(msg)
+    return workload, found.workload[workload]
+
+
+def _shown(path: Path) -> Path:
+    """Relative where it lies below the working directory, as a user would name it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def split(command: str, config: Path | None) -> tuple[str, ...]:
     """A declared command as argv; one with shell operators goes through `bash -c`."""
-    text = command.replace("{config}", shlex.quote(str(config.resolve())))
+    text = command
+    if config is not None:
+        text = command.replace("{config}", shlex.quote(str(config.resolve())))
     if any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">")):
         return ("bash", "-c", text)
     return tuple(shlex.split(text))
@@ -106,12 +139,19 @@ def require_writable(config: Path) -> None:
             raise ConfigReadOnlyError(msg)
 
 
-def _no_command(config: Path) -> str:
+def _no_command(config: Path | None, found: Settings, use_case: str) -> str:
+    if config is None:
+        known = ", ".join(found.workload) or "none"
+        return (
+            "No command was given. Add it after `--`:\n"
+            f"  gpu-advisor {use_case} -- python YOUR_SCRIPT.py\n"
+            f"or name a workload of {settings.FILE_NAME} with --workload (known: {known})."
+        )
     seen = mentions(config)
     shown = "\n".join(f"  {line}" for line in seen) if seen else "  (nothing names it)"
     return (
         f"No command is known that uses {config}. Add it after `--`:\n"
-        f"  gpu-advisor optimize {config} -- python YOUR_SCRIPT.py --config {config}\n"
+        f"  gpu-advisor {use_case} {config} -- python YOUR_SCRIPT.py --config {config}\n"
         f"or to {settings.FILE_NAME}:\n"
         f"  [workload.{config.stem.replace('_', '-')}]\n"
         f'  config = "{config}"\n'

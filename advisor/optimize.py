@@ -6,19 +6,15 @@ Read top to bottom: `run` is the whole journey.
 from __future__ import annotations
 
 import json
-import signal
 import sys
-import tempfile
-import threading
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import documents, invocation, knobs, revert
-from advisor.documents.argv import join
 from advisor.engines.local import LocalEngine
+from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 from advisor.history import History, program_key, state_folder
 from advisor.machine import profiles, target
@@ -30,14 +26,14 @@ from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import stages, steps, whatif
 from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven
-from advisor.tuning.runner import COMMAND_LINE, Runner, Taken
+from advisor.tuning.program import COMMAND_LINE, Program
+from advisor.tuning.runner import Runner, Taken
 from advisor.tuning.search import Search, Source
 from advisor.versions import Versions, diff
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
-    from types import FrameType
+    import threading
 
     from advisor.report.model import Report
 
@@ -131,6 +127,7 @@ class Job:
     """What one call was asked to do, all of it checked before the first process starts."""
 
     invocation: invocation.Invocation
+    config: documents.Document
     sources: tuple[Source, ...]
     machine: Machine
     target: target.Target
@@ -159,6 +156,7 @@ class Job:
 def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
     asked = invocation.resolve(args.config, command)
+    assert asked.config is not None, "it was named"
     if not args.dry_run and args.output is None:
         invocation.require_writable(args.config)
     if args.report.resolve() == args.config.resolve():
@@ -175,9 +173,10 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     state = state_folder(root)
     return Job(
         invocation=asked,
+        config=asked.config,
         sources=tuple(
             Source(document=document, findings=knobs.find(document))
-            for document in (asked.config, command_line(asked.argv))
+            for document in (asked.config, documents.of_command(asked.argv))
         ),
         machine=machine,
         target=target.resolve(args.target or asked.settings.defaults.target, machine),
@@ -187,11 +186,6 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
         progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
         output=args.output or args.config,
     )
-
-
-def command_line(argv: tuple[str, ...]) -> documents.Document:
-    """The command as a document of its own."""
-    return documents.parse(join(argv), "argv", COMMAND_LINE)
 
 
 def start_search(
@@ -208,21 +202,20 @@ def start_search(
         history=History(job.state / "history.sqlite"),
         machine_key=job.machine.key,
         program_key=program_key(asked.cwd),
-        config=asked.config,
-        command_line=command_line(asked.argv),
-        cwd=asked.cwd,
+        program=Program(
+            config=job.config,
+            command_line=job.sources[1].document,
+            cwd=asked.cwd,
+            unit=asked.workload.unit,
+            output_paths=job.sources[0].findings.outputs,
+            output_flags=(*asked.workload.output_flags, *job.sources[1].findings.outputs),
+            env=env,
+            memory_cap_gib=job.target.memory_cap_gib,
+            allow_writes=args.allow_writes,
+        ),
         scratch=scratch,
-        unit=asked.workload.unit,
         budget_s=job.budget_s,
         listener=Telling(job.progress),
-        output_paths=job.sources[0].findings.outputs,
-        output_flags=(
-            *asked.workload.output_flags,
-            *job.sources[1].findings.outputs,
-        ),
-        env=env,
-        memory_cap_gib=job.target.memory_cap_gib,
-        allow_writes=args.allow_writes,
         reuse=not args.fresh,
         started=started,
     )
@@ -242,7 +235,7 @@ def start_search(
 
 def tune(search: Search, job: Job) -> Confirmation | None:
     """All stages; returns the proof of the winner, or None when nothing was worth proving."""
-    progress, quality_command = job.progress, command_line(job.invocation.quality_argv())
+    progress, quality_command = job.progress, documents.of_command(job.invocation.quality_argv())
     progress.stage("baseline")
     stages.measure_baseline(search)
     each = search.expected_s()
@@ -294,9 +287,9 @@ def conclude(
     winner = proven_candidate(search, proof)
     text = ""
     if winner.changes and not interrupted:
-        new = search.runner.content(winner)
-        text = diff(job.invocation.config.raw, new, str(args.config))
-        if not args.dry_run and new != job.invocation.config.raw:
+        new = search.runner.program.content(winner)
+        text = diff(job.config.raw, new, str(args.config))
+        if not args.dry_run and new != job.config.raw:
             write_config(job, args, winner, new)
     return compose.optimize_report(
         search,
@@ -331,7 +324,7 @@ def proven_candidate(search: Search, proof: Confirmation | None) -> Candidate:
 
 def write_config(job: Job, args: argparse.Namespace, winner: Candidate, new: bytes) -> None:
     """Put the tuned config in place; the original's bytes are kept first."""
-    original = job.invocation.config
+    original = job.config
     if args.output is not None and args.output.resolve() != args.config.resolve():
         args.output.touch()
         documents.write_atomic(args.output, new, args.output.read_bytes())
@@ -358,29 +351,3 @@ def show(report: Report, args: argparse.Namespace) -> None:
         lines.append(f"undo: {report.how_to_revert}")
     lines.append(f"report: {report.report}")
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def cancellable() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that a trial ends cleanly; a second one is final."""
-    off = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if off.is_set():
-            raise KeyboardInterrupt
-        off.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield off
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,9 +17,9 @@ import logging
 import random
 import statistics
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import documents, knobs
 from advisor.documents.argv import join
@@ -30,6 +30,9 @@ from advisor.tuning import stages
 from advisor.tuning.runner import COMMAND_LINE, Runner
 from advisor.tuning.search import Search, Source
 from benchmarks.surfaces import MACHINE, Quiet, Surface
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BATCHES = [2**n for n in range(11)]
 WORKERS = [0, 1, 2, 4, 7, 8]

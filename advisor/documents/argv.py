@@ -76,7 +76,8 @@ def parse(text: str, name: str, bom: int) -> Parsed:
         bare = offset == 0 and words[number] == path
         value = True if bare else _value(words[number][offset:])
         data[path] = value
-        leaves.found.append(Leaf(path, value, start, end, number, why=why))
+        key = (start, end)
+        leaves.found.append(Leaf(path, value, start, end, number, why=why, key=key, bare=bare))
     leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, bom, data, leaves, "#")
 
@@ -85,6 +86,12 @@ def spell_text(value: str, old: str) -> str:
     """The text itself: an argv needs no quoting."""
     del old
     return value
+
+
+def member(parent: str, key: str) -> str:
+    """Path of a flag: the flag itself, without the `+` of a Hydra addition."""
+    del parent
+    return key.lstrip("+")
 
 
 def spell_key(key: str, sibling: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from advisor.documents import argv, files, jsonc, paths, spelling
+from advisor.documents import argv, files, jsonc, spelling
 from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import Span
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
-_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +50,7 @@ class Document:
     @property
     def scalars(self) -> Mapping[str, Scalar]:
         """Every leaf that counts, by path, in document order."""
-        return MappingProxyType(self.parsed.scalars)
+        return self.parsed.scalars
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -75,7 +73,7 @@ class Document:
             wanted = spelling.in_family(value, scalar)
             if spelling.is_same(wanted, scalar.value):
                 continue
-            if self._is_bare_flag(scalar):
+            if self.parsed.leaves[path].bare:
                 found.append(self._left_out(scalar, wanted))
             else:
                 found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
@@ -94,8 +92,8 @@ class Document:
         content, after = self._spliced(edits)
         self._verify_stripper(after)
         for path, value in wanted.items():
-            if self._is_bare_flag(self.scalars[path]) and path not in after.leaves:
-                continue
+            if path not in after.leaves:
+                continue  # a bare flag, left out
             got = after.leaves[path].value
             if not spelling.is_same(got, value):
                 msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
@@ -119,22 +117,21 @@ class Document:
         `beside` is the path of a scalar in the mapping that gets the key. Verified as
         `with_values` is. Raises EditRefusedError, also when the key is already there.
         """
+        syntax, text = SYNTAXES[self.format], self.parsed.text
         leaf = self.parsed.leaves.get(beside)
-        if leaf is None or (leaf.key is None and self.format != "argv"):
+        if leaf is None or leaf.key is None:
             msg = f"{self.name} has no single value with a key of its own at {beside!r}."
             raise EditRefusedError(msg)
-        if self.format != "argv" and not _KEY.fullmatch(key):
-            msg = f"{self.name}: {key!r} is no key that can be added; use letters, digits, - and _."
+        if not syntax.new_key.fullmatch(key):
+            msg = f"{self.name}: {key!r} is no key that can be added here."
             raise EditRefusedError(msg)
-        added = key if self.format == "argv" else paths.member(leaf.parent, key)
+        added = syntax.member(leaf.parent, key)
         if any(
             path == added or path.startswith((f"{added}.", f"{added}[")) for path in self.scalars
         ):
             msg = f"{self.name} has {added} already; set its value instead."
             raise EditRefusedError(msg)
-        syntax, text = SYNTAXES[self.format], self.parsed.text
-        sibling = text[slice(*leaf.key)] if leaf.key else ""
-        spelled = syntax.spell_key(key, sibling), self._spell(value, None)
+        spelled = syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
         for offset, inserted in reversed(syntax.insert(text, leaf, *spelled, syntax.marker)):
             text = text[:offset] + inserted + text[offset:]
         content = (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
@@ -155,11 +152,8 @@ class Document:
         old = self.raw[scalar.span.start : scalar.span.end]
         return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
 
-    def _is_bare_flag(self, scalar: Scalar) -> bool:
-        """`--amp`, which is true by being there and false by being left out."""
-        return self.format == "argv" and scalar.value is True and scalar.text.startswith("-")
-
     def _left_out(self, scalar: Scalar, wanted: JsonScalar) -> Edit:
+        """The edit that removes a bare flag."""
         if wanted is not False:
             msg = f"{self.name}: {scalar.path} takes no value; it can only be left out (false)."
             raise EditRefusedError(msg)
@@ -175,9 +169,7 @@ class Document:
         """`value` as it is written here; `old` is the text it replaces, None for a new key."""
         syntax = SYNTAXES[self.format]
         if isinstance(value, bool):
-            booleans = [s.text for s in self.scalars.values() if isinstance(s.value, bool)]
-            like = old if old in booleans else next(iter(booleans), "true")
-            text = spelling.spell_boolean(value, like)
+            text = spelling.spell_boolean(value, self._boolean_like(old))
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
@@ -189,6 +181,14 @@ class Document:
             text = syntax.null
         return f" {text}" if old == "" else text
 
+    def _boolean_like(self, old: str | None) -> str:
+        """The spelling to follow: of the boolean replaced, else of the document's first."""
+        if old and spelling.is_boolean(old):
+            return old
+        leaves = self.parsed.leaves.values()
+        first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
+        return self.scalars[first.path].text if first else "true"
+
     def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
         """The new file and what it means. Only the edited atoms of the trace may differ."""
         if not edits:
@@ -199,12 +199,9 @@ class Document:
             done = edit.span.end
         content = b"".join([*pieces, self.raw[done:]])
         before, after = self.parsed, self._reparse(content)
-        edited = {before.leaves[edit.path].atom for edit in edits}
-        gone = {
-            before.leaves[edit.path].atom
-            for edit in edits
-            if self._is_bare_flag(self.scalars[edit.path])
-        }
+        leaves = [before.leaves[edit.path] for edit in edits]
+        edited = {leaf.atom for leaf in leaves}
+        gone = {leaf.atom for leaf in leaves if leaf.bare}
         kept = [number for number in range(len(before.trace)) if number not in gone]
         same = len(kept) == len(after.trace) and all(
             number in edited or before.trace[number] == atom

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.documents import argv, insertion, jsonc, toml, yaml
+from advisor.documents import argv, insertion, jsonc, paths, toml, yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 Format = Literal["json", "jsonc", "yaml", "toml", "argv"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Syntax:
     """One format."""
 
@@ -26,6 +27,10 @@ class Syntax:
     """From a string, and the spelling of the value it replaces."""
     spell_key: Callable[[str, str], str]
     """From a key, and the spelling of its sibling."""
+    member: Callable[[str, str], str]
+    """From the path of a mapping and a key in it, the key's path."""
+    new_key: re.Pattern[str]
+    """What may be added as a key."""
     insert: Callable[[str, Leaf, str, str, str], list[Insertion]]
     """From the text, the sibling, a key and a value as spelled, and the comment marker."""
     null: str | None = None
@@ -33,14 +38,47 @@ class Syntax:
     """What begins a comment."""
 
 
-_JSON = Syntax(jsonc.parse, jsonc.spell_text, jsonc.spell_key, insertion.after, "null", "//")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+_JSON = Syntax(
+    parse=jsonc.parse,
+    spell_text=jsonc.spell_text,
+    spell_key=jsonc.spell_key,
+    member=paths.member,
+    new_key=_NAME,
+    insert=insertion.after,
+    null="null",
+    marker="//",
+)
 
 SYNTAXES: dict[Format, Syntax] = {
     "json": _JSON,
     "jsonc": _JSON,
-    "yaml": Syntax(yaml.parse, yaml.spell_text, yaml.spell_key, insertion.after, "null"),
-    "toml": Syntax(toml.parse, toml.spell_text, toml.spell_key, insertion.after),
-    "argv": Syntax(argv.parse, argv.spell_text, argv.spell_key, argv.insert),
+    "yaml": Syntax(
+        parse=yaml.parse,
+        spell_text=yaml.spell_text,
+        spell_key=yaml.spell_key,
+        member=paths.member,
+        new_key=_NAME,
+        insert=insertion.after,
+        null="null",
+    ),
+    "toml": Syntax(
+        parse=toml.parse,
+        spell_text=toml.spell_text,
+        spell_key=toml.spell_key,
+        member=paths.member,
+        new_key=_NAME,
+        insert=insertion.after,
+    ),
+    "argv": Syntax(
+        parse=argv.parse,
+        spell_text=argv.spell_text,
+        spell_key=argv.spell_key,
+        member=argv.member,
+        new_key=re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*"),
+        insert=argv.insert,
+    ),
 }
 
 SUFFIXES: dict[str, Format] = {

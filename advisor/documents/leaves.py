@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,7 @@ from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MAX_DEPTH = 200
 """Deepest nesting that is read. Real configs stay below 20."""
@@ -42,6 +43,8 @@ class Leaf(NamedTuple):
     """Where its key is written; None for a list item."""
     flow: bool = False
     """Inside `{...}`, where members are separated by commas."""
+    bare: bool = False
+    """True by being there, false by being left out: a flag such as `--amp`."""
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ class Leaves:
 
 
 class Parsed:
-    """A document taken apart: its meaning at once, its scalars when they are asked for."""
+    """A document taken apart: what it means, and its leaves by path, in document order."""
 
     def __init__(self, text: str, bom: int, data: Any, leaves: Leaves, marker: str) -> None:
         """`bom` bytes stand before `text`; `marker` is the comment marker, `#` or `//`."""
@@ -78,8 +81,6 @@ class Parsed:
         self.aliases = leaves.aliases
         self.is_strict = leaves.is_strict
         self.leaves: dict[str, Leaf] = {}
-        self._bom = bom
-        self._marker = marker
         notes = [*leaves.notes, *self._on_duplicates(leaves.again)]
         for leaf in leaves.found:
             if leaf is not None:
@@ -88,6 +89,7 @@ class Parsed:
                     leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
                 self.leaves[leaf.path] = leaf
         self.notes = _first(notes)
+        self.scalars = Scalars(self, text, bom, marker)
 
     def _on_duplicates(self, again: dict[str, int]) -> list[str]:
         starts = _line_starts(self.text) if again else []
@@ -97,25 +99,40 @@ class Parsed:
             for path, position in again.items()
         ]
 
-    @cached_property
-    def scalars(self) -> dict[str, Scalar]:
-        """The leaves as the rest of the program sees them, in document order."""
-        to_bytes = _byte_offsets(self.text, self._bom)
-        comments = _Comments(self.text, self._marker)
-        found = {}
-        for path, leaf in self.leaves.items():
-            text = self.text[leaf.start : leaf.end]
-            why = leaf.why or _why_not(text)
-            found[path] = Scalar(
-                path=path,
-                value=leaf.value,
-                text=text,
-                span=Span(start=to_bytes(leaf.start), end=to_bytes(leaf.end)),
-                editable=why is None,
-                why=why,
-                comment=comments.near(leaf.start, leaf.end),
-            )
-        return found
+
+class Scalars(Mapping[str, Scalar]):
+    """The leaves as the rest of the program sees them, in document order, each built when asked."""
+
+    def __init__(self, parsed: Parsed, text: str, bom: int, marker: str) -> None:
+        self._parsed = parsed
+        self._text = text
+        self._built: dict[str, Scalar] = {}
+        self._to_bytes = _byte_offsets(text, bom)
+        self._comments = _Comments(text, marker)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parsed.leaves)
+
+    def __len__(self) -> int:
+        return len(self._parsed.leaves)
+
+    def __getitem__(self, path: str) -> Scalar:
+        if path not in self._built:
+            self._built[path] = self._build(self._parsed.leaves[path])
+        return self._built[path]
+
+    def _build(self, leaf: Leaf) -> Scalar:
+        text = self._text[leaf.start : leaf.end]
+        why = leaf.why or _why_not(text)
+        return Scalar(
+            path=leaf.path,
+            value=leaf.value,
+            text=text,
+            span=Span(start=self._to_bytes(leaf.start), end=self._to_bytes(leaf.end)),
+            editable=why is None,
+            why=why,
+            comment=self._comments.near(leaf.start, leaf.end),
+        )
 
 
 def _why_not(text: str) -> str | None:
@@ -132,13 +149,16 @@ class _Comments:
     """The comment lines directly above a value, then the comment that ends its own line."""
 
     def __init__(self, text: str, marker: str) -> None:
-        opening = r"[ \t]#" if marker == "#" else r"//|/\*"
+        opening = "#" if marker == "#" else r"//|/\*"
         whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
         self._text = text
         self._after = re.compile(rf"[ \t,\]}}]*(?:{opening})([^\r\n]*)")
         self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
-        self._starts = _line_starts(text)
         self._above: dict[int, tuple[str, ...]] = {}
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return _line_starts(self._text)
 
     def near(self, start: int, end: int) -> str | None:
         said = self._lines_above(bisect_right(self._starts, start) - 1)

@@ -65,6 +65,11 @@ def spell_number(value: float) -> str:
     return f"{sign}{whole}.{digits or '0'}e{power:+03d}"
 
 
+def is_boolean(text: str) -> bool:
+    """Whether the text is one of the words YAML 1.1 takes for a boolean."""
+    return any(text.lower() in pair for pair in _BOOLEANS)
+
+
 def spell_boolean(value: bool, like: str) -> str:
     """`value` in the words and letter case of `like`: `True`, `yes`, `OFF`."""
     pair = next((pair for pair in _BOOLEANS if like.lower() in pair), _BOOLEANS[0])

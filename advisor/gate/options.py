@@ -5,6 +5,7 @@ Nothing is checked by argparse itself, so that even a wrong flag ends with a rep
 
 from __future__ import annotations
 
+import functools
 import math
 import shlex
 from dataclasses import dataclass
@@ -54,12 +55,14 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor gate`."""
     add = parser.add_argument
+    # A switch may carry a value, as an action's inputs do: `--enforce` is `--enforce=true`.
+    switch = functools.partial(add, nargs="?", const="true", default="false", metavar="true|false")
     add(
         "--workload",
         action="append",
         default=[],
         metavar="NAME",
-        help="an entry of gpu-advisor.toml; can be given several times",
+        help="an entry of gpu-advisor.toml; several times, or several with commas",
     )
     add("--command", metavar="CMD", help="one shell string to measure instead of a workload")
     add("--mode", default="ab", help="ab (default), replay, history or calibrate")
@@ -95,9 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="workloads or benchmarks that may be missing in head, comma-separated",
     )
-    add(
+    switch(
         "--cap-rule",
-        action="store_true",
         help="at the last look, red also if certainly slower and about the threshold or more",
     )
     add(
@@ -123,14 +125,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--python", default="python", help="the interpreter of the measured program, for the record"
     )
-    add(
+    switch(
         "--allow-forks",
-        action="store_true",
         help="run pull requests from forks on self-hosted runners",
     )
-    add(
+    switch(
         "--allow-writes",
-        action="store_true",
         help="go on although the command writes over existing files",
     )
     add(
@@ -140,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="file of past sessions, for --mode history",
     )
-    add("--enforce", action="store_true", help="let --mode history fail, not only advise")
+    switch("--enforce", help="let --mode history fail, not only advise")
     add(
         "--replay",
         type=Path,
@@ -174,9 +174,9 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
     inputs = Inputs(
         threshold=_threshold(args.threshold),
         max_minutes=_minutes(args.max_minutes),
-        cap_rule=args.cap_rule,
+        cap_rule=_switch("--cap-rule", args.cap_rule),
         metric=_one_of("--metric", args.metric, METRICS),
-        allow_removed=[name.strip() for name in args.allow_removed.split(",") if name.strip()],
+        allow_removed=_names(args.allow_removed),
         on_inconclusive=_one_of("--on-inconclusive", args.on_inconclusive, ON_VERDICT),
         on_invalid=_one_of("--on-invalid", args.on_invalid, ON_VERDICT),
     )
@@ -185,7 +185,7 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         raise UsageError(msg)
     return Options(
         mode=mode,
-        workloads=tuple(args.workload),
+        workloads=tuple(name for text in args.workload for name in _names(text)),
         command=text,
         base_ref=args.base_ref or None,
         setup=args.setup or None,
@@ -195,9 +195,9 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         json=args.json,
         lock_clocks=_one_of("--lock-clocks", args.lock_clocks, ("auto", "off")) == "auto",
         python=args.python,
-        allow_forks=args.allow_forks,
-        allow_writes=args.allow_writes,
-        enforce=args.enforce,
+        allow_forks=_switch("--allow-forks", args.allow_forks),
+        allow_writes=_switch("--allow-writes", args.allow_writes),
+        enforce=_switch("--enforce", args.enforce),
         history=args.history,
         replay=tuple(args.replay),
         base_runs=tuple(args.base_runs),
@@ -211,6 +211,14 @@ def _one_of(flag: str, value: str, allowed: Sequence[T]) -> T:
             return known
     msg = f"{flag} {value!r} is not known. Use one of: {', '.join(allowed)}."
     raise UsageError(msg)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _switch(flag: str, value: str) -> bool:
+    return _one_of(flag, value, ("true", "false")) == "true"
 
 
 def _threshold(text: str) -> float:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from advisor.errors import InterruptedByUserError
 from advisor.gate import validity
 from advisor.gate.measure import WHOLE
-from advisor.gate.records import ARMS, GpuReadings, Inputs, PairEntry, ProgramEntry, RunEntry
+from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import Decided, decide, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
@@ -140,7 +140,7 @@ class Session:
         order: Literal["base first", "head first"] = "base first" if kept % 2 == 0 else "head first"
         arms = ARMS if order == "base first" else ARMS[::-1]
         runs = {arm: self._run(program, arm, self.plans[program.name]) for arm in arms}
-        first = entry.pairs[0].base.gpu if entry.pairs else _first(entry.warm_ups)
+        first = entry.warm_ups[0].gpu if entry.warm_ups else None
         pair = PairEntry(
             number=len(entry.pairs) + 1,
             order=order,
@@ -188,7 +188,3 @@ class Session:
 
     def _update(self, name: str, **facts: object) -> None:
         self.programs[name] = self.programs[name].model_copy(update=facts)
-
-
-def _first(runs: Iterable[RunEntry]) -> GpuReadings | None:
-    return next((run.gpu for run in runs), None)

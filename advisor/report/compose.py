@@ -27,7 +27,7 @@ from advisor.report.model import (
 )
 from advisor.stats import walsh_interval
 from advisor.tuning.bottleneck import Diagnosis, diagnose
-from advisor.tuning.runner import COMMAND_LINE, Taken
+from advisor.tuning.program import COMMAND_LINE
 from advisor.tuning.stages import ceilings_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from advisor.machine.target import Target
     from advisor.tuning.confirm import Confirmation
+    from advisor.tuning.runner import Taken
     from advisor.tuning.search import Search
 
 ARMS = ("before", "free", "after")
@@ -75,7 +76,7 @@ def optimize_report(
         gain_quality=gain(proof, "after", over="free")
         if proof and winner == proof.arms["after"]
         else None,
-        unit=search.runner.unit,
+        unit=search.runner.program.unit,
         before=before,
         after=after,
         changes=[
@@ -171,9 +172,9 @@ def reason(search: Search, proof: Confirmation | None, winner: Candidate, asked:
         ratio = proof.ratio("before", arm)
         assert ratio is not None
         text = (
-            f"The tuned config did {ratio.estimate:.2f}x the {search.runner.unit}s a second in "
-            f"{ratio.n} interleaved rounds of fresh processes; 95 % bounds {ratio.low:.2f} to "
-            f"{ratio.high:.2f}."
+            f"The tuned config did {ratio.estimate:.2f}x the {search.runner.program.unit}s a "
+            f"second in {ratio.n} interleaved rounds of fresh processes; 95 % bounds "
+            f"{ratio.low:.2f} to {ratio.high:.2f}."
         )
         if arm == "free" and winner != proof.arms["after"]:
             text += " The other changes were not proven on top of it and were left out."
@@ -441,7 +442,7 @@ def tuned_command(search: Search, winner: Candidate) -> str | None:
     """The command with its own knobs changed, if any of them was."""
     if not any(c.document == COMMAND_LINE for c in winner.changes):
         return None
-    return shlex.join(search.runner.argv(winner))
+    return shlex.join(search.runner.program.argv(winner))
 
 
 def how_to_run(search: Search, winner: Candidate, asked: Asked) -> str:

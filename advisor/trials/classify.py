@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
+STACK_LINES = 400
 EVIDENCE_CHARS = 300
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 
@@ -68,7 +69,7 @@ def log_tail(ending: Ending) -> str:
     """The stacks of a hung program, then the last lines of its standard error, or output."""
     lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
     lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
-    return "\n".join([*ending.stacks.splitlines(), *lines[-TAIL_LINES:]])
+    return "\n".join([*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]])
 
 
 # --- one judge after another --------------------------------------------------------------

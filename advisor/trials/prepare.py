@@ -186,13 +186,14 @@ def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
         "WANDB_DATA_DIR": folder,
         "MLFLOW_TRACKING_URI": trackers.joinpath("mlflow").as_uri(),
         "MLFLOW_REGISTRY_URI": trackers.joinpath("mlflow").as_uri(),
-        "COMET_START_ONLINE": "false",
+        "COMET_START_ONLINE": "0",
         "COMET_OFFLINE_DIRECTORY": folder,
         "CLEARML_OFFLINE_MODE": "1",
+        "NEPTUNE_MODE": "debug",  # its offline mode writes into the working directory
         "CLEARML_CACHE_DIR": folder,
     }
     # a tracker that its user has switched off stays off
-    quiet = {"WANDB_MODE": "offline", "NEPTUNE_MODE": "offline", "SWANLAB_MODE": "offline"}
+    quiet = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline"}
     return forced | {name: mode for name, mode in quiet.items() if environ.get(name) != "disabled"}
 
 

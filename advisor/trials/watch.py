@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import psutil
+
 from advisor.trials.output import Count, Tally, plain
 from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
 
     from advisor.model import Trial
@@ -23,11 +25,18 @@ TICK_S = 0.1
 """Between two looks; the command's end is heard at once."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
+EXIT_S = 0.05
+"""For the command's own end to be heard, after the probe has stopped its last process."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
 HANG_MARGIN = 0.95
 """Part of the hang limit after which a silence is acted on, so that it is reported in time."""
 BUSY_S = 10.0
+"""What is looked back over to tell whether a silent program is busy."""
+BUSY_CPUS = 0.05
+"""CPUs in use by a program that compiles rather than waits, even on a crowded host."""
+WARM_STEPS = 3
+"""Steps in which a silence may be a compilation."""
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
@@ -129,6 +138,8 @@ class Watch:
         """Watch, end every process of the trial, and tell how it went."""
         end = self._wait()
         ended = time.time()
+        if end == "measured":  # mostly the command has just ended by itself, and says how
+            self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
         launched = self._launched
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
@@ -176,7 +187,7 @@ class Watch:
         if count.last_time is not None:
             self._last_sign = max(self._last_sign, count.last_time)
         at_work = told or count.lines > 0
-        if self._was_at_work and not at_work:  # the next part of a longer command starts up
+        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
         self._was_at_work = at_work
         silence = now - self._last_sign
@@ -188,7 +199,7 @@ class Watch:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        if at_work and silence > self._hang_limit_s:
+        if at_work and silence > self._hang_limit_s and not self._warming_up(now):
             return "hang"
         if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
@@ -196,13 +207,26 @@ class Watch:
             return "total-limit"
         return None
 
+    def _warming_up(self, now: float) -> bool:
+        """Busy in the first steps: torch.compile may take minutes there, and that is no hang."""
+        if max((process.steps for process in self._processes), default=0) >= WARM_STEPS:
+            return False
+        busy = self._tree.busy_cpus(now - BUSY_S, now)
+        return (
+            busy is not None
+            and busy > BUSY_CPUS
+            and now - self._last_sign <= self._trial.start_limit_s
+        )
+
     def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
         """The probe has stopped a process, and the other ranks have had their time to follow."""
         plan, count = self._trial.plan, self._tally.count
         if any(process.state == "stopped" for process in self._processes):
             if self._full_since is None:
                 self._full_since = now
-            return not stepping or now - self._full_since > RANKS_GRACE_S
+            # one that has just stopped still flushes its output
+            leaving = any(p.state == "stopped" and _alive(p.pid) for p in self._processes)
+            return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         if plan.mode != "window" or count.first_time is None or count.last_time is None:
             return False
         return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
@@ -240,13 +264,11 @@ class Watch:
 
 
 def _alive(pid: int) -> bool:
+    """Whether `pid` still runs; a process that nobody has waited for yet does not."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
         return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _read(path: os.PathLike[str]) -> str:

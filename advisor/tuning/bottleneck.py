@@ -19,7 +19,7 @@ class Diagnosis:
     """The bottleneck of one run."""
 
     name: str
-    """data, sampling steps, small batch, compute, other"""
+    """data, sampling steps, small batch, host code, compute, other"""
     sentence: str
     evidence: tuple[str, ...]
 
@@ -60,6 +60,13 @@ def diagnose(
             f"Each {run.unit} needs {forwards:.0f} forwards of {run.step_ms or 0:.3g} ms, "
             "so its time is that product and nothing else of size."
         )
+    elif (outside := _outside_the_model(run)) is not None:
+        name = "host code"
+        sentence = (
+            f"Code outside the model's calls takes {outside:.0%} of the time, "
+            f"the model {run.shares.compute or 0:.0%}: the loop around it sets the rate of "
+            f"{figure(rate)} {run.unit}s/s."
+        )
     elif wait is not None:
         name = "compute"
         sentence = (
@@ -75,6 +82,25 @@ def diagnose(
             f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."
         )
     return Diagnosis(name=name, sentence=sentence, evidence=tuple(evidence))
+
+
+def on_gpu(run: Run) -> bool:
+    """Whether the model computes on a GPU, where the host's clock sees only the calls."""
+    return (run.effects.device or "").startswith("cuda")
+
+
+def _outside_the_model(run: Run) -> float | None:
+    """Share of the host's code where that is more than the model's; None where it is not.
+
+    With work in flight on a GPU the host may only be waiting for it, so there the card must have
+    been seen idle.
+    """
+    other, compute = run.shares.other, run.shares.compute
+    if other is None or compute is None or other <= compute:
+        return None
+    if on_gpu(run) and (run.telemetry.gpu_util_pct or 100.0) > 100 * (1 - WAITING) / 2:
+        return None
+    return other
 
 
 def _parts(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""Candidates into measured runs: builds the trial, asks history first, keeps every result.
+"""Candidates into measured runs: asks history first, keeps every result.
 
 The stages above never see a process, a file or a clock: they ask for a candidate and get a Run or
 a Failure. The budget lives here too, because only the runner knows what a process costs.
@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from advisor import documents
-from advisor.documents import argv
 from advisor.errors import InterruptedByUserError
 from advisor.history import History, trial_key
 from advisor.model import (
     Candidate,
     Failure,
-    JsonScalar,
     MeasurePlan,
     Purpose,
     Run,
     Trial,
-    TrialFile,
 )
+from advisor.tuning.program import labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
+    from advisor import documents
     from advisor.engines import Engine
+    from advisor.tuning.program import Program
 
-COMMAND_LINE = "command line"
 HISTORY_MAX_AGE_S = 7 * 24 * 3600.0
 LASTING_FAILURES = {
     "gpu-oom",
@@ -72,42 +70,24 @@ class Taken:
         return labelled(self.candidate, self.whatif)
 
 
-def labelled(candidate: Candidate, whatif: str | None) -> str:
-    """`batch_size=8, what if compile`"""
-    return f"{candidate.label}, what if {whatif}" if whatif else candidate.label
-
-
 class OverBudgetError(Exception):
     """The next process would not fit into what is left of the budget."""
 
 
 @dataclass(kw_only=True)
 class Runner:
-    """Runs candidates of one config with one command on one engine."""
+    """Runs candidates of one program on one engine."""
 
     engine: Engine
     history: History
     machine_key: str
     program_key: str
-    config: documents.Document
-    command_line: documents.Document
-    """The user's argv as a document: `argv` format."""
-    cwd: Path
+    program: Program
     scratch: Path
-    unit: str
     budget_s: float
     listener: Listener
-    output_paths: tuple[str, ...] = ()
-    """Scalars of the config that name output directories: pointed into scratch."""
-    output_flags: tuple[str, ...] = ()
-    """The same on the command line."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    memory_cap_gib: float | None = None
-    allow_writes: bool = False
     reuse: bool = True
     """Take results of earlier calls from history."""
-    limits_s: tuple[float, float, float] = (300.0, 60.0, 600.0)
-    """Longest wait for the first step, longest silence after one, longest run."""
     taken: list[Taken] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     reserve_s: float = 0.0
@@ -202,25 +182,6 @@ class Runner:
         self.listener.trial_done(taken)
         return taken.result
 
-    def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
-        """The config's bytes with `candidate`'s values, verified."""
-        values: dict[str, JsonScalar] = {
-            c.path: c.new for c in candidate.changes if c.document == self.config.name
-        }
-        return self.config.with_values({**values, **(extra or {})})
-
-    def argv(
-        self, candidate: Candidate, command_line: documents.Document | None = None
-    ) -> tuple[str, ...]:
-        """The command with `candidate`'s values."""
-        document = command_line or self.command_line
-        values: dict[str, JsonScalar] = {
-            c.path: c.new
-            for c in candidate.changes
-            if c.document == COMMAND_LINE and c.path in document.scalars
-        }
-        return argv.split(document.with_values(values))
-
     def _build(
         self,
         number: int,
@@ -231,48 +192,6 @@ class Runner:
     ) -> tuple[Trial, str]:
         id_ = f"{number:03d}"
         scratch = self.scratch / id_
-        outputs = str(scratch / "outputs")
-        command = self.argv(candidate, command_line)
-        for flag in self.output_flags:
-            command = _with_flag(command, flag, outputs)
-        plan = replace(plan, memory_cap_gib=self.memory_cap_gib)
-        start_s, hang_s, total_s = self.limits_s
-        if plan.whatif == "compile":  # no step is finished meanwhile
-            hang_s = max(hang_s, start_s)
-        trial = Trial(
-            id=id_,
-            purpose=purpose,
-            label=labelled(candidate, plan.whatif),
-            candidate=candidate,
-            command=command,
-            cwd=str(self.cwd),
-            scratch=str(scratch),
-            files=(
-                TrialFile(
-                    original=str(self.config.path),
-                    content=self.content(candidate, dict.fromkeys(self.output_paths, outputs)),
-                ),
-            ),
-            env=tuple(self.env.items()),
-            plan=plan,
-            unit=self.unit,
-            start_limit_s=start_s,
-            hang_limit_s=hang_s,
-            total_limit_s=total_s,
-            allow_writes=self.allow_writes,
-        )
-        values = documents.parse(
-            self.content(candidate), self.config.format, str(self.config.path)
-        ).data
-        kept = [token for token in command if outputs not in token]
-        return trial, trial_key(self.program_key, tuple(kept), values, plan)
-
-
-def _with_flag(command: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:
-    """`command` with `flag` pointing to `value`: replaced where it stands, else appended."""
-    for index, token in enumerate(command):
-        if token == flag and index + 1 < len(command):
-            return (*command[: index + 1], value, *command[index + 2 :])
-        if token.startswith(flag + "="):
-            return (*command[:index], f"{flag}={value}", *command[index + 1 :])
-    return (*command, flag, value)
+        trial = self.program.trial(id_, candidate, purpose, plan, scratch, command_line)
+        kept = tuple(token for token in trial.command if trial.scratch not in token)
+        return trial, trial_key(self.program_key, kept, self.program.values(candidate), trial.plan)

@@ -74,7 +74,7 @@ def reference_quality(
     """
     assert search.best is not None
     measures = search.workload.quality
-    key = measure_key(measures, search.runner.argv(Candidate(), command))
+    key = measure_key(measures, search.runner.program.argv(Candidate(), command))
     kept = versions.quality_reference(key)
     free = quality_run(search, search.best_candidate, command, 3 * search.expected_s())
     if isinstance(free, Failure):

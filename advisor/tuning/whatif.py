@@ -252,7 +252,7 @@ def tried(
             ratio=run.units_per_s / search.best.units_per_s,
             extra_s=setting.extra_s,
             site=site,
-            patch=patches.statement_patch(placed[0], setting.statements, search.runner.cwd)
+            patch=patches.statement_patch(placed[0], setting.statements, search.runner.program.cwd)
             if placed
             else None,
         )
@@ -352,7 +352,7 @@ def loader_proposals(search: Search, without_gain: list[str]) -> list[Proposal]:
             run=fastest,
             ratio=fastest.units_per_s / best.units_per_s,
             site=f"{site} DataLoader(...)" if site else None,
-            patch=patches.loader_patch(*place, chosen, search.runner.cwd) if place else None,
+            patch=patches.loader_patch(*place, chosen, search.runner.program.cwd) if place else None,
         )
     ]
 
@@ -404,7 +404,7 @@ def loader_detail(before: Run, after: Run) -> str:
 def _located(search: Search, site: str | None) -> tuple[Path, int] | None:
     """File and line of a `file.py:line`, if the file is there."""
     name, _, line = (site or "").rpartition(":")
-    path = search.runner.cwd / name
+    path = search.runner.program.cwd / name
     return (path, int(line)) if name and line.isdigit() and path.is_file() else None
 
 

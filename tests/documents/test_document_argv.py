@@ -14,12 +14,6 @@ def values(command: str) -> dict[str, object]:
     return {path: s.value for path, s in of_command(shlex.split(command)).scalars.items()}
 
 
-def edited(command: str, **changes: object) -> str:
-    document = of_command(shlex.split(command))
-    wanted = {path.replace("__", "--").replace("_b", "-b"): v for path, v in changes.items()}
-    return shlex.join(split_command(document.with_values(wanted)))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     "launcher",
     [
@@ -126,6 +120,12 @@ def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
         "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
         "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
     }
+
+
+def test_a_hydra_addition_is_found_under_its_plain_name() -> None:
+    document = of_command(["python", "t.py", "data.batch_size=8"])
+    content = document.with_inserted("data.batch_size", "+data.workers", 4)
+    assert split_command(content)[-1] == "+data.workers=4"
 
 
 def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from advisor.documents import parse
+from advisor.documents.formats import SYNTAXES
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 PALETTE = b"""\
@@ -191,3 +193,15 @@ def test_old_text_that_would_mean_more_than_its_value_is_refused() -> None:
         parse(b'{"a": 1}', "json", "x").with_texts({"a": '1, "b": 2'})
     with pytest.raises(EditRefusedError, match="not parse any more"):
         parse(b'{"a": 1}', "json", "x").with_texts({"a": "1}"})
+    with pytest.raises(EditRefusedError, match="change more than that"):
+        parse(b'{"a": 1, "b": 2 /**/}', "json", "x").with_texts({"a": '1, "b": 3 /*'})
+
+
+def test_an_edit_that_a_naive_loader_would_misread_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second lock, behind a speller that never writes `//`."""
+    careless = replace(SYNTAXES["json"], spell_text=lambda value, _old: json.dumps(value))
+    monkeypatch.setitem(SYNTAXES, "json", careless)
+    with pytest.raises(EditRefusedError, match="cuts lines at //"):
+        edited(b'{"a": "x"}', a="s3://bucket")

@@ -27,6 +27,7 @@ EXAMPLES = int(os.environ.get("ADVISOR_EXAMPLES", "60"))
 profile = settings(
     max_examples=EXAMPLES,
     deadline=None,
+    derandomize="ADVISOR_EXAMPLES" not in os.environ,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import yaml
 
 from advisor.documents import parse
+from advisor.documents.formats import SYNTAXES
 from advisor.errors import ConfigSyntaxError, EditRefusedError
 
 
@@ -222,6 +225,18 @@ def test_where_a_key_cannot_be_added_nothing_is(raw: str, beside: str) -> None:
         return
     expected = before.data | {"k": 2}
     assert yaml.safe_load(after) == expected
+
+
+def test_an_insertion_that_changes_anything_else_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second lock, behind the layout of new keys."""
+    raw = b"a: 1\nb: 2\n"
+    for careless in ([(4, "\nk: 2"), (9, "3")], [(1, "x"), (4, "\nk: 2")], [(4, "\nk: 7")]):
+        wrong = replace(SYNTAXES["yaml"], insert=lambda *_, made=careless: made)
+        monkeypatch.setitem(SYNTAXES, "yaml", wrong)
+        with pytest.raises(EditRefusedError):
+            parse(raw, "yaml", "x").with_inserted("a", "k", 2)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_no_tag_is_ever_executed(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, root: Path) -> None:
     """In a process of its own, so that a read that blocks fails the test."""
     os.mkfifo(tmp_path / "pipe.yaml")
     (tmp_path / "folder.yaml").mkdir()
@@ -106,7 +106,6 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
     (tmp_path / "locked.yaml").chmod(0)
     code = """if True:
         import sys
-from itertools import pairwise
         from advisor.documents import read
         from advisor.errors import AdvisorError
         for name in sys.argv[1:]:
@@ -124,6 +123,7 @@ from itertools import pairwise
             os.close(folder)
         done = subprocess.run(
             [sys.executable, "-c", code, *(str(tmp_path / f"{name}.yaml") for name in names)],
+            cwd=root,
             capture_output=True,
             text=True,
             timeout=30,

@@ -202,6 +202,27 @@ int nvmlDeviceGetPcieThroughput(device *d, int direction, unsigned *out) {
   return small(d, direction == 0 ? "pcie.tx" : "pcie.rx", out);
 }
 
+/* Locking is written down beside the script, one "lock" or "reset" a line, unless err.clocks. */
+static int clocks(device *d, const char *what) {
+  char path[512];
+  FILE *file;
+  int code = error(d, "clocks");
+  if (code) return code;
+  snprintf(path, sizeof path, "%s.clocks", getenv("NVML_STUB_SCRIPT"));
+  file = fopen(path, "a");
+  if (!file) return UNKNOWN;
+  fprintf(file, "%s\n", what);
+  fclose(file);
+  return SUCCESS;
+}
+
+int nvmlDeviceSetGpuLockedClocks(device *d, unsigned low, unsigned high) {
+  (void)low, (void)high;
+  return clocks(d, "lock");
+}
+
+int nvmlDeviceResetGpuLockedClocks(device *d) { return clocks(d, "reset"); }
+
 /* "processes 4711:1073741824,4712:-" : pid and bytes; "-" where the driver does not know. */
 typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process;
 

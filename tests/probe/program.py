@@ -14,6 +14,7 @@ from typing import Any
 
 from advisor.model import Candidate, MeasurePlan, Trial
 from advisor.trials.reading import Reading, read_records
+from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
@@ -41,15 +42,8 @@ class Outcome:
     def true_rate(self, suffix: str = "") -> float:
         """Units/s by the program's own clock, over the window that the probe measured."""
         reading = self.measured
-        rows = [
-            (float(time), float(units))
-            for time, units in map(
-                str.split, Path(f"{self.truth_file}{suffix}").read_text().splitlines()
-            )
-        ]
-        low, high = reading.window_start - 1e-3, reading.window_end + 1e-3
-        inside = [row for row in rows if low <= row[0] <= high]
-        return sum(units for _, units in inside[1:]) / (inside[-1][0] - inside[0][0])
+        path = Path(f"{self.truth_file}{suffix}")
+        return true_rate(path, reading.window_start, reading.window_end)
 
 
 def run(

@@ -123,8 +123,8 @@ def test_a_config_in_no_folder_at_all_is_one_clear_error(make_trial: MakeTrial) 
 def test_trackers_are_offline_and_write_into_scratch(make_trial: MakeTrial) -> None:
     """Whatever the caller or the workload says; one that is switched off stays off."""
     trial = make_trial("true", env=(("WANDB_MODE", "online"), ("FLAVOUR", "mint")))
-    env = _env(prepare(trial, {"PATH": "/bin", "NEPTUNE_MODE": "disabled"}))
-    assert (env["WANDB_MODE"], env["NEPTUNE_MODE"]) == ("offline", "disabled")
+    env = _env(prepare(trial, {"PATH": "/bin", "SWANLAB_MODE": "disabled"}))
+    assert (env["WANDB_MODE"], env["SWANLAB_MODE"]) == ("offline", "disabled")
     assert env["MLFLOW_TRACKING_URI"].startswith(f"file://{trial.scratch}")
     assert env["FLAVOUR"] == "mint"
 

@@ -36,6 +36,15 @@ def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> N
     assert processes_of(trial.scratch) == []
 
 
+def test_a_busy_first_step_is_no_hang(make_trial: MakeTrial) -> None:
+    """torch.compile works for minutes between the first batch and the first step."""
+    trial = make_trial(
+        *program("fail_training", "slow-start"), plan=MeasurePlan(measure_s=0.5), hang_limit_s=2.0
+    )
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+
+
 def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: MakeTrial) -> None:
     """Matching lines after the first are the units; the program is stopped when it is enough."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex=r"^tile \d+: (\d+) pixels")

@@ -49,9 +49,9 @@ def written(folder: Path, code: str) -> Path:
             "l = DataLoader(ds, num_workers=2, pin_memory=True)  # é",
         ),
         (
-            "l = DataLoader(\n ds,\n batch_size=4,  # )\n)\nx = 1\n",
+            "l = DataLoader(\n ds,\n a=4,  # )\n)\nx = 1\n",
             3,
-            "l = DataLoader(\n ds,\n batch_size=4,  # )\n num_workers=2,\n pin_memory=True,\n)\nx = 1\n",
+            "l = DataLoader(\n ds,\n a=4,  # )\n num_workers=2,\n pin_memory=True,\n)\nx = 1\n",
         ),
         (
             "l = DataLoader(\r\n    ds,\r\n    batch_size=4  # c\r\n)\r\n",

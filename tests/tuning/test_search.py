@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import surfaces as formulas
-from benchmarks.surfaces import Quiet, Surface
-
 from advisor import documents, knobs
 from advisor.documents.argv import join
 from advisor.errors import TrialFailedError
@@ -17,9 +14,12 @@ from advisor.model import Candidate
 from advisor.settings import Workload
 from advisor.tuning import stages, steps
 from advisor.tuning.confirm import Confirmation, confirm, proven
-from advisor.tuning.runner import COMMAND_LINE, Runner
+from advisor.tuning.program import COMMAND_LINE, Program
+from advisor.tuning.runner import Runner
 from advisor.tuning.search import Search, Source
 from advisor.versions import Versions
+from benchmarks import surfaces as formulas
+from benchmarks.surfaces import Quiet, Surface
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,11 +49,8 @@ def search_for(
         history=History(state_folder(tmp_path) / "h.sqlite"),
         machine_key="m",
         program_key="p",
-        config=document,
-        command_line=command,
-        cwd=tmp_path,
+        program=Program(config=document, command_line=command, cwd=tmp_path, unit="item"),
         scratch=formulas.scratch(tmp_path),
-        unit="item",
         budget_s=budget_s,
         listener=Quiet(),
     )
@@ -207,7 +204,7 @@ def descend(search: Search, tmp_path: Path) -> None:
     stages.tune_free_and_training(search)
     steps.tune_steps(
         search,
-        search.runner.command_line,
+        search.runner.program.command_line,
         Versions(state_folder(tmp_path), tmp_path / "train.yaml"),
     )
 

@@ -1,0 +1,249 @@
+"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: one measured run, nothing changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import documents, invocation, knobs
+from advisor.engines.local import LocalEngine
+from advisor.engines.workplace import cancellable, scratch_folder
+from advisor.errors import FAILURE_EXIT_CODES, UsageError
+from advisor.machine import target
+from advisor.machine.host import read_machine
+from advisor.machine.lock import gpu_lock
+from advisor.model import Candidate, Failure, MeasurePlan, Run
+from advisor.report import compose, numbers
+from advisor.report.progress import Progress
+from advisor.settings import parse_duration_s
+from advisor.tuning import bounds
+from advisor.tuning.bottleneck import Diagnosis, diagnose, on_gpu
+from advisor.tuning.program import Program
+from advisor.tuning.runner import Taken
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.settings import Workload
+    from advisor.tuning.bounds import Bound
+
+CEILINGS_S = 1.0
+
+MEASURED = (
+    "units", "window", "units_per_s", "wait_share", "step_ms", "batch", "workers", "ranks",
+    "forwards_per_unit", "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
+)  # fmt: skip
+"""Keys of the JSON object that are null where nothing was measured."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor profile`."""
+    parser.add_argument(
+        "config", type=Path, nargs="?", help="config of your program; a command alone is enough"
+    )
+    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
+    parser.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window (default 3s)"
+    )
+    parser.add_argument(
+        "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
+    )
+    parser.add_argument(
+        "--unit-regex",
+        metavar="RE",
+        help="count units by output lines that match; group 1, if any, is a number of units",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although the command writes over existing files of yours",
+    )
+
+
+def run(args: argparse.Namespace, command: list[str] | None) -> int:
+    """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
+    asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
+    workload = _as_flags_say(asked.workload, args)
+    machine = read_machine()
+    aim = target.resolve("auto", machine)
+    flags = documents.of_command(asked.argv)
+    program = Program(
+        config=asked.config,
+        command_line=flags,
+        cwd=asked.cwd,
+        unit=workload.unit,
+        output_paths=knobs.find(asked.config).outputs if asked.config else (),
+        output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
+        env={**dict(aim.environment), **workload.env},
+        allow_writes=args.allow_writes,
+    )
+    plan = MeasurePlan(
+        measure_s=_window_s(args.window),
+        min_steps=8,
+        unit_regex=workload.unit_regex,
+        ceilings_workers=tuple(sorted({0, machine.cpus})),
+        ceilings_s=CEILINGS_S,
+    )
+    result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
+    found = None
+    if isinstance(result, Run):
+        found = diagnose(result, ceilings=result.ceilings, profile=aim.profile)
+    help_ = bounds.bounds(result, cpus=machine.cpus) if isinstance(result, Run) else ()
+    if args.json:
+        shown = json.dumps(as_object(result, found, help_, workload.unit), indent=2) + "\n"
+    elif isinstance(result, Run) and found is not None:
+        shown = memo(result, found, help_)
+    else:
+        shown = failure_memo(result)
+    sys.stdout.write(shown)
+    return FAILURE_EXIT_CODES[result.kind] if isinstance(result, Failure) else 0
+
+
+def measure(program: Program, plan: MeasurePlan, *, gpu_uuid: str | None) -> Run | Failure:
+    """One run of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
+    with (
+        Progress(unit=program.unit) as progress,
+        gpu_lock(gpu_uuid),
+        scratch_folder() as scratch,
+        cancellable() as off,
+    ):
+        original = Candidate()
+        trial = program.trial("001", original, "profile", plan, scratch / "001")
+        progress.stage("profile")
+        progress.trial_started(1, trial.label, trial.purpose)
+        result = LocalEngine(on_progress=progress.note, cancel=off).run(trial)
+        taken = Taken(id=trial.id, candidate=original, purpose=trial.purpose, result=result)
+        progress.trial_done(compose.trial_entry(taken))
+    return result
+
+
+def _as_flags_say(workload: Workload, args: argparse.Namespace) -> Workload:
+    given = {"unit": args.unit, "unit_regex": args.unit_regex}
+    if args.unit_regex is not None:
+        try:
+            re.compile(args.unit_regex)
+        except re.error as problem:
+            msg = f"--unit-regex {args.unit_regex!r} is no regular expression: {problem}."
+            raise UsageError(msg) from problem
+    return workload.model_copy(update={k: v for k, v in given.items() if v is not None})
+
+
+def _window_s(text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except ValueError as problem:
+        msg = f"--window: {problem}"
+        raise UsageError(msg) from problem
+
+
+# --- one JSON object ----------------------------------------------------------------------
+
+
+def as_object(
+    result: Run | Failure, found: Diagnosis | None, help_: tuple[Bound, ...], unit: str
+) -> dict[str, Any]:
+    """What `--json` prints; None is "not measured". The unit is named in the plural."""
+    shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
+    shown |= dict.fromkeys(MEASURED)
+    if isinstance(result, Failure):
+        told = ("kind", "evidence", "next_step")
+        return shown | {"failure": {name: getattr(result, name) for name in told}}
+    assert found is not None
+    effects = result.effects
+    return shown | {
+        "ok": True,
+        "unit": numbers.plural(result.unit),
+        "units": result.units,
+        "window": {"start": result.window_start, "end": result.window_end},
+        "units_per_s": result.units_per_s,
+        "wait_share": result.wait_share,
+        "step_ms": result.step_ms,
+        "batch": effects.batch,
+        "workers": effects.workers,
+        "ranks": result.ranks,
+        "forwards_per_unit": effects.forwards_per_unit,
+        "peak_mem_gib": result.peak_mem_gib,
+        "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
+        "shares": bounds.measured_parts(result.shares) or None,
+        "bottleneck": dataclasses.asdict(found),
+        "advice": [dataclasses.asdict(each) for each in help_],
+    }
+
+
+# --- the memo -----------------------------------------------------------------------------
+
+
+def memo(run: Run, found: Diagnosis, help_: tuple[Bound, ...]) -> str:
+    """Where the time goes, for a reader: the bottleneck first, then what it rests on."""
+    sections = {
+        "Measured": _measured(run),
+        "Where the time goes": [
+            f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
+            for name, share in bounds.measured_parts(run.shares).items()
+        ],
+        "Ceiling of each part": _ceilings(run),
+        f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
+        "What would help, and by how much at most": [
+            f"{numbers.ratio(each.at_most) if each.at_most else 'no bound':>7}  "
+            f"{each.title}. {each.detail}"
+            for each in help_
+        ],
+        "Evidence": found.evidence,
+        "Notes": run.notes,
+    }
+    parts = [found.sentence]
+    for title, lines in sections.items():
+        if lines:
+            parts.append("\n".join([title, *(f"  {line}" for line in lines)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def failure_memo(result: Run | Failure) -> str:
+    """What went wrong, what it shows in, and what to do."""
+    assert isinstance(result, Failure)
+    tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
+    return f"Not measured: {result.kind}. {result.evidence}\n{result.next_step}{tail}\n"
+
+
+def _measured(run: Run) -> list[str]:
+    units, effects = numbers.plural(run.unit), run.effects
+    seconds = run.window_end - run.window_start
+    done = f"{numbers.count(round(run.units, 2))} {units} in {numbers.duration(seconds)}"
+    facts = [f"{numbers.number(run.units_per_s)} {units}/s: {done} ({run.rate_source})"]
+    told = {
+        "batch": numbers.count(effects.batch),
+        "workers": numbers.count(effects.workers),
+        "ranks": numbers.count(run.ranks),
+        "step": numbers.quantity(run.step_ms, "ms"),
+        "peak memory": numbers.gib(run.peak_mem_gib),
+        "dtype": effects.dtype or numbers.NOT_MEASURED,
+        "device": effects.device or numbers.NOT_MEASURED,
+    }
+    facts.append(", ".join(f"{name} {value}" for name, value in told.items()))
+    if effects.loader_site:
+        facts.append(f"DataLoader built at {effects.loader_site}")
+    return facts
+
+
+def _ceilings(run: Run) -> list[str]:
+    found = run.ceilings
+    if found is None:
+        return []
+    rates = {f"loader alone, {each.workers} workers": each.units_per_s for each in found.loader}
+    if found.compute_units_per_s is not None:
+        rates = {"compute alone": found.compute_units_per_s, **rates}
+    width = max(map(len, rates), default=0)
+    return [
+        f"{name:<{width}}  {numbers.number(rate)} {numbers.plural(run.unit)}/s, "
+        f"{numbers.ratio(rate / run.units_per_s)} this run"
+        for name, rate in rates.items()
+    ]
+
+
+def _device(run: Run) -> str:
+    return "GPU" if on_gpu(run) else "model"

@@ -1,0 +1,214 @@
+"""Kinds of programs that people bring, each measured by `gpu-advisor profile` and by itself.
+
+    python -m benchmarks.matrix [NAME ...]
+
+A program writes the time and the units of each step it finished; over the window that the probe
+measured, its own account must give the same rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.truth import true_rate
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One program, and what is known of it."""
+
+    name: str
+    command: tuple[str, ...]
+    """Arguments; a name of a fixture program stands for its path, `{port}` for a free port."""
+    batch: float | None
+    """Of one loader batch or one root forward; None: it varies."""
+    workers: int | None
+    """None: there is no loader."""
+    ranks: int = 1
+    needs: str | None = None
+    """Framework that has to be installed."""
+    tolerance: float = 0.03
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, or None."""
+        if self.needs is not None and importlib.util.find_spec(self.needs) is None:
+            return f"{self.needs} is not installed: pip install -e '.[frameworks]'"
+        return None
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
+LAUNCH = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
+
+CASES = (
+    Case(name="train", command=(PYTHON, "matrix_train.py"), batch=12, workers=0),
+    Case(name="train, 2 workers", command=(PYTHON, "matrix_train.py", "2"), batch=12, workers=2),
+    Case(name="train + validation", command=(PYTHON, "ok_loaders.py", "60"), batch=24, workers=0),
+    Case(
+        name="train, accumulation",
+        command=(PYTHON, "ok_train.py", "--accumulate", "4", "--batch", "8"),
+        batch=8,
+        workers=0,
+    ),
+    Case(name="train, lengths vary", command=(PYTHON, "matrix_lengths.py"), batch=None, workers=0),
+    Case(name="train, no loader", command=(PYTHON, "ok_no_loader.py"), batch=12, workers=None),
+    Case(
+        name="inference",
+        command=(PYTHON, "matrix_infer.py", "loader", "1"),
+        batch=5,
+        workers=1,
+    ),
+    Case(
+        name="inference, no loader",
+        command=(PYTHON, "matrix_infer.py", "list"),
+        batch=1,
+        workers=None,
+    ),
+    Case(name="sampler", command=(PYTHON, "ok_sampler.py", "40", "3"), batch=3, workers=0),
+    Case(
+        name="torchrun",
+        command=(PYTHON, *TORCHRUN, "ok_ranks.py"),
+        batch=20,
+        workers=0,
+        ranks=2,
+    ),
+    Case(name="spawn", command=(PYTHON, "ok_ranks.py", "spawn"), batch=20, workers=0, ranks=2),
+    Case(name="shell script", command=("bash", "matrix_stages.sh"), batch=12, workers=1),
+    Case(
+        name="Lightning",
+        command=(PYTHON, "matrix_lightning.py"),
+        batch=20,
+        workers=2,
+        needs="lightning",
+    ),
+    Case(
+        name="transformers Trainer",
+        command=(PYTHON, "matrix_trainer.py"),
+        batch=6,
+        workers=0,
+        needs="transformers",
+    ),
+    Case(
+        name="accelerate",
+        command=(PYTHON, "matrix_accelerate.py"),
+        batch=10,
+        workers=1,
+        needs="accelerate",
+    ),
+    Case(
+        name="accelerate launch",
+        command=(PYTHON, *LAUNCH, "matrix_accelerate.py"),
+        batch=10,
+        workers=1,
+        needs="accelerate",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What `profile --json` said, and what the program said over the same window."""
+
+    told: dict[str, Any]
+    true_units_per_s: float | None
+    stderr: str
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the probe's rate."""
+        if self.true_units_per_s is None:
+            return None
+        return float(self.told["units_per_s"]) / self.true_units_per_s - 1
+
+
+def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
+    """Profile `case` in `folder`, an empty one."""
+    work = folder / "work"
+    work.mkdir()
+    port = str(_free_port())
+    command = [
+        str(PROGRAMS / word) if (PROGRAMS / word).is_file() else word.replace("{port}", port)
+        for word in case.command
+    ]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(PYTHON).parent), os.environ["PATH"]]),
+        "PYTHONPATH": str(ROOT),
+        "TRUTH": str(folder / "truth"),
+        "PORT": port,
+        "GPU_ADVISOR_RUNTIME_DIR": str(folder / "lock"),
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [PYTHON, "-m", "advisor", "profile", "--json", "--window", window, "--", *command],
+        cwd=work,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = json.loads(done.stdout) if done.stdout else {"ok": False, "failure": done.stderr}
+    rate = None
+    if told["ok"]:
+        span = told["window"]["start"], told["window"]["end"]
+        rate = sum(true_rate(path, *span) for path in folder.glob("truth*"))
+    return Outcome(told=told, true_units_per_s=rate, stderr=done.stderr)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def main() -> None:
+    """Print the matrix."""
+    parser = argparse.ArgumentParser(description="Print the matrix of programs as a table.")
+    parser.add_argument("names", nargs="*", help="cases to run (default: all)")
+    parser.add_argument("--window", default="1s")
+    args = parser.parse_args()
+    heads = ("program", "units/s probe", "units/s truth", "error", "batch", "workers", "ranks")
+    print("| " + " | ".join(heads) + " |\n|" + " --- |" * len(heads))
+    for case in CASES:
+        if args.names and case.name not in args.names:
+            continue
+        print("| " + " | ".join(_row(case, args.window)) + " |", flush=True)
+
+
+def _row(case: Case, window: str) -> list[str]:
+    why = case.missing()
+    if why is not None:
+        return [case.name, why, *[""] * 5]
+    with tempfile.TemporaryDirectory(prefix="gpu-advisor-matrix-") as folder:
+        outcome = measure(case, Path(folder), window)
+    told = outcome.told
+    if outcome.error is None:
+        return [case.name, str(told["failure"]), *[""] * 5]
+    seen = [
+        str(told[name]) if expected in (told[name], None) else f"{told[name]}, not {expected}"
+        for name, expected in (
+            ("batch", case.batch),
+            ("workers", case.workers),
+            ("ranks", case.ranks),
+        )
+    ]
+    rates = [f"{told['units_per_s']:,.1f}", f"{outcome.true_units_per_s:,.1f}"]
+    return [case.name, *rates, f"{outcome.error:+.2%}", *seen]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""action.yml and the workflows: linted, and their own steps executed as GitHub would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, STEADY, parse_outputs
+from gate_examples import around, failed, pair, program, program_of, run
+from test_gate_github import fork_event
+
+from advisor.errors import GATE_EXIT_CODES
+from advisor.gate import records
+from advisor.gate.records import HostEntry, Inputs
+from advisor.gate.workbench import decided
+
+ACTION = ROOT / "action.yml"
+WORKFLOWS = sorted(
+    [
+        *(ROOT / ".github" / "workflows").glob("*.yml"),
+        *(ROOT / "docs/examples/workflows").glob("*.yml"),
+    ]
+)
+BASH = shutil.which("bash") or "/bin/bash"
+OUTPUTS = {
+    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
+    "discarded-pairs", "report-json", "report-md",
+}  # fmt: skip
+
+
+def load(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def steps_of(path: Path) -> list[dict[str, Any]]:
+    content = load(path)
+    if "runs" in content:
+        return list(content["runs"]["steps"])
+    return [step for job in content["jobs"].values() for step in job["steps"]]
+
+
+# --- lint ---------------------------------------------------------------------------------
+
+
+def tool(name: str) -> str:
+    found = shutil.which(
+        name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    )
+    if found is None:
+        pytest.skip(f"{name} is not installed: pip install gpu-advisor[dev]")
+    return found
+
+
+def test_the_schemas_hold() -> None:
+    for schema, files in (("actions", [ACTION]), ("workflows", WORKFLOWS)):
+        done = subprocess.run(
+            [tool("check-jsonschema"), "--builtin-schema", f"vendor.github-{schema}", *files],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+
+
+def test_zizmor_finds_nothing() -> None:
+    done = subprocess.run(
+        [tool("zizmor"), "--offline", "--persona=auditor", "--format=plain", ACTION, *WORKFLOWS],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "No findings to report" in done.stdout
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(path: Path) -> None:
+    for step in steps_of(path):
+        if "run" in step:
+            done = subprocess.run(
+                [tool("shellcheck"), "--shell=bash", "-"],
+                input=step["run"], capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{step.get('name')}: {done.stdout}"
+
+
+@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
+def test_no_expression_reaches_a_shell_and_every_use_is_pinned(path: Path) -> None:
+    for step in steps_of(path):
+        assert "${{" not in step.get("run", "")
+        if "uses" in step and step["uses"] != "./":
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+
+
+def test_workflows_hold_no_more_than_they_need() -> None:
+    for path in WORKFLOWS:
+        content = load(path)
+        assert content["permissions"] == {}
+        triggers = content[True]  # YAML reads the key `on` as a boolean
+        assert "pull_request_target" not in triggers
+        if "workflow_run" in triggers:
+            assert not any("checkout" in step.get("uses", "") for step in steps_of(path))
+        for step in steps_of(path):
+            if "actions/checkout" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_every_input_has_a_text_as_default_and_every_output_a_value() -> None:
+    content = load(ACTION)
+    for name, entry in content["inputs"].items():
+        assert isinstance(entry["default"], str), name
+        assert entry["description"]
+    assert set(content["outputs"]) == OUTPUTS
+    documented = (ROOT / "docs" / "action.md").read_text()
+    for name in [*content["inputs"], *content["outputs"]]:
+        assert f"`{name}`" in documented, name
+
+
+# --- the steps, executed ------------------------------------------------------------------
+
+
+@dataclass
+class Step:
+    code: int
+    log: str
+    outputs: dict[str, str]
+    summary: str
+    action_outputs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Runner:
+    """Enough of GitHub's runner for a composite action."""
+
+    workspace: Path
+    temp: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def expression(self, text: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
+        def value(match: re.Match[str]) -> str:
+            for term in (part.strip() for part in match[1].split("||")):
+                if term.startswith("inputs."):
+                    found = inputs[term.removeprefix("inputs.")]
+                elif term.startswith("steps.gate.outputs."):
+                    found = outputs.get(term.removeprefix("steps.gate.outputs."), "")
+                elif term == "runner.temp":
+                    found = str(self.temp)
+                else:
+                    found = term.strip("'")
+                if found:
+                    return found
+            return ""
+
+        return re.sub(r"\$\{\{(.+?)\}\}", value, text)
+
+    def call(self, *, skip_install: bool = True, **given: str) -> Step:
+        """Run the action with these inputs (`base_ref=...` is `base-ref`)."""
+        content = load(ACTION)
+        inputs = {name: entry["default"] for name, entry in content["inputs"].items()}
+        inputs |= {name.replace("_", "-"): value for name, value in given.items()}
+        assert set(inputs) == set(content["inputs"])
+        failed_code, log, outputs, summary = 0, "", {}, ""
+        for number, step in enumerate(content["runs"]["steps"]):
+            always = "always()" in step.get("if", "")
+            if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
+                continue
+            code, said, set_, shown = self._run(step, inputs)
+            failed_code, log = failed_code or code, log + said
+            outputs |= set_ if step.get("id") == "gate" else {}
+            summary += shown
+        conclusions = {
+            name: self.expression(entry["value"], inputs, outputs)
+            for name, entry in content["outputs"].items()
+        }
+        return Step(failed_code, log, outputs, summary, conclusions)
+
+    def _run(
+        self, step: dict[str, Any], inputs: dict[str, str]
+    ) -> tuple[int, str, dict[str, str], str]:
+        assert step["shell"] == "bash"
+        script, output, summary = (self.temp / f"step.{name}" for name in ("sh", "out", "sum"))
+        script.write_text(step["run"])
+        output.write_text("")
+        summary.write_text("")
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("GITHUB_", "RUNNER_", "PYTHON"))
+        }
+        env = {
+            **kept,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "XDG_CACHE_HOME": str(self.temp / "cache"),
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_WORKSPACE": str(self.workspace),
+            "GITHUB_OUTPUT": str(output),
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "RUNNER_TEMP": str(self.temp),
+            "RUNNER_ENVIRONMENT": "self-hosted",
+            **self.env,
+            **{k: self.expression(v, inputs, {}) for k, v in step.get("env", {}).items()},
+        }
+        folder = self.expression(step.get("working-directory", "."), inputs, {})
+        done = subprocess.run(
+            [BASH, "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+            cwd=self.workspace / folder, env=env, capture_output=True, text=True,
+            errors="replace", timeout=300, check=False,
+        )  # fmt: skip
+        return (
+            done.returncode,
+            done.stdout + done.stderr,
+            parse_outputs(output.read_text()),
+            summary.read_text(),
+        )
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The private environment as the first step leaves it, without asking a package index."""
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(folder, with_pip=False, symlinks=True)
+    target = next((folder / "lib").glob("python*")) / "site-packages"
+    (target / "own.pth").write_text("\n".join([str(ROOT), *site.getsitepackages()]))
+    return folder
+
+
+@pytest.fixture
+def runner(repo, tmp_path: Path, installed: Path) -> Runner:
+    temp = tmp_path / "runner"
+    (temp / "gpu-advisor").mkdir(parents=True)
+    (temp / "gpu-advisor" / "venv").symlink_to(installed)
+    return Runner(workspace=repo.path, temp=temp)
+
+
+DISCARDED = [
+    p.model_copy(update={"discarded": "power brake in 30% of the busy samples of head"})
+    for p in program_of(around(100, 4), around(100, 4)).pairs
+]
+SAVED = {
+    "pass": program_of(around(100), around(100)),
+    "regression": program_of(around(100), around(80)),
+    "inconclusive": program_of(around(100, 3), around(80, 3)),
+    "no-baseline": program([pair(1, failed("base", "crash-start"), run("head", {"train": 1.0}))]),
+    "invalid": program(DISCARDED),
+    "error": program([pair(1, run("base", {"train": 1.0}), failed("head", "crash-start"))]),
+}
+
+
+@pytest.mark.parametrize("verdict", GATE_EXIT_CODES)
+def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: str) -> None:
+    record = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
+    assert record.verdict == verdict
+    records.write(record, runner.temp / "saved.json")
+    found = runner.call(
+        mode="replay", replay=str(runner.temp / "saved.json"), on_inconclusive="fail"
+    )
+    assert found.code == GATE_EXIT_CODES[verdict], found.log
+    assert set(found.outputs) == OUTPUTS
+    assert found.action_outputs["verdict"] == verdict
+    assert found.summary.startswith("# Throughput gate: ")
+    level = {"pass": "notice", "inconclusive": "warning", "no-baseline": "warning"}
+    assert f"\n::{level.get(verdict, 'error')} title=" in found.log
+    assert Path(found.outputs["report-md"]).is_file()
+    assert Path(found.outputs["report-json"]).is_file()
+
+
+@pytest.mark.parametrize("verdict", ["inconclusive", "no-baseline"])
+def test_what_is_not_proven_is_a_warning_by_default(runner, verdict: str) -> None:
+    records.write(
+        decided([SAVED[verdict]], Inputs(), HostEntry(), "ab"), runner.temp / "saved.json"
+    )
+    found = runner.call(mode="replay", replay=str(runner.temp / "saved.json"))
+    assert found.code == 0
+    assert found.outputs["verdict"] == verdict
+    assert "::warning " in found.log
+
+
+def test_an_installation_that_fails_is_an_error_and_no_regression(runner) -> None:
+    runner.env["PATH"] = "/nowhere"
+    found = runner.call(skip_install=False)
+    assert found.code not in {0, 1}
+    assert found.action_outputs["verdict"] == "error"
+    assert found.action_outputs["pairs"] == "0"
+
+
+@pytest.mark.parametrize(
+    "text", ["$(touch hacked)", '"; touch hacked; "', "a\n--enforce=true", "`touch hacked`", "--x"]
+)
+def test_inputs_are_literal(runner, repo, text: str) -> None:
+    """No input but the two that are shell strings ever meets a shell."""
+    repo.commit({"x": "1"})
+    shell = {"command", "setup", "working-directory", "artifact-name"}
+    names = load(ACTION)["inputs"].keys() - shell
+    found = runner.call(command="exit 1", **{name.replace("-", "_"): text for name in names})
+    assert not list(runner.workspace.rglob("hacked"))
+    assert not list(runner.temp.glob("hacked"))
+    assert found.code == 2
+    assert set(found.outputs) == OUTPUTS
+    assert found.outputs["verdict"] == "error"
+
+
+def test_a_fork_is_refused_before_its_code_runs(runner, repo) -> None:
+    repo.commit({"bench.py": "open('ran', 'w')"})
+    repo.on_github(fork_event())
+    runner.env["GITHUB_EVENT_PATH"] = repo.env["GITHUB_EVENT_PATH"]
+    found = runner.call(command="python bench.py", setup="touch ran")
+    assert found.code == 2
+    assert found.outputs["verdict"] == "error"
+    assert not (repo.path / "ran").exists()
+
+
+def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
+    """A pull request cannot decide its own gate with a package named like ours."""
+    repo.commit({"advisor/__init__.py": "raise SystemExit(0)", "advisor/__main__.py": ""})
+    runner.env["PYTHONPATH"] = str(repo.path)
+    found = runner.call(command="exit 1")
+    assert found.code == 0  # no baseline, a warning
+    assert found.outputs["verdict"] == "no-baseline"
+
+
+# --- another repository -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("head", "verdict", "code"), [(100, "pass", 0), (85, "regression", 1)])
+def test_another_repository_consumes_the_action(
+    runner, repo, head: int, verdict: str, code: int
+) -> None:
+    """Its checkout, its program and its gpu-advisor.toml, called by the example workflow."""
+    workflow = load(ROOT / "docs/examples/workflows/gate-pull-request.yml")
+    (step,) = (
+        step for step in workflow["jobs"]["gate"]["steps"] if "gpu-advisor" in step.get("uses", "")
+    )
+    settings = '[workload.train]\ncommand = "python train.py"\nunit = "sample"\n'
+    base = repo.commit({"train.py": STEADY.format(rate=100), "gpu-advisor.toml": settings})
+    repo.git("checkout", "-q", "-b", "change")
+    repo.commit({"train.py": STEADY.format(rate=head), "notes.md": "changed"})
+    repo.on_github({
+        "pull_request": {
+            "base": {"sha": base, "ref": "main", "repo": {"full_name": "me/mine"}},
+            "head": {"repo": {"full_name": "me/mine", "fork": False}},
+        }
+    })  # fmt: skip
+    runner.env["GITHUB_EVENT_PATH"] = repo.env["GITHUB_EVENT_PATH"]
+    found = runner.call(**{name.replace("-", "_"): text for name, text in step["with"].items()})
+    assert found.code == code, found.log
+    assert found.outputs["verdict"] == verdict
+    record = records.read(Path(found.outputs["report-json"]))
+    assert record.base.sha == base
+    assert record.workloads[0].name == "train"
+    folder = Path(found.outputs["report-md"]).parent
+    assert (folder / "gate-comment.md").is_file()
+    assert (folder / "gate-figures" / "gate-pairs.svg").is_file()
+
+
+@pytest.mark.slow
+def test_the_first_step_installs_without_touching_any_torch(repo, tmp_path: Path) -> None:
+    """From a package index, into an environment of its own; then a whole gate with it."""
+    temp = tmp_path / "runner"
+    temp.mkdir()
+    repo.commit({"bench.py": STEADY.format(rate=100)})
+    repo.commit({"x": "1"})
+    found = Runner(workspace=repo.path, temp=temp).call(
+        skip_install=False, command="python bench.py"
+    )
+    assert found.code == 0, found.log
+    assert found.outputs["verdict"] == "pass"
+    packages = [path.name for path in (temp / "gpu-advisor/venv/lib").rglob("site-packages/*")]
+    assert "advisor" in packages
+    assert "torch" not in packages

@@ -1,0 +1,191 @@
+"""The gate on a GPU whose driver is scripted: validity, device facts, and clocks given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import nvml_stub
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# The program scripts the driver while it runs, as a sick card would change by itself.
+PROGRAM = """
+import os, pathlib, time
+script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
+original = script.read_text()
+arm = os.environ["GPU_ADVISOR_ARM"]
+script.write_text(original + {sick}[arm])
+time.sleep({seconds})
+script.write_text(original)
+print("throughput:", {rate} + os.getpid() % 7 / 100)
+"""
+
+
+def sick(base: str = "", head: str = "") -> dict[str, str]:
+    return {"base": base, "head": head}
+
+
+@pytest.fixture
+def card(two, tmp_path: Path):
+    """Makes a repository on a scripted H100: `card(what base sees, what head sees, ...)`."""
+    stub = nvml_stub.build(tmp_path / "nvml")
+    stub.write(nvml_stub.H100, {"uuid": f"GPU-{os.getpid()}-{tmp_path.name}"})
+
+    def make(said: dict[str, str], seconds: float = 0.4):
+        text = PROGRAM.format(sick=said, seconds=seconds, rate=100)
+        repo = two(text, text)
+        repo.env |= {
+            key: value
+            for key, value in stub.env().items()
+            if key in {"LD_LIBRARY_PATH", "NVML_STUB_SCRIPT"}
+        }
+        return repo
+
+    make.stub = stub
+    return make
+
+
+def clock_log(stub: nvml_stub.NvmlStub) -> list[str]:
+    path = stub.script.with_name(stub.script.name + ".clocks")
+    return path.read_text().split() if path.exists() else []
+
+
+BENCH = ("--command", "python bench.py")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (sick(head="events 0x20\n"), "software thermal slowdown"),
+        (sick(head="events 0x40\n", base="events 0x40\n"), "hardware thermal slowdown"),
+        (sick(base="events 0x80\n"), "power brake"),
+        (sick(head="clock.sm 1950\n"), "SM clock"),
+    ],
+    ids=["thermal in head", "thermal in both", "brake in base", "clock offset"],
+)
+def test_a_disturbed_card_is_invalid_and_says_why(card, said, reason: str) -> None:
+    found = card(said).gate(*BENCH, "--json")
+    assert found.code == 4, found.stderr
+    assert found.json["verdict"] == "invalid"
+    assert reason in found.json["workloads"][0]["reason"]
+    assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
+
+
+def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
+    """Another process of this host: the one that runs the tests. Lists of processes are slow to
+    read, so the runs are long enough for one."""
+    found = card(sick(head=f"processes {os.getpid()}:1000\n"), seconds=1.3).gate(*BENCH, "--json")
+    assert found.code == 4, found.stderr
+    assert "foreign" in found.json["workloads"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [("power.limit 500000", "power_limit_w was 700"), ("uuid GPU-another", "uuid was GPU-")],
+)
+def test_a_device_that_changes_between_the_runs_is_invalid(card, change, reason) -> None:
+    """Head leaves the change behind: all later readings are of another device than the first."""
+    text = f"""
+import os, pathlib
+script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
+if os.environ["GPU_ADVISOR_ARM"] == "head":
+    script.write_text(script.read_text() + "{change}\\n")
+print("throughput:", 100)
+"""
+    repo = card(sick())
+    repo.commit({"bench.py": text}, "base")
+    repo.commit({"x": "1"})
+    found = repo.gate(*BENCH, "--json")
+    assert found.json["verdict"] == "invalid", found.stderr
+    assert reason in found.json["workloads"][0]["reason"]
+
+
+def test_a_power_cap_is_normal(card) -> None:
+    found = card(sick(base="events 0x4\n", head="events 0x4\n")).gate(*BENCH, "--json")
+    assert found.code == 0, found.stderr
+    assert found.json["discarded_pairs"] == 0
+    run = found.record.programs[0].pairs[0].head.gpu
+    assert run.event_reasons["software power cap"] > 0.3
+    assert run.sm_clock_mhz == 1980
+    assert "busy NVML samples" in found.record.validity
+
+
+def test_without_readings_it_is_unverified_and_goes_on(card) -> None:
+    card.stub.write(nvml_stub.H100, {"err.clock.sm": 3, "err.events": 3})
+    found = card(sick()).gate(*BENCH)
+    assert found.code == 0, found.stderr
+    assert found.record.validity.startswith("unverified")
+
+
+def test_clocks_are_held_while_measuring_and_given_back(card) -> None:
+    found = card(sick(), seconds=0).gate(*BENCH)
+    assert found.record.host.clocks == "locked", found.stderr
+    assert clock_log(card.stub) == ["lock", "reset"]
+
+
+def test_a_driver_that_refuses_to_lock_is_reported_and_no_matter(card) -> None:
+    card.stub.write(nvml_stub.H100, {"err.clocks": 4})
+    found = card(sick(), seconds=0).gate(*BENCH)
+    assert found.code == 0, found.stderr
+    assert found.record.host.clocks.startswith("not locked: the driver refused")
+    assert clock_log(card.stub) == []
+
+
+def test_clocks_are_left_alone_when_asked(card) -> None:
+    card(sick(), seconds=0).gate(*BENCH, "--lock-clocks", "off")
+    assert clock_log(card.stub) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_gate_gives_the_clocks_back(card, number) -> None:
+    """By itself on SIGTERM; on SIGKILL by what a job's last step calls."""
+    repo = card(sick(), seconds=1)
+    with subprocess.Popen(
+        repo.command(*BENCH),
+        cwd=repo.path,
+        env=repo.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "warming up" in line:
+                break
+        time.sleep(0.5)
+        process.send_signal(number)
+        process.stderr.read()
+    assert clock_log(card.stub)[:1] == ["lock"]
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+        subprocess.run(
+            [*repo.command()[:1], "-m", "advisor.gate.clocks"],
+            cwd=repo.out, env=repo.environment(), check=True, capture_output=True,
+        )  # fmt: skip
+    else:
+        assert process.returncode == 4
+    assert clock_log(card.stub) == ["lock", "reset"]
+
+
+def test_two_gates_on_one_card_wait_for_each_other(card) -> None:
+    repo = card(sick(), seconds=0.5)
+    with subprocess.Popen(
+        repo.command(*BENCH),
+        cwd=repo.path,
+        env=repo.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stderr is not None
+        first.stderr.readline()
+        second = repo.gate(*BENCH, "--max-minutes", "0.02")
+        first.terminate()
+        first.stderr.read()
+    assert second.code == 4
+    assert "Another gpu-advisor" in second.stderr
+    assert "Waiting" in second.stderr

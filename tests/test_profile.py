@@ -1,0 +1,173 @@
+"""`gpu-advisor profile`: one measured run of a command, with or without a config."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+TRAIN = (sys.executable, str(PROGRAMS / "ok_train.py"))
+KEYS = {
+    "ok", "failure", "unit", "units", "window", "units_per_s", "wait_share", "step_ms", "batch",
+    "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects", "shares", "bottleneck",
+    "advice",
+}  # fmt: skip
+SETTINGS = """\
+[workload.restore]
+config = "infer.yaml"
+command = "{python} restore.py --cfg {{config}}"
+unit = "signal"
+
+[workload.plain]
+command = "{python} {program} --batch 4"
+"""
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "infer.yaml").write_text(
+        "inference:\n  sampler: {num_inference_steps: 20}\n"
+        "  loader:\n    batch_size: 2\n    num_workers: 0\n  n_samples: 4\noutput_dir: results\n"
+    )
+    (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
+    (tmp_path / "gpu-advisor.toml").write_text(
+        SETTINGS.format(python=sys.executable, program=PROGRAMS / "ok_train.py")
+    )
+    return tmp_path
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[str]:
+    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "advisor", "profile", "--window", "0.5s", *words],
+        cwd=project,
+        env={**os.environ, **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def profile(project: Path, *words: str) -> tuple[int, str, str]:
+    process = start(project, *words)
+    stdout, stderr = process.communicate(timeout=120)
+    return process.returncode, stdout, stderr
+
+
+def told(project: Path, *words: str) -> dict[str, Any]:
+    code, stdout, stderr = profile(project, "--json", *words)
+    assert code == 0, stderr
+    found: dict[str, Any] = json.loads(stdout)
+    assert found.keys() == KEYS
+    return found
+
+
+def test_a_command_alone_is_enough_and_nothing_is_left_behind(project: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
+    found = told(project, "--", *TRAIN)
+    assert found["ok"] is True
+    assert found["failure"] is None
+    assert found["unit"] == "samples"
+    assert found["batch"] == 16
+    assert found["workers"] == 0
+    assert found["ranks"] == 1
+    seconds = found["window"]["end"] - found["window"]["start"]
+    assert found["units_per_s"] == pytest.approx(found["units"] / seconds)
+    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    assert all(each["at_most"] > 1 for each in found["advice"])
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    assert {p.name for p in project.iterdir()} - {p.name for p in before} == {".lock"}
+
+
+def test_a_config_brings_its_workload_and_is_not_changed(project: Path) -> None:
+    text = (project / "infer.yaml").read_bytes()
+    found = told(project, "infer.yaml")
+    assert found["unit"] == "signals"
+    assert found["batch"] == 2
+    assert found["forwards_per_unit"] == 20
+    assert (project / "infer.yaml").read_bytes() == text
+    assert not (project / "results").exists(), "outputs belong into scratch"
+
+
+def test_a_workload_may_be_named_without_its_config(project: Path) -> None:
+    assert told(project, "--workload", "plain", "--unit", "picture")["unit"] == "pictures"
+
+
+def test_output_lines_count_where_a_pattern_is_given(project: Path) -> None:
+    code = "import time\nfor _ in range(400):\n    print('wrote 5 files'); time.sleep(0.005)"
+    found = told(project, "--unit-regex", r"wrote (\d+) files", "--", sys.executable, "-uc", code)
+    assert 100 < found["units_per_s"] < 1000
+    assert found["batch"] is None
+
+
+def test_the_memo_begins_with_the_bottleneck_and_bounds_what_would_help(project: Path) -> None:
+    code, stdout, stderr = profile(project, "--", *TRAIN)
+    assert code == 0, stderr
+    assert "Code outside the model's calls takes" in stdout.splitlines()[0]
+    for title in ("Where the time goes", "Ceiling of each part", "by how much at most"):
+        assert title in stdout
+    assert "compute alone" in stdout
+    assert "trial 1" in stderr
+
+
+@pytest.mark.parametrize("kind", ["crash-import", "no-steps"])
+def test_a_failure_has_its_own_code_and_the_object_is_printed_all_the_same(
+    project: Path, kind: str
+) -> None:
+    program = PROGRAMS / f"fail_{kind.replace('-', '_')}.py"
+    code, stdout, _ = profile(project, "--json", "--", sys.executable, str(program))
+    assert code == FAILURE_EXIT_CODES[kind]
+    found = json.loads(stdout)
+    assert found.keys() == KEYS
+    assert found["ok"] is False
+    assert found["failure"]["kind"] == kind
+    assert found["failure"]["evidence"]
+    assert found["failure"]["next_step"]
+    assert found["units_per_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), CommandMissingError.exit_code, "restore, plain"),
+        (("--workload", "nobody"), SettingsError.exit_code, "restore, plain"),
+        (("infer.yaml", "--", "python", "x.py"), CommandMissingError.exit_code, "never names"),
+        (("--window", "soon", "--", "true"), UsageError.exit_code, "--window"),
+        (("--unit-regex", "(", "--", "true"), UsageError.exit_code, "--unit-regex"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_one_sentence(
+    project: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    found, stdout, stderr = profile(project, *words)
+    assert found == code, stderr
+    assert said in stderr
+    assert stdout == ""
+
+
+def test_ctrl_c_ends_the_program_and_says_so(project: Path) -> None:
+    running = start(project, "--json", "--window", "60s", "--", *TRAIN)
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "steps" in line:
+            break
+    running.send_signal(signal.SIGINT)
+    stdout, _ = running.communicate(timeout=60)
+    assert running.returncode == FAILURE_EXIT_CODES["interrupted"]
+    assert json.loads(stdout)["failure"]["kind"] == "interrupted"
+    left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(project)]
+    assert not left
