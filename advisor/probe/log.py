@@ -14,6 +14,9 @@ EXHAUSTED = -1.0
 """Items of a `next` that ended in StopIteration."""
 
 
+SETTING_UP = 2
+"""Batches or forwards of a program that may still be compiling."""
+
 WATCHED_AT_FIRST = 32
 WATCHED_LATER = 8
 FEW_FORWARDS = 3
@@ -109,6 +112,10 @@ class Log:
             if len(entries) > LIMIT:
                 self.dropped += LIMIT // 2
                 del entries[: LIMIT // 2]
+
+    def at_work(self) -> bool:
+        """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
+        return bool(self.opts) or len(self.forwards) > SETTING_UP or len(self.nexts) > SETTING_UP
 
     def last_time(self) -> float | None:
         """End of the latest entry, or None before the first."""
