@@ -20,6 +20,7 @@ from advisor.model import (
     Run,
     Trial,
 )
+from advisor.tuning.program import labelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,13 @@ class Taken:
     candidate: Candidate
     purpose: Purpose
     result: Run | Failure
+    whatif: str | None = None
     reused: bool = False
+
+    @property
+    def label(self) -> str:
+        """The candidate's values, and what was tried on top of them."""
+        return labelled(self.candidate, self.whatif)
 
 
 class OverBudgetError(Exception):
@@ -121,18 +128,31 @@ class Runner:
             if known is not None:
                 return self._tell(
                     Taken(
-                        id=trial.id, candidate=candidate, purpose=purpose, result=known, reused=True
+                        id=trial.id,
+                        candidate=candidate,
+                        purpose=purpose,
+                        result=known,
+                        whatif=plan.whatif,
+                        reused=True,
                     )
                 )
         if expected_s > self.left_s:
-            raise OverBudgetError(candidate.label)
-        self.listener.trial_started(number, candidate.label, purpose)
+            raise OverBudgetError(trial.label)
+        self.listener.trial_started(number, trial.label, purpose)
         result = self.engine.run(trial)
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; the config is untouched and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.history.append(key, self.machine_key, result)
-        return self._tell(Taken(id=trial.id, candidate=candidate, purpose=purpose, result=result))
+        return self._tell(
+            Taken(
+                id=trial.id,
+                candidate=candidate,
+                purpose=purpose,
+                result=result,
+                whatif=plan.whatif,
+            )
+        )
 
     def forget_history(self) -> None:
         """Trust nothing of earlier calls any more: this machine now runs at another speed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import documents, knobs
 from advisor.model import (
+    Advice,
     Candidate,
     Change,
     Decision,
@@ -65,6 +66,7 @@ class Search:
     """Candidate label and judgement."""
     quality_before: dict[str, float] = field(default_factory=dict)
     quality_after: dict[str, float] = field(default_factory=dict)
+    advice: list[Advice] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stop_reason: str = ""
