@@ -10,6 +10,7 @@ from advisor import documents, knobs
 from advisor.model import (
     Advice,
     Candidate,
+    Ceilings,
     Change,
     Decision,
     Failure,
@@ -84,6 +85,14 @@ class Search:
     def iterative(self) -> bool:
         """Whether one unit takes many forwards: a diffusion sampler, a solver."""
         return (self.original.effects.forwards_per_unit or 1) >= 4
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """The parts of the original alone, if they were measured."""
+        for taken in self.runner.taken:
+            if taken.purpose == "ceilings" and isinstance(taken.result, Run):
+                return taken.result.ceilings
+        return None
 
     @property
     def band(self) -> float:

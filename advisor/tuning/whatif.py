@@ -15,9 +15,9 @@ from advisor.quality import judge, loss_drift, read_measures
 from advisor.stats import ratio_interval
 from advisor.tuning import patches
 from advisor.tuning.confirm import proven, rounds_for
+from advisor.tuning.loader import waits, worker_counts
 from advisor.tuning.runner import OverBudgetError
 from advisor.tuning.search import figure, shown
-from advisor.tuning.stages import waits, worker_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.tuning import stages, whatif
+from advisor.tuning import loader, stages, whatif
 from benchmarks.surfaces import Surface
 from tests.probe import program
 from tests.tuning.test_search import search_for
@@ -91,7 +91,7 @@ def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> 
     search = search_for(tmp_path, surface, "num_workers: 0\n")
     stages.measure_baseline(search)
     stages.measure_ceilings(search)
-    stages.tune_loader(search)
+    loader.tune_loader(search)
     surface.ignored = frozenset()
     whatif.advise(search, search.runner.program.command_line)
     assert [decision.outcome for decision in search.decisions.values()] == ["ignored"]
