@@ -37,6 +37,7 @@ class Root:
         "scalars",
         "seen",
         "shapes",
+        "site",
         "watched",
     )
 
@@ -48,6 +49,8 @@ class Root:
         self.calls = 0
         self.counter = batches.Counter()
         self.shapes: tuple[str, ...] = ()
+        self.site: str | None = None
+        """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
         self.seen: dict[str, Any] = {}
         self.same_shape = False
@@ -98,6 +101,8 @@ class Log:
         """(enter, exit, optimizer)"""
         self.loaders: list[dict[str, Any]] = []
         self.roots: list[Root] = []
+        self.warm_until = 0.0
+        """Until then a one-time cost was being paid; the window begins later."""
         self.dropped = 0
         """Entries no longer held."""
 

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.model import Candidate, Decision, Failure, Interval, Machine, Run, Shares
+from advisor.model import Advice, Candidate, Decision, Failure, Interval, Machine, Run, Shares
 from advisor.report.model import (
+    AdviceEntry,
     Bottleneck,
     ChangeEntry,
     DecisionEntry,
@@ -134,6 +135,7 @@ def optimize_report(
         how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
         if winner.changes and not asked.dry_run and asked.output == asked.config
         else "",
+        advice=[advice_entry(advice) for advice in search.advice],
         notes=[*search.notes, *asked_notes(search, asked)],
         files_created=sorted(
             {path for taken in search.runner.taken for path in taken.result.files_created}
@@ -352,6 +354,20 @@ def decision_entry(decision: Decision) -> DecisionEntry:
     )
 
 
+def advice_entry(advice: Advice) -> AdviceEntry:
+    """One advice for the report."""
+    bounds = advice.gain
+    return AdviceEntry(
+        title=advice.title,
+        detail=advice.detail,
+        gain=None
+        if bounds is None
+        else Gain(ratio=bounds.estimate, low=bounds.low, high=bounds.high, pairs=bounds.n),
+        site=advice.site,
+        patch=advice.patch,
+    )
+
+
 def trial_entry(taken: Taken) -> TrialEntry:
     """One process for the report and the progress display."""
     result = taken.result
@@ -359,7 +375,7 @@ def trial_entry(taken: Taken) -> TrialEntry:
         return TrialEntry(
             id=taken.id,
             purpose=taken.purpose,
-            label=taken.candidate.label,
+            label=taken.label,
             outcome=result.kind,
             wall_s=result.wall_s,
             detail=f"{result.evidence}\n{result.log_tail}".strip(),
@@ -368,7 +384,7 @@ def trial_entry(taken: Taken) -> TrialEntry:
     return TrialEntry(
         id=taken.id,
         purpose=taken.purpose,
-        label=taken.candidate.label,
+        label=taken.label,
         outcome="ok",
         units_per_s=result.units_per_s,
         batch=result.effects.batch,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import documents, knobs
 from advisor.model import (
+    Advice,
     Candidate,
     Change,
     Decision,
@@ -65,6 +66,7 @@ class Search:
     """Candidate label and judgement."""
     quality_before: dict[str, float] = field(default_factory=dict)
     quality_after: dict[str, float] = field(default_factory=dict)
+    advice: list[Advice] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stop_reason: str = ""
@@ -190,7 +192,7 @@ class Search:
             if (knob.document, knob.path) in self.decisions:
                 continue
             if not knob.editable:
-                self.decide(knob, "refused", f"Left alone: {knob.why}")
+                self.decide(knob, "refused", left_alone(knob))
             else:
                 found.append(knob)
         return found
@@ -235,6 +237,11 @@ class Search:
         if isinstance(moved, knobs.Refusal):
             return moved
         return self.best_candidate.with_changes(*moved)
+
+
+def left_alone(knob: Knob) -> str:
+    """Why a knob that may not be edited was not: the reason alone, without how it was found."""
+    return f"Left alone: {knob.why.rpartition('not editable: ')[2]}."
 
 
 def shown(run: Run) -> str:

@@ -122,7 +122,11 @@ def tune_loader(search: Search) -> None:
 
 def worker_values(search: Search, knob: Knob) -> list[int]:
     """Worker counts worth a process, best loader first, inside the CPUs this host gives."""
-    current = search.current(knob)
+    return worker_counts(search, search.current(knob))
+
+
+def worker_counts(search: Search, current: object) -> list[int]:
+    """The same for a count that is no knob."""
     cpus = search.machine.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus and v != current}

@@ -9,7 +9,7 @@ from advisor.model import Candidate, Change, Failure, Knob, MeasurePlan, Run
 from advisor.quality import judge, measure_key, read_measures
 from advisor.tuning import effects
 from advisor.tuning.runner import OverBudgetError
-from advisor.tuning.search import Search, shown
+from advisor.tuning.search import Search, left_alone, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,15 +231,11 @@ PROBED = ("sample_num", "image_size")
 def settle_quality(search: Search, command: documents.Document) -> None:
     """Change every other quality knob in one experiment: what alters nothing is ignored.
 
-    The experiment is not a candidate: both arms run with a hundredth of the steps, to their own
-    end, so that a minute-long program answers in seconds.
+    The experiment is not a candidate: both arms run with as few steps as the schedule allows, to
+    their own end, so that a minute-long program answers in seconds.
     """
     doubtful = [knob for knob in [*search.of_kind(*PROBED), *look_alikes(search)] if poke(knob)]
-    base = search.best_candidate
-    for steps in search.of_kind("timesteps"):
-        if isinstance(steps.value, int) and steps.editable:
-            fewer = search.with_value(steps, max(10, steps.value // 100))
-            base = base if isinstance(fewer, knobs.Refusal) else fewer
+    base = with_few_steps(search)
     plan = MeasurePlan(mode="whole") if search.iterative else search.plan(base)
 
     def ran(candidate: Candidate) -> Run | Failure:
@@ -257,6 +253,22 @@ def settle_quality(search: Search, command: documents.Document) -> None:
     except OverBudgetError as problem:
         search.over_budget("effects of quality knobs", problem, matters=False)
     settle_unprobed(search)
+
+
+def with_few_steps(search: Search) -> Candidate:
+    """The best candidate with the fewest sampling steps its linked schedule can be moved to."""
+    base = search.best_candidate
+    for knob in search.of_kind("timesteps"):
+        if not isinstance(knob.value, int) or not knob.editable:
+            continue
+        for share in reversed(LADDER):
+            fewer = search.with_value(
+                knob, max(tidy_steps(knob.value * share), min(10, knob.value))
+            )
+            if not isinstance(fewer, knobs.Refusal):
+                base = fewer
+                break
+    return base
 
 
 def look_alikes(search: Search) -> list[Knob]:
@@ -357,7 +369,7 @@ def settle_unprobed(search: Search) -> None:
             why = f"Belongs to the {knob.phase} phase; this command runs {search.workload.phase}."
             search.decide(knob, "kept", why)
         elif not knob.editable:
-            search.decide(knob, "refused", f"Left alone: {knob.why}")
+            search.decide(knob, "refused", left_alone(knob))
         elif knob.knob_class in {"training", "quality"}:
             search.decide(knob, "listed", f"Never tuned by itself: it is a {knob.knob_class} knob.")
         else:
