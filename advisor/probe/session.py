@@ -111,8 +111,11 @@ class Session:
             self.errors.append("".join(trace)[-2000:])
 
     def swallow(self, problem: BaseException, where: str) -> None:
-        """An exception that passed through torch; whether the program lives on is seen later."""
-        if len(self.swallowed) < KEPT:
+        """An exception that passed through torch; whether the program lives on is seen later.
+
+        One of a replayed batch is ours: the program never goes through a batch twice.
+        """
+        if self.replay is None and len(self.swallowed) < KEPT:
             self.swallowed.append(
                 {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}
             )
