@@ -352,9 +352,9 @@ def loader_proposals(search: Search, without_gain: list[str]) -> list[Proposal]:
             run=fastest,
             ratio=fastest.units_per_s / best.units_per_s,
             site=f"{site} DataLoader(...)" if site else None,
-            patch=(
-                patches.loader_patch(*place, chosen, search.runner.program.cwd) if place else None
-            ),
+            patch=patches.loader_patch(*place, chosen, search.runner.program.cwd)
+            if place
+            else None,
         )
     ]
 
