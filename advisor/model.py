@@ -162,7 +162,8 @@ class MeasurePlan:
     DataLoader alone at each of these worker counts."""
     ceilings_s: float = 1.5
     whatif: str | None = None
-    """A what-if of the catalogue, tried in-process: `channels_last`, `loader.num_workers=4`, ..."""
+    """A what-if of the catalogue, tried in-process: `channels_last`,
+    `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None
@@ -229,14 +230,33 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     device: str | None = None
+    set_to_none: bool | None = None
+    """Whether zero_grad dropped gradients instead of filling them with zeros."""
     loader_site: str | None = None
     """`trainer.py:88` where the measured DataLoader was built."""
+    model_site: str | None = None
+    """`trainer.py:95` where the root module was called."""
     fingerprint: str | None = None
     """Digest of the first root outputs and losses: equal when nothing computed changed."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """What the program's argparse parsers returned, by destination."""
     defaulted_arguments: tuple[str, ...] = ()
     """Destinations of `arguments` that were not on the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOutcome:
+    """What became of a plan's what-if inside the process."""
+
+    name: str
+    """As asked for: `loader.num_workers=4@train.py:88`."""
+    applied: bool
+    why: str | None = None
+    """Why it did not apply."""
+    cost_s: float | None = None
+    """Paid once, before the window: compilation."""
+    caution: str | None = None
+    """What may be different with it, beyond speed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +358,8 @@ class Run:
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    whatif: WhatIfOutcome | None = None
+    """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()

@@ -24,7 +24,7 @@ from advisor.model import Candidate, Change, Machine
 from advisor.report import compose, writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
-from advisor.tuning import stages, steps
+from advisor.tuning import ignored, loader, precision, stages, steps, whatif
 from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
@@ -249,11 +249,13 @@ def tune(search: Search, job: Job) -> Confirmation | None:
     progress.stage("search")
     stages.measure_ceilings(search)
     stages.tune_free_and_training(search)
-    stages.tune_precision(search)
+    precision.tune_precision(search)
     steps.tune_steps(search, quality_command, job.versions)
-    if stages.waits(search):
-        stages.tune_loader(search)
-    steps.settle_quality(search, quality_command)
+    if loader.waits(search):
+        loader.tune_loader(search)
+    ignored.settle_quality(search, quality_command)
+    progress.stage("code")
+    whatif.advise(search, quality_command)
     if not search.best_candidate.changes:
         search.stop_reason = search.stop_reason or "no candidate was faster by more than a tie"
         return None

@@ -39,6 +39,8 @@ class Case:
     workers: int | None
     """None: there is no loader."""
     ranks: int = 1
+    forwards_per_unit: float | None = None
+    """None: not looked at."""
     needs: str | None = None
     """Framework that has to be installed."""
     tolerance: float = 0.03
@@ -77,7 +79,13 @@ CASES = (
         batch=1,
         workers=None,
     ),
-    Case(name="sampler", command=(PYTHON, "ok_sampler.py", "40", "3"), batch=3, workers=0),
+    Case(
+        name="sampler",
+        command=(PYTHON, "ok_sampler.py", "40", "3"),
+        batch=3,
+        workers=0,
+        forwards_per_unit=40,
+    ),
     Case(
         name="torchrun",
         command=(PYTHON, *TORCHRUN, "ok_ranks.py"),
@@ -99,6 +107,14 @@ CASES = (
         command=(PYTHON, "matrix_trainer.py"),
         batch=6,
         workers=0,
+        needs="transformers",
+    ),
+    Case(
+        name="transformers generate",
+        command=(PYTHON, "matrix_generate.py"),
+        batch=4,
+        workers=0,
+        forwards_per_unit=20,
         needs="transformers",
     ),
     Case(
@@ -165,7 +181,7 @@ def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
     rate = None
     if told["ok"]:
         span = told["window"]["start"], told["window"]["end"]
-        rate = sum(true_rate(path, *span) for path in folder.glob("truth*"))
+        rate = sum(true_rate(path, *span) for path in folder.glob("truth*") if path.stat().st_size)
     return Outcome(told=told, true_units_per_s=rate, stderr=done.stderr)
 
 

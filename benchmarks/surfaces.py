@@ -19,6 +19,7 @@ from advisor.model import (
     Machine,
     Run,
     Trial,
+    WhatIfOutcome,
 )
 
 if TYPE_CHECKING:
@@ -56,10 +57,20 @@ class Surface:
     """Quality by steps, for whole runs."""
     ignored: frozenset[str] = frozenset()
     noise: float = 0.0
+    coded: dict[str, Any] = field(default_factory=dict)
+    """Values that stand in the program's code: batch_size, num_workers."""
+    switches: dict[str, float] = field(default_factory=dict)
+    """Speed-up of each what-if that is no loader argument; others do not apply."""
+    drifts: dict[str, float] = field(default_factory=dict)
+    """Shift of the losses by what-if."""
+    observed: dict[str, Any] = field(default_factory=dict)
+    """Further fields of Effects."""
+    step_kind: str | None = None
     fail_on: Any = None
     """Called with the values; a Failure kind or None."""
     seed: int = 0
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    tried: list[str | None] = field(default_factory=list)
     original: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +80,9 @@ class Surface:
         return MACHINE
 
     def run(self, trial: Trial) -> Run | Failure:
-        values = yaml.safe_load(trial.files[0].content)
+        values = {**self.coded, **yaml.safe_load(trial.files[0].content)}
+        values |= _arguments(trial.plan.whatif)
+        self.tried.append(trial.plan.whatif)
         if not self.original:
             self.original = values
         self.seen.append((trial.purpose, values))
@@ -100,8 +113,20 @@ class Surface:
         step_s = (self.launch_s + self.unit_s * batch) * steps / speed
         load_s = batch * self.load_s / max(workers, 1)
         whole_s = step_s + load_s if workers == 0 else max(step_s, load_s)
-        rate = batch / whole_s * (1 + self.noise * self._random.gauss(0, 1))
+        whatif = trial.plan.whatif or ""
+        rate = self.switches.get(whatif, 1.0) * batch / whole_s
+        rate *= 1 + self.noise * self._random.gauss(0, 1)
         drift = self.bf16_drift if used.get("precision") == "bf16" else 0.0
+        drift += self.drifts.get(whatif, 0.0)
+        effects: dict[str, Any] = {
+            "batch": batch,
+            "workers": workers,
+            "forwards_per_unit": float(steps),
+            "dtype": "bfloat16" if used.get("precision") == "bf16" else "float32",
+            "input_shapes": ("3x8x8",),
+            "fingerprint": "same",
+            "accumulation": used.get("accumulation_steps", 1),
+        }
         quality = ""
         if self.rmse_of_steps is not None:
             quality = f"rmse: {self.rmse_of_steps(used['steps'])}\n"
@@ -121,15 +146,15 @@ class Surface:
             wait_share=max(0.0, 1 - step_s / whole_s),
             peak_mem_gib=memory,
             losses=tuple(1.0 + drift for _ in range(16)),
-            effects=Effects(
-                batch=batch,
-                workers=workers,
-                forwards_per_unit=float(steps),
-                dtype="bfloat16" if used.get("precision") == "bf16" else "float32",
-                input_shapes=("3x8x8",),
-                fingerprint="same",
-                accumulation=used.get("accumulation_steps", 1),
-            ),
+            effects=Effects(**{**effects, **self.observed}),
+            step_kind=self.step_kind,
+            whatif=WhatIfOutcome(
+                name=whatif,
+                applied=whatif in self.switches or whatif.startswith("loader."),
+                why="nothing to switch",
+            )
+            if whatif
+            else None,
             ceilings=Ceilings(
                 compute_units_per_s=batch / step_s,
                 loader=tuple(
@@ -143,6 +168,13 @@ class Surface:
             output_digest="same",
             wall_s=1.0,
         )
+
+
+def _arguments(whatif: str | None) -> dict[str, Any]:
+    """What `loader.num_workers=2@train.py:3` sets."""
+    words = (whatif or "").partition("@")[0].split(",")
+    pairs = [word.removeprefix("loader.").split("=") for word in words if "loader." in word]
+    return {name: int(value) for name, value in pairs}
 
 
 class Quiet:

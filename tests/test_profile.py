@@ -171,3 +171,12 @@ def test_ctrl_c_ends_the_program_and_says_so(project: Path) -> None:
     assert json.loads(stdout)["failure"]["kind"] == "interrupted"
     left = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(project)]
     assert not left
+
+
+def test_a_batch_that_cannot_be_replayed_spoils_nothing(project: Path) -> None:
+    """The window is kept; that the model alone was not measured is a note."""
+    program = PROGRAMS / "ok_in_place.py"
+    code, stdout, stderr = profile(project, "--", sys.executable, str(program))
+    assert code == 0, stdout + stderr
+    assert "did not live through a replayed batch" in stdout
+    assert "compute alone" not in stdout

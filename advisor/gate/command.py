@@ -6,18 +6,15 @@ leaves its outputs empty is taken for a success by the next.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import sys
-import tempfile
-import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import __version__
+from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -32,8 +29,7 @@ from advisor.gate.workbench import BrokenOffError, Place
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
-    from types import FrameType
+    from collections.abc import Sequence
 
     from advisor.gate.options import Options
     from advisor.gate.records import Verdict
@@ -81,7 +77,7 @@ def exit_code(record: GateRecord, asked: Options) -> int:
 
 def _measure(asked: Options, job: github.Job) -> GateRecord:
     github.refuse_forks(os.environ, allow=asked.allow_forks)
-    with github.no_commands(job), _cancellable() as cancel, _scratch() as scratch:
+    with github.no_commands(job), cancellable() as cancel, scratch_folder() as scratch:
         return modes.MODES[asked.mode](
             asked, Place(cwd=Path.cwd(), scratch=scratch, cancel=cancel, say=_say)
         )
@@ -129,27 +125,3 @@ def _show(record: GateRecord, args: argparse.Namespace) -> None:
 def _say(line: str) -> None:
     sys.stderr.write(f"gate: {line}\n")
     sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
-@contextlib.contextmanager
-def _cancellable() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set: the running process ends, and the report is written."""
-    cancel = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        if cancel.is_set():
-            raise KeyboardInterrupt
-        cancel.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield cancel
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -84,7 +84,7 @@ def is_tensor(value: Any) -> bool:
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
     """(step, child) pairs; a step is (whether by item, key)."""
-    if isinstance(value, dict) or hasattr(value, "keys"):
+    if isinstance(value, dict) or callable(getattr(value, "keys", None)):
         for key in list(value.keys())[:WIDTH]:
             yield (True, key), value[key]
     elif isinstance(value, (list, tuple)):
@@ -103,7 +103,11 @@ def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], 
     yield path, value
     if is_tensor(value) or len(path) >= DEPTH:
         return
-    for step, child in _children(value):
+    try:
+        children = list(_children(value))
+    except Exception:  # one part that cannot be looked into hides no other
+        return
+    for step, child in children:
         yield from _walk(child, (*path, step))
 
 

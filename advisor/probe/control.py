@@ -39,7 +39,8 @@ def _look(session: Session, now: float) -> None:
     if many and ranks.must_stop(session):
         stop(session)
     if now >= session.next_beat:
-        session.state = "stepping"
+        if session.log.at_work():
+            session.state = "stepping"
         session.next_beat = now + BEAT_S
         session.log.trim()
         session.clock = session.clock or start_if_in_use(session.torch)

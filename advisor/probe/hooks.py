@@ -32,7 +32,7 @@ def install(torch: Any, session: Session) -> None:
         return
     session.patches.put(torch, FLAG, True)
     session.torch = torch
-    for part in (whatif.install, _loaders, _batches, _roots, _backwards, _scaler, _optimizers):
+    for part in (_loaders, _batches, _roots, _backwards, _scaler, _optimizers, whatif.install):
         try:
             part(torch, session)
         except Exception as problem:
@@ -282,13 +282,17 @@ def _scaler(torch: Any, session: Session) -> None:
 def _optimizers(torch: Any, session: Session) -> None:
     optim = sys.modules["torch.optim.optimizer"]
     optimizer_class: Any = optim.Optimizer
-    build = optimizer_class.__init__
+    build, zero = optimizer_class.__init__, optimizer_class.zero_grad
     step_ended = _step_ended(session)
     entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
+
+    def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+        session.set_to_none = bool(set_to_none)
+        return zero(self, set_to_none)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
@@ -302,6 +306,8 @@ def _optimizers(torch: Any, session: Session) -> None:
         step_ended(end)
 
     _dress(__init__, build)
+    _dress(zero_grad, zero)
     session.patches.put(optimizer_class, "__init__", __init__)
+    session.patches.put(optimizer_class, "zero_grad", zero_grad)
     session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)

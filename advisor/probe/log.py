@@ -14,6 +14,9 @@ EXHAUSTED = -1.0
 """Items of a `next` that ended in StopIteration."""
 
 
+SETTING_UP = 2
+"""Batches or forwards of a program that may still be compiling."""
+
 WATCHED_AT_FIRST = 32
 WATCHED_LATER = 8
 FEW_FORWARDS = 3
@@ -34,6 +37,7 @@ class Root:
         "scalars",
         "seen",
         "shapes",
+        "site",
         "watched",
     )
 
@@ -45,6 +49,8 @@ class Root:
         self.calls = 0
         self.counter = batches.Counter()
         self.shapes: tuple[str, ...] = ()
+        self.site: str | None = None
+        """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
         self.seen: dict[str, Any] = {}
         self.same_shape = False
@@ -95,6 +101,8 @@ class Log:
         """(enter, exit, optimizer)"""
         self.loaders: list[dict[str, Any]] = []
         self.roots: list[Root] = []
+        self.warm_until = 0.0
+        """Until then a one-time cost was being paid; the window begins later."""
         self.dropped = 0
         """Entries no longer held."""
 
@@ -104,6 +112,10 @@ class Log:
             if len(entries) > LIMIT:
                 self.dropped += LIMIT // 2
                 del entries[: LIMIT // 2]
+
+    def at_work(self) -> bool:
+        """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
+        return bool(self.opts) or len(self.forwards) > SETTING_UP or len(self.nexts) > SETTING_UP
 
     def last_time(self) -> float | None:
         """End of the latest entry, or None before the first."""

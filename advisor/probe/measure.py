@@ -8,7 +8,7 @@ from . import loaders, observe, steps, window
 from .clock import DeviceClock
 from .session import Session
 
-ROOT_KEYS = ("name", "parameters", "calls", "shapes", "seen")
+ROOT_KEYS = ("name", "parameters", "calls", "shapes", "site", "seen")
 ROOTS_SHOWN = 32
 
 
@@ -82,6 +82,8 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         ],
         "root": root,
         "accumulation": accumulation,
+        "set_to_none": session.set_to_none,
+        "whatif": session.whatif.told() if session.whatif is not None else None,
         "input_shapes": list(dominant.shapes) if dominant else [],
         "seen": dominant.seen if dominant else {},
         "losses": losses,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import batches
+from . import batches, loaders
 from .log import Root
 from .session import Session
 
@@ -28,6 +28,7 @@ def enter(session: Session, module: Any) -> Root | None:
         root = Root(module, len(session.log.roots), size)
         session.roots[id(module)] = root
         session.log.roots.append(root)
+        root.site = loaders.call_site()
         session.heavy_roots += bool(size)
         for act in session.on_root if size else ():
             session.attempt(act, module)

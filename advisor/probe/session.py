@@ -31,6 +31,8 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
+        self.whatif: Any = None
+        """The plan's what-if, once torch is there."""
         self.on_root: list[Callable[[Any], object]] = []
         """What-ifs that act on each root module with parameters when it is first called."""
         self.root_finder: Any = None
@@ -58,6 +60,8 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
+        self.set_to_none: bool | None = None
+        """What zero_grad was last asked for."""
         self.kept_batch: tuple[int, Any, float] | None = None
         """(loader, batch, items) to be replayed, where ceilings are asked for."""
         self.arguments: dict[str, Any] = {}
@@ -107,8 +111,11 @@ class Session:
             self.errors.append("".join(trace)[-2000:])
 
     def swallow(self, problem: BaseException, where: str) -> None:
-        """An exception that passed through torch; whether the program lives on is seen later."""
-        if len(self.swallowed) < KEPT:
+        """An exception that passed through torch; whether the program lives on is seen later.
+
+        One of a replayed batch is ours: the program never goes through a batch twice.
+        """
+        if self.replay is None and len(self.swallowed) < KEPT:
             self.swallowed.append(
                 {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}
             )

@@ -1,41 +1,125 @@
-"""Settings that no config holds, tried from inside: `loader.num_workers=4`, `autocast=bfloat16`.
+"""Settings that no config holds, tried from inside the process.
 
-Several are joined by commas. Each is a row of a table; one that cannot be applied leaves a note,
-and what really took effect is seen by the same observation as in every other run.
+    loader.num_workers=4,loader.prefetch_factor=4@train.py:88
+                        arguments of the DataLoaders built at that line; of all without `@`
+    autocast=bfloat16   around the forward of each root module
+    channels_last       weights and inputs of each root module
+    compile             the forward of each root module; compile=NAME with that backend
+    tf32  cudnn_benchmark  non_blocking  set_to_none
+
+Several are joined by commas. What came of them goes into the record as `whatif`: whether all of
+them applied and, if not, why; the effect is seen by the same observation as in every other run.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import threading
+import time
 from typing import Any, Callable
 
+from .loaders import call_site
 from .session import Session
 
-Apply = Callable[[Any, Session, str], None]
+AFTER_COMPILING = 3
+"""Calls after a compilation that still belong to warm-up: backwards are compiled late."""
+WITHOUT_WORKERS = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "timeout": 0,
+}
+"""A DataLoader without workers accepts these values only."""
+FLAGS = ("persistent_workers", "pin_memory")
+LOADER = "loader."
 
-WORKERS_ONLY = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
-"""Loader arguments that must be absent without workers."""
+clock = time.perf_counter
+
+
+class WhatIf:
+    """What the plan asks for, and what came of it."""
+
+    def __init__(self, session: Session, asked: str) -> None:
+        self._session = session
+        self.asked = asked
+        words, _, site = asked.partition("@")
+        self.site: str | None = site or None
+        self.settings = {
+            name.strip(): value
+            for name, _, value in (word.partition("=") for word in words.split(","))
+        }
+        self.applied = dict.fromkeys(self.settings, 0)
+        """By setting: how often it was put in place."""
+        self.why: str | None = None
+        self.cost_s = 0.0
+        self.caution: str | None = None
+
+    def refuse(self, why: str) -> None:
+        """Something did not apply somewhere; the first reason is kept, all of them are noted."""
+        self.why = self.why or why
+        note = f"what-if {self.asked}: {why}"
+        if note not in self._session.notes:
+            self._session.notes.append(note)
+
+    def warm_until(self, time_s: float) -> None:
+        """A one-time cost was paid until then; the window begins later."""
+        self._session.log.warm_until = time_s
+
+    def told(self) -> dict[str, Any]:
+        """The record's entry."""
+        missing = [name for name, times in self.applied.items() if not times]
+        return {
+            "name": self.asked,
+            "applied": not missing,
+            "why": (self.why or self._never(missing[0])) if missing else None,
+            "cost_s": self.cost_s or None,
+            "caution": self.caution,
+        }
+
+    def _never(self, name: str) -> str:
+        if name.startswith(LOADER):
+            return "no DataLoader was built" + (f" at {self.site}" if self.site else "")
+        return NEVER.get(name, "no module with parameters was called")
+
+
+NEVER = {
+    "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
+    "set_to_none": "zero_grad was never asked to keep zeros",
+}
 
 
 def install(torch: Any, session: Session) -> None:
-    """Apply the plan's what-if, and its cap on device memory."""
+    """Prepare the plan's what-if, and its cap on device memory."""
     cap = session.plan.get("memory_cap_gib")
     if cap:
-        session.attempt(_cap_memory, torch, float(cap))
-    settings = {}
-    for part in filter(None, str(session.plan.get("whatif") or "").split(",")):
-        name, _, value = part.strip().partition("=")
-        settings[name] = value
-    loader = {n.partition(".")[2]: v for n, v in settings.items() if n.startswith("loader.")}
-    if loader:
-        session.attempt(_loader_arguments, torch, session, loader)
-    for name, value in settings.items():
-        apply = TABLE.get(name)
-        if apply is not None:
-            session.attempt(apply, torch, session, value)
-        elif not name.startswith("loader."):
-            session.notes.append(f"what-if {name!r} is not known")
+        _cap_memory(torch, float(cap))
+    asked = session.plan.get("whatif")
+    if not asked:
+        return
+    session.whatif = whatif = WhatIf(session, str(asked))
+    if any(name.startswith(LOADER) for name in whatif.settings):
+        _loader(torch, session, whatif)
+    for name, value in whatif.settings.items():
+        if name in PROCESS_WIDE:
+            PROCESS_WIDE[name](torch, session, whatif)
+        elif name in ROOTS:
+            session.on_root.append(functools.partial(_change_root, session, whatif, name, value))
+        elif not name.startswith(LOADER):
+            whatif.refuse(f"{name} is no what-if of this probe")
+
+
+def _change_root(session: Session, whatif: WhatIf, name: str, value: str, module: Any) -> None:
+    """A module with parameters is called from outside for the first time."""
+    try:
+        why = ROOTS[name](session.torch, whatif, module, value)
+    except Exception as problem:
+        why = f"{type(problem).__name__}: {problem}"[:300]
+    if why is None:
+        whatif.applied[name] += 1
+    else:
+        whatif.refuse(why)
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
@@ -50,194 +134,255 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
     torch.cuda._lazy_call(cap)
 
 
-# --- loaders ------------------------------------------------------------------------------
+# --- DataLoader arguments -----------------------------------------------------------------
 
 
-def _loader_arguments(torch: Any, session: Session, wanted: dict[str, str]) -> None:
-    """Every DataLoader is built with these arguments in place of its own."""
-    data = torch.utils.data
-    build = data.DataLoader.__init__
+def _loader(torch: Any, session: Session, whatif: WhatIf) -> None:
+    loader = torch.utils.data.DataLoader
+    build = loader.__init__
     signature = inspect.signature(build)
-    values = {name: _value(text) for name, text in wanted.items()}
+    wanted = {
+        name[len(LOADER) :]: bool(int(value)) if name[len(LOADER) :] in FLAGS else int(value)
+        for name, value in whatif.settings.items()
+        if name.startswith(LOADER)
+    }
 
     @functools.wraps(build)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-            _edit(data, bound.arguments, values, session)
-            args, kwargs = bound.args[1:], bound.kwargs
-        except Exception as problem:
-            _note(session, f"loader arguments were left alone: {problem}")
+        ours = session.frozen is None and not session.muted
+        if ours and whatif.site in (None, call_site()):
+            try:
+                bound = signature.bind(self, *args, **kwargs)
+                _rearrange(torch, whatif, bound.arguments, dict(wanted))
+                args, kwargs = bound.args[1:], bound.kwargs
+            except Exception as problem:
+                whatif.refuse(f"{type(problem).__name__}: {problem}"[:300])
         build(self, *args, **kwargs)
 
-    session.patches.put(data.DataLoader, "__init__", __init__)
+    session.patches.put(loader, "__init__", __init__)
 
 
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    return words[text.lower()] if text.lower() in words else int(text)
+def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Put the what-if's values into a DataLoader's arguments; all of them or none."""
+    batch = wanted.pop("batch_size", None)
+    workers = wanted.get("num_workers", given.get("num_workers", 0))
+    needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
+    if not workers and needs_workers:
+        whatif.refuse(f"{needs_workers[0]} needs workers, and the loader has none")
+        return
+    if batch is not None:
+        why = _resize(torch, given, batch)
+        if why is not None:
+            whatif.refuse(why)
+            return
+    given.update(wanted)
+    if not workers:
+        given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
+    for name in whatif.applied:
+        whatif.applied[name] += name.startswith(LOADER)
+    iterable = isinstance(given["dataset"], torch.utils.data.IterableDataset)
+    if iterable and wanted.get("num_workers"):
+        whatif.caution = (
+            "the data set is an iterable one: unless it shards itself by worker, each worker "
+            "yields all of it"
+        )
 
 
-def _edit(data: Any, own: dict[str, Any], values: dict[str, Any], session: Session) -> None:
-    for name, value in values.items():
-        if name == "batch_size":
-            _edit_batch(data, own, int(value), session)
-        else:
-            own[name] = bool(value) if name in ("persistent_workers", "pin_memory") else value
-    if not own.get("num_workers"):
-        for name in WORKERS_ONLY:
-            if own.pop(name, None) and name in values:
-                _note(session, f"loader.{name} needs workers; a loader without any is as it was")
-
-
-def _edit_batch(data: Any, own: dict[str, Any], size: int, session: Session) -> None:
-    sampler = own.get("batch_sampler")
-    if sampler is None:
-        if own.get("batch_size", 1) is None:
-            _note(
-                session, "a loader leaves batching to its data set: loader.batch_size is as it was"
-            )
-        else:
-            own["batch_size"] = size
-    elif type(sampler) is data.BatchSampler:
-        own["batch_sampler"] = data.BatchSampler(sampler.sampler, size, sampler.drop_last)
-    elif isinstance(getattr(sampler, "batch_size", None), int):
-        sampler.batch_size = size
+def _resize(torch: Any, given: dict[str, Any], batch: int) -> str | None:
+    """Another batch size; returns why it cannot be had."""
+    own = given.get("batch_sampler")
+    if own is None:
+        if given.get("batch_size", 1) is None:
+            return "batch_size=None: the data set makes the batches itself"
+        given["batch_size"] = batch
+    elif type(own) is torch.utils.data.BatchSampler:
+        given["batch_sampler"] = type(own)(own.sampler, batch, own.drop_last)
+    elif isinstance(getattr(own, "batch_size", None), int):
+        own.batch_size = batch
     else:
-        name = type(sampler).__name__
-        _note(session, f"{name} hides its batch size: loader.batch_size is as it was")
+        return f"{type(own).__name__} makes the batches and has no batch_size"
+    return None
 
 
-def _note(session: Session, text: str) -> None:
-    if text not in session.notes:
-        session.notes.append(text)
+# --- flags and copies ---------------------------------------------------------------------
+
+
+def _set_tf32(torch: Any) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+
+
+def _set_benchmark(torch: Any) -> None:
+    torch.backends.cudnn.benchmark = True
+
+
+def _flag(put: Callable[[Any], None]) -> Callable[..., str | None]:
+    """Set after the program's own start, which may have set it otherwise."""
+
+    def change(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
+        kind = _device_type(module)
+        if kind != "cuda":
+            return f"the model runs on {kind}, where this setting does nothing"
+        put(torch)
+        return None
+
+    return change
+
+
+def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
+    """Copies from host to device only: a copy back must be waited for before it is read."""
+
+    def wrapped(original: Any) -> Any:
+        def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
+            said = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
+            if said or session.muted or self.device.type != "cpu":
+                return original(self, *args, **kwargs)
+            moved = original(self, *args, non_blocking=True, **kwargs)
+            whatif.applied["non_blocking"] += moved.device.type == "cuda"
+            return moved
+
+        return copy
+
+    for name in ("to", "cuda"):
+        session.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
+
+
+def _set_to_none(torch: Any, session: Session, whatif: WhatIf) -> None:
+    def wrapped(original: Any) -> Any:
+        def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+            whatif.applied["set_to_none"] += not set_to_none
+            return original(self, True)
+
+        return zero_grad
+
+    for owner in (sys.modules["torch.optim.optimizer"].Optimizer, torch.nn.Module):
+        session.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
 
 
 # --- root modules -------------------------------------------------------------------------
+#
+# Hooks on a module are functions of this file, so that the module can be copied and pickled as
+# ever. They take effect from its second call on.
+
+_open = threading.local()
+_dtype: Any = None
 
 
-def _autocast(torch: Any, session: Session, value: str) -> None:
-    """Each root's forward runs under autocast; entering it once for all would train with stale
-    casts of the weights, which are only dropped on exit."""
-    dtype = getattr(torch, value or "bfloat16")
-    if dtype == torch.float16:
-        _note(session, "autocast to float16 without a GradScaler: the rate holds, losses may not")
-
-    def wrap(module: Any) -> None:
-        forward = module.forward
-        kind = next(module.parameters()).device.type
-
-        @functools.wraps(forward)
-        def under_autocast(*args: Any, **kwargs: Any) -> Any:
-            with torch.autocast(kind, dtype):
-                output = forward(*args, **kwargs)
-            return _converted(output, lambda t: t.float() if t.is_floating_point() else t)
-
-        module.forward = under_autocast
-
-    session.on_root.append(wrap)
+def _autocast(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
+    """Entered and left in every call: autocast caches cast weights until it is left."""
+    global _dtype
+    _dtype = getattr(torch, value or "bfloat16")
+    module.register_forward_pre_hook(_enter_autocast)
+    module.register_forward_hook(_leave_autocast, always_call=True)
+    return None
 
 
-def _channels_last(torch: Any, session: Session, value: str) -> None:
-    def lay_out(tensor: Any) -> Any:
-        return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
-
-    def wrap(module: Any) -> None:
-        module.to(memory_format=torch.channels_last)  # parameters keep their identity
-        forward = module.forward
-
-        @functools.wraps(forward)
-        def laid_out(*args: Any, **kwargs: Any) -> Any:
-            return forward(*_converted(args, lay_out), **_converted(kwargs, lay_out))
-
-        module.forward = laid_out
-
-    session.on_root.append(wrap)
+def _enter_autocast(module: Any, args: Any) -> None:
+    context = sys.modules["torch"].autocast(_device_type(module), dtype=_dtype)
+    context.__enter__()
+    _open.__dict__.setdefault("stack", []).append(context)
 
 
-def _compile(torch: Any, session: Session, value: str) -> None:
-    options = {"backend": value} if value else {}
+def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
+    """Results in float32: what comes after the model was not written for another dtype."""
+    stack = _open.__dict__.get("stack")
+    if not stack:  # the call in which the hooks were put
+        return output
+    stack.pop().__exit__(None, None, None)
+    return _widened(output)
 
-    def wrap(module: Any) -> None:
-        module.forward = torch.compile(module.forward, **options)
 
-    session.on_root.append(wrap)
-
-
-def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """`value` with its tensors converted, in plain containers and mappings."""
-    if hasattr(value, "dtype") and hasattr(value, "dim"):
-        return convert(value)
-    if isinstance(value, tuple):
-        parts = [_converted(part, convert) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if isinstance(value, list):
-        return [_converted(part, convert) for part in value]
+def _widened(value: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype == _dtype else value
     if isinstance(value, dict):
         for key in list(value):
-            value[key] = _converted(value[key], convert)
+            value[key] = _widened(value[key])
+    elif type(value) in (list, tuple):
+        return type(value)(_widened(part) for part in value)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_widened(part) for part in value))
     return value
 
 
-# --- flags and calls ----------------------------------------------------------------------
+def _channels_last(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
+    """The parameters stay the same objects, so that the optimizer keeps them."""
+    if not any(parameter.dim() == 4 for parameter in module.parameters()):
+        return "the model has no 2-d convolution"
+    module.to(memory_format=torch.channels_last)
+    module.register_forward_pre_hook(_laid_out, with_kwargs=True)
+    return None
 
 
-def _flags(*names: str) -> Apply:
-    """Set now, and again at each new root: scripts set them late."""
+def _laid_out(module: Any, args: Any, kwargs: Any) -> Any:
+    torch: Any = sys.modules["torch"]
 
-    def apply(torch: Any, session: Session, value: str) -> None:
-        def put(_module: Any = None) -> None:
-            for name in names:
-                owner: Any = torch.backends
-                *path, last = name.split(".")
-                for part in path:
-                    owner = getattr(owner, part)
-                setattr(owner, last, True)
+    def last(value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dim() == 4:
+            return value.to(memory_format=torch.channels_last)
+        return value
 
-        put()
-        session.on_root.append(put)
-
-    return apply
+    return tuple(map(last, args)), {key: last(value) for key, value in kwargs.items()}
 
 
-def _non_blocking(torch: Any, session: Session, value: str) -> None:
-    """Copies to the device do not wait; they overlap only from pinned memory."""
-    move, to_cuda = torch.Tensor.to, torch.Tensor.cuda
+def _compile(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
+    """The forward alone is compiled, so that hooks around it stay as they are.
 
-    @functools.wraps(move)
-    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
-        target = kwargs.get("device", args[0] if args else None)
-        if str(target).startswith("cuda") and not any(isinstance(a, bool) for a in args):
-            kwargs.setdefault("non_blocking", True)
-        return move(self, *args, **kwargs)
+    Calls that compile, and a few after them, are kept out of the window.
+    """
+    if not hasattr(torch, "compile") or not hasattr(module, "_compiled_call_impl"):
+        return f"torch {torch.__version__} cannot compile a module in place"
+    if any(
+        part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
+        for part in module.modules()
+    ):
+        return "the model is compiled already"
+    compiled = torch.compile(module.forward, **({"backend": value} if value else {}))
+    settling = 0
 
-    @functools.wraps(to_cuda)
-    def cuda(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) < 2:
-            kwargs.setdefault("non_blocking", True)
-        return to_cuda(self, *args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal settling
+        own = module.__dict__.get("forward", compiled)
+        module.__dict__["forward"] = compiled
+        before, start = _graphs(), clock()
+        try:
+            return module._call_impl(*args, **kwargs)
+        finally:
+            if own is compiled:
+                module.__dict__.pop("forward", None)
+            else:
+                module.__dict__["forward"] = own
+            if _graphs() != before:
+                whatif.cost_s += clock() - start
+                settling = AFTER_COMPILING
+            if settling:
+                settling -= 1
+                whatif.warm_until(clock())
 
-    session.patches.put(torch.Tensor, "to", to)
-    session.patches.put(torch.Tensor, "cuda", cuda)
+    module._compiled_call_impl = call
+    return None
 
 
-def _set_to_none(torch: Any, session: Session, value: str) -> None:
-    optimizer: Any = torch.optim.Optimizer
-    zero = optimizer.zero_grad
-
-    @functools.wraps(zero)
-    def zero_grad(self: Any, set_to_none: bool = True) -> None:
-        zero(self, set_to_none=True)
-
-    session.patches.put(optimizer, "zero_grad", zero_grad)
+def _graphs() -> int:
+    """How often anything was compiled so far."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    kinds = [counters.get(name, {}) for name in ("frames", "stats")]
+    return sum(int(count) for kind in kinds for count in kind.values())
 
 
-TABLE: dict[str, Apply] = {
+def _device_type(module: Any) -> str:
+    return str(next(module.parameters()).device.type)
+
+
+PROCESS_WIDE: dict[str, Callable[[Any, Session, WhatIf], None]] = {
+    "non_blocking": _non_blocking,
+    "set_to_none": _set_to_none,
+}
+ROOTS: dict[str, Callable[[Any, WhatIf, Any, str], str | None]] = {
     "autocast": _autocast,
     "channels_last": _channels_last,
     "compile": _compile,
-    "tf32": _flags("cuda.matmul.allow_tf32", "cudnn.allow_tf32"),
-    "cudnn_benchmark": _flags("cudnn.benchmark"),
-    "non_blocking": _non_blocking,
-    "set_to_none": _set_to_none,
+    "cudnn_benchmark": _flag(_set_benchmark),
+    "tf32": _flag(_set_tf32),
 }

@@ -109,6 +109,7 @@ def warm_up(log: Log, ledger: steps.Ledger, measure_s: float) -> int:
         if discard < ledger.steps and bounds[discard] - bounds[0] > DISCARD_LIMIT * measure_s:
             by_time = bisect.bisect_left(bounds, bounds[0] + DISCARD_LIMIT * measure_s)
             discard = min(discard, max(3, workers + 2, by_time))
+    discard = max(discard, bisect.bisect_left(ledger.bounds, log.warm_until))
     return _settled(ledger, discard, max(5, 2 * workers))
 
 

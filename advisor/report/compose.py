@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import statistics
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.model import Candidate, Decision, Failure, Interval, Machine, Run, Shares
+from advisor.model import Advice, Candidate, Decision, Failure, Machine, Run
 from advisor.report.model import (
+    AdviceEntry,
     Bottleneck,
     ChangeEntry,
     DecisionEntry,
@@ -20,14 +20,12 @@ from advisor.report.model import (
     PairEntry,
     QualityPoint,
     Report,
-    Side,
     TargetEntry,
     TrialEntry,
 )
-from advisor.stats import walsh_interval
+from advisor.report.sides import run_of, sides
 from advisor.tuning.bottleneck import Diagnosis, diagnose
 from advisor.tuning.program import COMMAND_LINE
-from advisor.tuning.stages import ceilings_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +107,7 @@ def optimize_report(
         bottleneck_before=bottleneck(
             search, search.baseline[0] if search.baseline else None, asked
         ),
-        bottleneck_after=bottleneck(search, _run_of(proof, winner, search), asked)
+        bottleneck_after=bottleneck(search, run_of(proof, winner, search), asked)
         if winner.changes
         else None,
         decisions=[decision_entry(d) for d in settled(search, winner)],
@@ -134,6 +132,7 @@ def optimize_report(
         how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
         if winner.changes and not asked.dry_run and asked.output == asked.config
         else "",
+        advice=[advice_entry(advice) for advice in search.advice],
         notes=[*search.notes, *asked_notes(search, asked)],
         files_created=sorted(
             {path for taken in search.runner.taken for path in taken.result.files_created}
@@ -205,84 +204,6 @@ def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | N
     return Gain(ratio=ratio.estimate, low=ratio.low, high=ratio.high, pairs=ratio.n)
 
 
-# --- before and after ---------------------------------------------------------------------
-
-
-def sides(search: Search, proof: Confirmation | None, winner: Candidate) -> tuple[Side, Side]:
-    """The two columns of the table; `after` equals `before` when nothing was changed."""
-    alone = ceilings_of(search)
-    compute = alone.ceilings.compute_units_per_s if alone and alone.ceilings else None
-    before = side(
-        (proof.runs.get("before") if proof else None) or search.baseline,
-        search.quality_before,
-        compute,
-    )
-    if not winner.changes or proof is None:
-        return before, before
-    arm = "after" if winner == proof.arms["after"] else "free"
-    quality = search.quality_after if arm == "after" else {}
-    return before, side(proof.runs[arm], quality or search.quality_before, None)
-
-
-def side(runs: list[Run], quality: dict[str, float], compute: float | None) -> Side:
-    """One column from the runs of one configuration."""
-    if not runs:
-        return Side(quality=quality)
-    rates = rate_interval([run.units_per_s for run in runs])
-    last = runs[-1]
-    energy = [
-        run.telemetry.energy_j / run.units for run in runs if run.telemetry.energy_j and run.units
-    ]
-    return Side(
-        units_per_s=rates.estimate,
-        units_per_s_low=rates.low if rates.n > 1 else None,
-        units_per_s_high=rates.high if rates.n > 1 else None,
-        peak_mem_gib=_most([run.peak_mem_gib for run in runs]),
-        quality=quality,
-        gpu_util_pct=_middle([run.telemetry.gpu_util_pct for run in runs]),
-        cpu_util_pct=_middle([run.telemetry.cpu_util_pct for run in runs]),
-        wait_share=_middle([run.wait_share for run in runs]),
-        step_ms=_middle([run.step_ms for run in runs]),
-        step_kind=last.step_kind,
-        startup_s=_middle([run.startup_s for run in runs]),
-        energy_j_per_unit=statistics.median(energy) if energy else None,
-        power_w=_middle([run.telemetry.power_w for run in runs]),
-        batch=last.effects.batch,
-        workers=last.effects.workers,
-        forwards_per_unit=last.effects.forwards_per_unit,
-        compute_units_per_s=compute,
-        shares=_shares(last.shares),
-    )
-
-
-def rate_interval(rates: list[float]) -> Interval:
-    """Median rate of equal processes; the exact bounds where there are enough, else the range."""
-    middle = statistics.median(rates)
-    exact = walsh_interval(rates, 0.025)
-    low = exact.low if exact.low > 0 else min(rates)
-    high = exact.high if exact.high < float("inf") else max(rates)
-    return Interval(estimate=middle, low=low, high=high, n=len(rates))
-
-
-def _middle(values: list[float | None]) -> float | None:
-    seen = [value for value in values if value is not None]
-    return statistics.median(seen) if seen else None
-
-
-def _most(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def _shares(shares: Shares) -> dict[str, float]:
-    return {name: share for name, share in asdict(shares).items() if share is not None}
-
-
-def _run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
-    if proof is None or not winner.changes:
-        return search.best
-    return proof.runs["after" if winner == proof.arms["after"] else "free"][-1]
-
-
 # --- parts --------------------------------------------------------------------------------
 
 
@@ -290,7 +211,6 @@ def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | No
     """Where the time of `run` goes."""
     if run is None:
         return None
-    alone = ceilings_of(search)
     original = bool(search.baseline) and run.candidate_key == search.baseline[0].candidate_key
     rivals = [
         taken.result
@@ -305,7 +225,7 @@ def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | No
     found: Diagnosis = diagnose(
         run,
         faster_batch=max(rivals, key=lambda r: r.units_per_s) if rivals and original else None,
-        ceilings=alone.ceilings if alone and original else None,
+        ceilings=search.ceilings if original else None,
         profile=asked.target.profile if asked.target.present else None,
     )
     return Bottleneck(name=found.name, sentence=found.sentence, evidence=list(found.evidence))
@@ -352,6 +272,20 @@ def decision_entry(decision: Decision) -> DecisionEntry:
     )
 
 
+def advice_entry(advice: Advice) -> AdviceEntry:
+    """One advice for the report."""
+    bounds = advice.gain
+    return AdviceEntry(
+        title=advice.title,
+        detail=advice.detail,
+        gain=None
+        if bounds is None
+        else Gain(ratio=bounds.estimate, low=bounds.low, high=bounds.high, pairs=bounds.n),
+        site=advice.site,
+        patch=advice.patch,
+    )
+
+
 def trial_entry(taken: Taken) -> TrialEntry:
     """One process for the report and the progress display."""
     result = taken.result
@@ -359,7 +293,7 @@ def trial_entry(taken: Taken) -> TrialEntry:
         return TrialEntry(
             id=taken.id,
             purpose=taken.purpose,
-            label=taken.candidate.label,
+            label=taken.label,
             outcome=result.kind,
             wall_s=result.wall_s,
             detail=f"{result.evidence}\n{result.log_tail}".strip(),
@@ -368,7 +302,7 @@ def trial_entry(taken: Taken) -> TrialEntry:
     return TrialEntry(
         id=taken.id,
         purpose=taken.purpose,
-        label=taken.candidate.label,
+        label=taken.label,
         outcome="ok",
         units_per_s=result.units_per_s,
         batch=result.effects.batch,

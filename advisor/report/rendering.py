@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from advisor.report.model import Report
 
 
-def render(report: Report, figures_dir: str | None = None) -> str:
-    """`report` as Markdown.
+def patch_file(stem: str, number: int) -> str:
+    """Name of the file beside `STEM.md` that holds the patch of advice `number`, from 1."""
+    return f"{stem}-advice-{number}.patch"
+
+
+def render(report: Report, figures_dir: str | None = None, stem: str = "report") -> str:
+    """`report` as the Markdown of `STEM.md`.
 
     `figures_dir` is the folder with the figures, relative to the Markdown file; None if they
     could not be drawn, and then the text says how to get them.
     """
-    return template("report.md.j2", report=report, figures_dir=figures_dir)
+    return template("report.md.j2", report=report, figures_dir=figures_dir, stem=stem)
 
 
 def summary(report: Report) -> str:
@@ -66,7 +71,7 @@ def environment() -> Environment:
         "url": lambda path: markdown.as_markdown(quote(str(path))),
         "value": markdown.value,
     }
-    found.globals |= {"figures": figures, "view": view}
+    found.globals |= {"figures": figures, "patch_file": patch_file, "view": view}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from pathlib import Path
@@ -29,7 +30,10 @@ def write(report: Report, report_md: Path) -> None:
         # The record first: if drawing fails, everything can be drawn from it again.
         _replace(report_md.with_suffix(".json"), dump(report))
         drawn = figures.draw(report, folder)
-        _replace(report_md, rendering.render(report, folder.name if drawn else None))
+        _write_patches(report, report_md)
+        _replace(
+            report_md, rendering.render(report, folder.name if drawn else None, report_md.stem)
+        )
     except OSError as problem:
         msg = f"The report could not be written to {report_md}: {problem}. Choose another --report."
         raise ReportError(msg) from problem
@@ -71,6 +75,16 @@ def headline(report: Report) -> dict[str, Any]:
     """The one object that `optimize --json` prints."""
     fields = report.model_dump(mode="json", by_alias=True)
     return {key: fields[key] for key in HEADLINE}
+
+
+def _write_patches(report: Report, report_md: Path) -> None:
+    """One file for each advice that has a patch; those of an earlier report go."""
+    for old in report_md.parent.glob(f"{glob.escape(report_md.stem)}-advice-*.patch"):
+        old.unlink()
+    for number, entry in enumerate(report.advice, 1):
+        if entry.patch:
+            name = rendering.patch_file(report_md.stem, number)
+            _replace(report_md.with_name(name), entry.patch)
 
 
 def _replace(path: Path, content: str) -> None:

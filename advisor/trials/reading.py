@@ -30,7 +30,8 @@ and, once the process stopped or exited:
     roots root         every module called from outside a module; index of the dominant one
     seen               {device, model_dtype, compute_dtype, autocast_dtype, compiled,
                        channels_last, tf32, cudnn_benchmark} of the dominant root
-    accumulation input_shapes losses fingerprint arguments defaulted
+    accumulation input_shapes losses fingerprint arguments defaulted set_to_none
+    whatif             null, or {name, applied, why, cost_s, caution}
     memory             {allocated_gib, reserved_gib, alloc_retries, ooms, rss_gib,
                        workers_rss_gib}
     ceilings           null, or {compute_units_per_s, loader: [{workers, units_per_s}], notes}
@@ -42,7 +43,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.model import Ceilings, Effects, JsonScalar, LoaderCeiling, Shares
+from advisor.model import Ceilings, Effects, JsonScalar, LoaderCeiling, Shares, WhatIfOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,7 @@ class Reading:
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    whatif: WhatIfOutcome | None = None
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     startup_s: float | None = None
@@ -245,6 +247,7 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
         losses=losses,
         effects=_effects(first, len(chosen)),
         ceilings=_ceilings(first.get("ceilings")),
+        whatif=WhatIfOutcome(**first["whatif"]) if first.get("whatif") else None,
         ranks=len(chosen),
         rank_units_per_s=rates if len(chosen) > 1 else (),
     )
@@ -275,11 +278,18 @@ def _effects(record: Record, ranks: int) -> Effects:
         forwards_per_unit=measured["forwards_per_unit"],
         input_shapes=tuple(record.get("input_shapes") or ()),
         device=seen.get("device"),
+        set_to_none=record.get("set_to_none"),
         loader_site=loader.get("site"),
+        model_site=_root(record).get("site"),
         fingerprint=record.get("fingerprint"),
         arguments=tuple((str(k), _scalar(v)) for k, v in (record.get("arguments") or {}).items()),
         defaulted_arguments=tuple(record.get("defaulted") or ()),
     )
+
+
+def _root(record: Record) -> Record:
+    number, roots = record.get("root"), record.get("roots") or []
+    return roots[number] if number is not None and number < len(roots) else {}
 
 
 def _scalar(value: object) -> JsonScalar:

@@ -82,10 +82,12 @@ class Program:
             content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
             files = (TrialFile(original=str(self.config.path), content=content),)
         start_s, hang_s, total_s = self.limits_s
+        if plan.whatif == "compile":  # no step is finished meanwhile
+            hang_s = max(hang_s, start_s)
         return Trial(
             id=id_,
             purpose=purpose,
-            label=candidate.label,
+            label=labelled(candidate, plan.whatif),
             candidate=candidate,
             command=command,
             cwd=str(self.cwd),
@@ -99,6 +101,11 @@ class Program:
             total_limit_s=total_s,
             allow_writes=self.allow_writes,
         )
+
+
+def labelled(candidate: Candidate, whatif: str | None) -> str:
+    """`batch_size=8, what if compile`"""
+    return f"{candidate.label}, what if {whatif}" if whatif else candidate.label
 
 
 def _with_flag(command: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:

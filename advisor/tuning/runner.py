@@ -6,7 +6,6 @@ a Failure. The budget lives here too, because only the runner knows what a proce
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -21,9 +20,9 @@ from advisor.model import (
     Run,
     Trial,
 )
+from advisor.tuning.program import labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from advisor import documents
@@ -60,7 +59,13 @@ class Taken:
     candidate: Candidate
     purpose: Purpose
     result: Run | Failure
+    whatif: str | None = None
     reused: bool = False
+
+    @property
+    def label(self) -> str:
+        """The candidate's values, and what was tried on top of them."""
+        return labelled(self.candidate, self.whatif)
 
 
 class OverBudgetError(Exception):
@@ -85,10 +90,6 @@ class Runner:
     started: float = field(default_factory=time.monotonic)
     reserve_s: float = 0.0
     """Kept back for the confirmation; the search stops before it."""
-    on_result: Callable[[Taken], None] | None = None
-
-    def __post_init__(self) -> None:
-        self._numbers = itertools.count(1)
 
     @property
     def spent_s(self) -> float:
@@ -120,25 +121,38 @@ class Runner:
         Raises OverBudgetError when `expected_s` is more than what is left, and
         InterruptedByUserError on Ctrl-C; both leave everything measured so far in `taken`.
         """
-        number = next(self._numbers)
+        number = len(self.taken) + 1
         trial, key = self._build(number, candidate, purpose, plan, command_line)
         if self.reuse and not fresh:
             known = self._recall(key)
             if known is not None:
                 return self._tell(
                     Taken(
-                        id=trial.id, candidate=candidate, purpose=purpose, result=known, reused=True
+                        id=trial.id,
+                        candidate=candidate,
+                        purpose=purpose,
+                        result=known,
+                        whatif=plan.whatif,
+                        reused=True,
                     )
                 )
         if expected_s > self.left_s:
-            raise OverBudgetError(candidate.label)
-        self.listener.trial_started(number, candidate.label, purpose)
+            raise OverBudgetError(trial.label)
+        self.listener.trial_started(number, trial.label, purpose)
         result = self.engine.run(trial)
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; the config is untouched and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.history.append(key, self.machine_key, result)
-        return self._tell(Taken(id=trial.id, candidate=candidate, purpose=purpose, result=result))
+        return self._tell(
+            Taken(
+                id=trial.id,
+                candidate=candidate,
+                purpose=purpose,
+                result=result,
+                whatif=plan.whatif,
+            )
+        )
 
     def forget_history(self) -> None:
         """Trust nothing of earlier calls any more: this machine now runs at another speed."""

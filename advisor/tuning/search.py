@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import documents, knobs
 from advisor.model import (
+    Advice,
     Candidate,
+    Ceilings,
     Change,
     Decision,
     Failure,
@@ -65,6 +67,7 @@ class Search:
     """Candidate label and judgement."""
     quality_before: dict[str, float] = field(default_factory=dict)
     quality_after: dict[str, float] = field(default_factory=dict)
+    advice: list[Advice] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     stop_reason: str = ""
@@ -82,6 +85,14 @@ class Search:
     def iterative(self) -> bool:
         """Whether one unit takes many forwards: a diffusion sampler, a solver."""
         return (self.original.effects.forwards_per_unit or 1) >= 4
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """The parts of the original alone, if they were measured."""
+        for taken in self.runner.taken:
+            if taken.purpose == "ceilings" and isinstance(taken.result, Run):
+                return taken.result.ceilings
+        return None
 
     @property
     def band(self) -> float:
@@ -190,7 +201,7 @@ class Search:
             if (knob.document, knob.path) in self.decisions:
                 continue
             if not knob.editable:
-                self.decide(knob, "refused", f"Left alone: {knob.why}")
+                self.decide(knob, "refused", left_alone(knob))
             else:
                 found.append(knob)
         return found
@@ -235,6 +246,11 @@ class Search:
         if isinstance(moved, knobs.Refusal):
             return moved
         return self.best_candidate.with_changes(*moved)
+
+
+def left_alone(knob: Knob) -> str:
+    """Why a knob that may not be edited was not: the reason alone, without how it was found."""
+    return f"Left alone: {knob.why.rpartition('not editable: ')[2]}."
 
 
 def shown(run: Run) -> str:

@@ -40,4 +40,6 @@ def test_the_program_is_measured_as_it_measures_itself(case: Case, tmp_path: Pat
     assert told["ranks"] == case.ranks
     if case.batch is not None:
         assert told["batch"] == case.batch
+    if case.forwards_per_unit is not None:
+        assert told["forwards_per_unit"] == case.forwards_per_unit
     assert sum(told["shares"].values()) == pytest.approx(1.0)

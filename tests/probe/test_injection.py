@@ -159,7 +159,12 @@ def test_the_record_tells_that_the_program_steps(tmp_path: Path) -> None:
     """While it runs, so that a watcher can see a hang; a program killed leaves the last one."""
     code = (
         f"import sys, threading, os, time; sys.path.insert(0, {str(PROGRAMS)!r}); import ok_train\n"
-        "threading.Timer(1.5, lambda: os.kill(os.getpid(), 9)).start(); sys.argv = ['x']\n"
+        f"record = {str(tmp_path / 'probe')!r} + '/%d.json' % os.getpid()\n"
+        "def kill():\n"
+        "    while not os.path.exists(record) or '\"stepping\"' not in open(record).read():\n"
+        "        time.sleep(0.05)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "threading.Thread(target=kill).start(); sys.argv = ['x']\n"
         "ok_train.main()"
     )
     outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE)

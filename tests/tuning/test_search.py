@@ -12,7 +12,7 @@ from advisor.errors import TrialFailedError
 from advisor.history import History, state_folder
 from advisor.model import Candidate
 from advisor.settings import Workload
-from advisor.tuning import stages, steps
+from advisor.tuning import precision, stages, steps
 from advisor.tuning.confirm import Confirmation, confirm, proven
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner
@@ -72,7 +72,7 @@ def tuned(search: Search) -> dict[str, Any]:
     stages.measure_baseline(search)
     stages.measure_ceilings(search)
     stages.tune_free_and_training(search)
-    stages.tune_precision(search)
+    precision.tune_precision(search)
     return {c.path.rsplit(".", 1)[-1]: c.new for c in search.best_candidate.changes}
 
 

@@ -216,6 +216,16 @@ def test_a_tile_that_is_all_void_is_filled_with_finite_numbers() -> None:
     assert np.isfinite([offset, spread]).all()
 
 
+def test_training_writes_weights_that_the_program_fills_with(program: Program) -> None:
+    edits = (('"count": 4096', '"count": 32'), ('"n_iter": 6000', '"n_iter": 2'))
+    run.main(["-p", "train", "-c", str(program.config(*edits))])
+    printed = program.capsys.readouterr().out
+    assert np.isfinite(float(re.findall(r"loss (\S+)", printed)[-1]))
+    (weights,) = (program.folder / "out").glob("train_*/weights.pt")
+    folder = program.fill("--tiles", "1", "--n_timestep", "2", "--resume_state", str(weights))
+    assert json.loads((folder / "metrics.json").read_text())["tiles"] == 1
+
+
 @pytest.mark.slow
 def test_the_shipped_weights_beat_the_classic_fills(program: Program) -> None:
     folder = program.fill("--tiles", "8", "-b", "8", "--n_timestep", "300")

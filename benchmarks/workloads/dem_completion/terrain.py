@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 
-VERSION = 2
+VERSION = 3
 """Part of the name of cached rasters; raise it when what is generated changes."""
 NODATA = -9999.0
 RELIEF_M = 4.0
@@ -43,13 +43,13 @@ def terrain(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     ridges = -np.abs(spectral_noise(rng, shape, slope=2.8, longest=64))
     valleys = np.abs(spectral_noise(rng, shape, slope=2.8, longest=48))
     rough = spectral_noise(rng, shape, slope=1.5, longest=24) * (0.6 + 0.4 * np.tanh(hills))
-    height = hills + 0.8 * ridges + 0.5 * valleys + 0.03 * rough
+    height = hills + 0.8 * ridges + 0.5 * valleys + 0.04 * rough
     return (RELIEF_M * (height - height.mean()) / height.std()).astype(np.float32)
 
 
 def voids(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """True where the survey has no data: shadows and gaps some ten pixels wide."""
-    field = spectral_noise(rng, shape, slope=2.5, longest=32)
+    field = spectral_noise(rng, shape, slope=2.5, longest=26)
     return field > np.quantile(field, 1 - VOID_SHARE)
 
 

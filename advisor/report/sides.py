@@ -1,0 +1,90 @@
+"""The two columns of the report: one configuration each, from the runs that measured it."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from advisor.model import Candidate, Interval, Run, Shares
+from advisor.report.model import Side
+from advisor.stats import walsh_interval
+
+if TYPE_CHECKING:
+    from advisor.tuning.confirm import Confirmation
+    from advisor.tuning.search import Search
+
+
+def sides(search: Search, proof: Confirmation | None, winner: Candidate) -> tuple[Side, Side]:
+    """The two columns of the table; `after` equals `before` when nothing was changed."""
+    compute = search.ceilings.compute_units_per_s if search.ceilings else None
+    before = side(
+        (proof.runs.get("before") if proof else None) or search.baseline,
+        search.quality_before,
+        compute,
+    )
+    if not winner.changes or proof is None:
+        return before, before
+    arm = "after" if winner == proof.arms["after"] else "free"
+    quality = search.quality_after if arm == "after" else {}
+    return before, side(proof.runs[arm], quality or search.quality_before, None)
+
+
+def side(runs: list[Run], quality: dict[str, float], compute: float | None) -> Side:
+    """One column from the runs of one configuration."""
+    if not runs:
+        return Side(quality=quality)
+    rates = rate_interval([run.units_per_s for run in runs])
+    last = runs[-1]
+    energy = [
+        run.telemetry.energy_j / run.units for run in runs if run.telemetry.energy_j and run.units
+    ]
+    return Side(
+        units_per_s=rates.estimate,
+        units_per_s_low=rates.low if rates.n > 1 else None,
+        units_per_s_high=rates.high if rates.n > 1 else None,
+        peak_mem_gib=_most([run.peak_mem_gib for run in runs]),
+        quality=quality,
+        gpu_util_pct=_middle([run.telemetry.gpu_util_pct for run in runs]),
+        cpu_util_pct=_middle([run.telemetry.cpu_util_pct for run in runs]),
+        wait_share=_middle([run.wait_share for run in runs]),
+        step_ms=_middle([run.step_ms for run in runs]),
+        step_kind=last.step_kind,
+        startup_s=_middle([run.startup_s for run in runs]),
+        energy_j_per_unit=statistics.median(energy) if energy else None,
+        power_w=_middle([run.telemetry.power_w for run in runs]),
+        batch=last.effects.batch,
+        workers=last.effects.workers,
+        forwards_per_unit=last.effects.forwards_per_unit,
+        compute_units_per_s=compute,
+        shares=_shares(last.shares),
+    )
+
+
+def rate_interval(rates: list[float]) -> Interval:
+    """Median rate of equal processes; the exact bounds where there are enough, else the range."""
+    middle = statistics.median(rates)
+    exact = walsh_interval(rates, 0.025)
+    low = exact.low if exact.low > 0 else min(rates)
+    high = exact.high if exact.high < float("inf") else max(rates)
+    return Interval(estimate=middle, low=low, high=high, n=len(rates))
+
+
+def _middle(values: list[float | None]) -> float | None:
+    seen = [value for value in values if value is not None]
+    return statistics.median(seen) if seen else None
+
+
+def _most(values: list[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _shares(shares: Shares) -> dict[str, float]:
+    return {name: share for name, share in asdict(shares).items() if share is not None}
+
+
+def run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
+    """A run of the winner: confirmed, or the best there is."""
+    if proof is None or not winner.changes:
+        return search.best
+    return proof.runs["after" if winner == proof.arms["after"] else "free"][-1]

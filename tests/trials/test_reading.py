@@ -1,0 +1,153 @@
+"""The records of several processes become one reading."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.model import Candidate, MeasurePlan, Trial
+from advisor.trials.reading import Reading, read_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def trial(**plan: Any) -> Trial:
+    return Trial(
+        id="t",
+        purpose="search",
+        label="",
+        candidate=Candidate(),
+        command=("x",),
+        cwd="/",
+        scratch="/",
+        plan=MeasurePlan(**plan),
+    )
+
+
+def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
+    """A record of a process that trained for ten seconds."""
+    start = other.pop("start", 100.0)
+    measured = {
+        "kind": "optimizer step",
+        "source": "by hand",
+        "units": rate * 10,
+        "units_per_s": rate,
+        "window_start": start,
+        "window_end": start + 10,
+        "windows": [rate, rate],
+        "steps": 10,
+        "step_ms": 1000.0,
+        "wait_share": 0.25,
+        "shares": {"data_wait": 0.25, "other": 0.75},
+        "whole_units": rate * 10,
+        "finished_batches": 10,
+        "batch": 4.0,
+        "batches_per_step": 1.0,
+        "forwards_per_unit": None,
+        "notes": [],
+    }
+    measured.update(other.pop("measured", {}))
+    return {
+        "pid": pid, "ppid": 1, "state": "stopped", "steps": 10, "rank": 0, "world_size": 1,
+        "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
+        "swallowed": [], "writes": [], "measured": measured, "loader": None, "loaders": [],
+        "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
+    }  # fmt: skip
+
+
+def read(folder: Path, *records: dict[str, Any], **plan: Any) -> Reading | None:
+    for content in records:
+        (folder / f"{content['pid']}.json").write_text(json.dumps(content))
+    boot = {"pid": 7, "time": 90.0}
+    (folder / "boot-7.json").write_text(json.dumps(boot))
+    return read_records(folder, trial(**plan))
+
+
+def test_nothing_measured_is_no_reading(tmp_path: Path) -> None:
+    """A launcher boots and imports torch, and makes no step."""
+    idle = record(7, 1.0) | {"measured": None}
+    assert read(tmp_path, idle) is None
+
+
+def test_one_process(tmp_path: Path) -> None:
+    """Facts come over as they are; what was not measured is None."""
+    reading = read(tmp_path, record(7, 40.0), record(8, 1.0) | {"measured": None})
+    assert reading is not None
+    assert reading.units_per_s == 40.0
+    assert reading.units == 400.0
+    assert reading.startup_s == 9.0
+    assert reading.peak_mem_gib == 1.5
+    assert reading.alloc_retries is None
+    assert (reading.loss_first, reading.loss_last) == (3.0, 2.0)
+    assert reading.shares.validation is None
+    assert reading.ranks == 1
+
+
+def test_ranks_add_up(tmp_path: Path) -> None:
+    """Rates are summed over ranks, in the order of rank; rank 0 speaks for the rest."""
+    ranks = [record(9 - n, 10.0 + n, rank=n, world_size=3, ppid=n) for n in (0, 1, 2)]
+    reading = read(tmp_path, *ranks)
+    assert reading is not None
+    assert reading.rank_units_per_s == (10.0, 11.0, 12.0)
+    assert reading.units_per_s == 33.0
+    assert reading.windows == (33.0, 33.0)
+    assert reading.peak_host_gib == 4.5
+    assert reading.effects.world_size == 3
+
+
+def test_processes_side_by_side_are_one_job(tmp_path: Path) -> None:
+    """One process a GPU without a process group: children of the same parent, at the same time."""
+    reading = read(tmp_path, record(3, 10.0), record(4, 12.0, start=102.0))
+    assert reading is not None
+    assert reading.units_per_s == 22.0
+
+
+def test_parts_of_a_script_are_not(tmp_path: Path) -> None:
+    """One after the other: training speaks, and a note tells of the rest."""
+    before = record(3, 500.0, start=50.0, measured={"kind": "loader batch"})
+    reading = read(tmp_path, before, record(4, 12.0))
+    assert reading is not None
+    assert reading.units_per_s == 12.0
+    assert "1 other process" in reading.notes[0]
+
+
+def test_autocast_inside_the_forward_is_seen(tmp_path: Path) -> None:
+    """The leaves computed in another dtype than the model's own."""
+    seen = {"model_dtype": "float32", "compute_dtype": "bfloat16", "autocast_dtype": None}
+    reading = read(tmp_path, record(3, 1.0, seen=seen))
+    assert reading is not None
+    assert reading.effects.dtype == reading.effects.autocast_dtype == "bfloat16"
+
+
+def caught(kind: str, message: str) -> dict[str, Any]:
+    return {"swallowed": [{"type": kind, "message": message, "where": "forward"}]}
+
+
+@pytest.mark.parametrize(
+    ("extra", "seen"),
+    [
+        (caught("RuntimeError", "CUDA out of memory. Tried to allocate"), True),
+        ({"memory": {"ooms": 1, "allocated_gib": 2.0, "reserved_gib": 3.0}}, True),
+        (caught("ValueError", "no"), False),
+    ],
+)
+def test_out_of_memory_is_seen(tmp_path: Path, extra: dict[str, Any], seen: bool) -> None:
+    """By the exception's words, or by the allocator's own count."""
+    reading = read(tmp_path, record(3, 1.0, **extra))
+    assert reading is not None
+    assert reading.oom_seen is seen
+
+
+def test_batches_that_were_asked_for_and_not_finished_are_noted(tmp_path: Path) -> None:
+    reading = read(tmp_path, record(3, 1.0), whole_batches=12)
+    assert reading is not None
+    assert reading.notes == ("10 batches were finished to the end, 12 were asked for",)
+
+
+def test_a_record_cut_short_is_skipped(tmp_path: Path) -> None:
+    """The machine died while it was written."""
+    (tmp_path / "5.json").write_text('{"pid": 5, "sta')
+    assert read(tmp_path, record(3, 1.0)) is not None
