@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.gate.records import ARMS, Attribution, MovedEntry, RunEntry
+from advisor.report.numbers import percent
 
 if TYPE_CHECKING:
     from advisor.gate.measure import Bench
@@ -134,7 +135,7 @@ def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEn
     share = min(1.0, most / growth)
     return (
         f"{entry.what[0].upper()}{entry.what[1:]} grew from {entry.base} to {entry.head}: "
-        f"{share:.0%} of the added time." + settings
+        f"{percent(share)} of the added time." + settings
     )
 
 
@@ -142,8 +143,8 @@ def _change(before: float, after: float) -> str:
     if not before:
         return "" if not after else "new"
     change = after / before - 1
-    return f"{change:+.0%}" if abs(change) >= SMALLEST_CHANGE else "same"
+    return f"{100 * change:+.0f} %" if abs(change) >= SMALLEST_CHANGE else "same"
 
 
-def _shown(value: str | float | bool | None) -> str:
+def _shown(value: object) -> str:
     return "not seen" if value is None else str(value)

@@ -18,8 +18,6 @@ from advisor.gate.records import Revision
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-SETUP_TAIL_LINES = 20
-
 
 class NoBaselineError(AdvisorError):
     """There is no base to compare with; the message says why."""
@@ -153,27 +151,6 @@ def base_checkout(head: Checkout, revision: Revision) -> Iterator[Checkout]:
         _git(head.top, "worktree", "remove", "--force", str(top))
         shutil.rmtree(folder, ignore_errors=True)
         _git(head.top, "worktree", "prune")
-
-
-def set_up(checkout: Checkout, command: str, env: Mapping[str, str], limit_s: float) -> str | None:
-    """Run the `--setup` command once in `checkout`; None if it went well, else why not."""
-    try:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=checkout.cwd,
-            env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=limit_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"--setup did not end within {limit_s / 60:.0f} minutes"
-    if done.returncode == 0:
-        return None
-    tail = done.stdout.decode("utf-8", errors="replace").splitlines()[-SETUP_TAIL_LINES:]
-    return f"--setup ended with exit code {done.returncode}: " + "\n".join(tail)
 
 
 def git(cwd: Path, *args: str) -> str | None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from advisor.gate.records import Inputs, ProgramEntry, Statistic
 
-TRUER = 0.7
-"""The median of windows decides instead of the mean if it scatters by less than this of it."""
+TRUER = 0.5
+"""The median of windows decides instead of the mean if it scatters by less than this share of it:
+among a dozen pairs that happens by chance about once in a hundred calibrations."""
 
 MOST_PAIRS = 96
 

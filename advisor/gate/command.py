@@ -50,14 +50,14 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
             record = _measure(asked, job)
             code = exit_code(record, asked)
         except AdvisorError as problem:
-            record = _explained(problem)
+            record = _explained(problem, asked)
             code = GATE_EXIT_CODES[record.verdict]
             if asked is not None:
                 code = exit_code(record, asked)
             sys.stderr.write(f"gpu-advisor: {problem}\n")
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
-        _tell(record, args.report, job)
+        _tell(record, args.report, job, code)
     _show(record, args)
     return code
 
@@ -83,7 +83,7 @@ def _measure(asked: Options, job: github.Job) -> GateRecord:
         )
 
 
-def _explained(problem: AdvisorError) -> GateRecord:
+def _explained(problem: AdvisorError, asked: Options | None) -> GateRecord:
     """The record of a gate that could not be finished."""
     if isinstance(problem, BrokenOffError):
         return problem.record
@@ -92,27 +92,27 @@ def _explained(problem: AdvisorError) -> GateRecord:
         verdict = "no-baseline"
     elif isinstance(problem, (InterruptedByUserError, StateBusyError)):
         verdict = "invalid"
-    return _unfinished(verdict, str(problem))
+    return _unfinished(verdict, str(problem), asked.inputs if asked else Inputs())
 
 
-def _unfinished(verdict: Verdict, reason: str) -> GateRecord:
+def _unfinished(verdict: Verdict, reason: str, inputs: Inputs | None = None) -> GateRecord:
     return GateRecord(
         verdict=verdict,
         reason=reason,
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        inputs=Inputs(),
+        inputs=inputs or Inputs(),
     )
 
 
-def _tell(record: GateRecord, path: Path, job: github.Job) -> None:
+def _tell(record: GateRecord, path: Path, job: github.Job, code: int) -> None:
     """Report, summary, annotation and outputs; the outputs also if the report cannot be written."""
     github.write_outputs(job, github.outputs(record, path))
     if path.suffix != ".json":
         report.write(record, path)
     github.write_summary(job, report.markdown(record))
     if job.active:
-        sys.stderr.write(github.annotation(record) + "\n")
+        sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
 
 
 def _show(record: GateRecord, args: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from advisor.errors import UsageError
 from advisor.gate.base import read_event
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
 
     from advisor.gate.records import GateRecord
+
+Level = Literal["notice", "warning", "error"]
 
 SUMMARY_BYTES = 900 * 1024
 """GitHub drops a step's summary as a whole above 1 MiB."""
@@ -40,15 +42,6 @@ WITHHELD = (
     "ACTIONS_ID_TOKEN_REQUEST_URL",
 )
 """Variables the measured program must not see: files that steer the job, and tokens."""
-
-LEVELS = {
-    "pass": "notice",
-    "regression": "error",
-    "error": "error",
-    "invalid": "error",
-    "inconclusive": "warning",
-    "no-baseline": "warning",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,14 +165,24 @@ def clipped(markdown: str, limit: int) -> str:
     return kept.rpartition("\n")[0] + note
 
 
-def annotation(record: GateRecord) -> str:
-    """The one line that marks the run: an error, a warning or a notice."""
-    level = LEVELS[record.verdict]
+def level(record: GateRecord, code: int) -> Level:
+    """How loudly to tell: an error where the job fails, else what was asked for."""
+    if code:
+        return "error"
+    undecided = record.verdict in {"inconclusive", "no-baseline"}
+    wish = record.inputs.on_inconclusive if undecided else record.inputs.on_invalid
+    quiet = record.verdict == "pass" or wish == "pass"
+    return "notice" if quiet else "warning"
+
+
+def annotation(record: GateRecord, loudness: Level) -> str:
+    """The one line that marks the run."""
     title = _property(f"Throughput gate: {record.verdict}")
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    return f"::{level} title={title}::{_message(record.reason[:ANNOTATION_CHARS] + '.' + figures)}"
+    said = _message(record.reason[:ANNOTATION_CHARS] + "." + figures)
+    return f"::{loudness} title={title}::{said}"
 
 
 def _message(text: str) -> str:

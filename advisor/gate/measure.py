@@ -171,7 +171,8 @@ def _rates(
     if metric == "throughput" and line is not None:
         rate = _checked(line, "the output says `throughput: %s`")
         work = result.whole_units or None if isinstance(result, Run) and whole else None
-        return "throughput line", {program.name: Rate(mean=rate, unit=program.unit, work=work)}
+        unit = "unit" if program.in_shell else program.unit  # nobody said what it counts
+        return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
     if metric == "throughput" and benchmark_json.exists():
         return "pytest-benchmark", benchmark_rates(benchmark_json.read_bytes())
     if metric != "run-time" and isinstance(result, Run) and _counted(result):

@@ -42,7 +42,7 @@ def ab(asked: Options, place: Place) -> GateRecord:
         session = open_session(asked, place, {"base": other, "head": head}, programs, host)
         for program in programs:
             session.close(program.name, no_baseline=why_not_comparable(program, other))
-        set_up(asked, session)
+        set_up(asked, place, session)
         record = measured(session, host, "ab")
         if record.verdict != "regression":
             return record
@@ -92,7 +92,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     with machine_to_itself(asked, place) as host:
         session = open_session(asked, place, {"base": head, "head": head}, programs, host)
         session.fixed_pairs = HISTORY_PAIRS
-        set_up(asked, session)
+        set_up(asked, place, session)
         record = measured(session, host, "history")
     if record.verdict in {"error", "invalid"}:
         return record
@@ -111,7 +111,7 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
     with machine_to_itself(asked, place) as host:
         session = open_session(asked, place, {"base": head, "head": head}, programs, host)
         session.fixed_pairs = CALIBRATION_PAIRS
-        set_up(asked, session)
+        set_up(asked, place, session)
         record = measured(session, host, "calibrate")
     found = []
     for program in programs:

@@ -105,7 +105,7 @@ class RunEntry(_Part):
     wait_share: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)
     """Where a unit's time went."""
-    effects: dict[str, str | float | bool] = Field(default_factory=dict)
+    effects: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Batch, workers, dtype and the like, as observed."""
     notes: list[str] = Field(default_factory=list)
 

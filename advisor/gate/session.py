@@ -102,7 +102,9 @@ class Session:
 
     def _announce(self) -> None:
         looks = rule_of(self.inputs).looks_for(len(self.asked))
-        pair_s = sum(self._pair_s(program.name) for program in self.asked)
+        pair_s = sum(self._pair_s(p.name) for p in self.asked if not self._closed(p.name))
+        if not pair_s:
+            return
         self.say(
             f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {looks[0]} pairs "
             f"(about {looks[0] * pair_s / 60:.1f} min), the last after {looks[-1]} "

@@ -37,7 +37,7 @@ def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None)
     for arm, readings in (("base", base), ("head", head)):
         for reason, share in readings.event_reasons.items():
             if reason in HARMFUL_EVENT_REASONS and share > REASON_SHARE:
-                return f"{reason} in {share:.0%} of the busy samples of {arm}"
+                return f"{reason} in {100 * share:.0f} % of the busy samples of {arm}"
         if readings.foreign_pids:
             return f"{readings.foreign_pids} foreign process(es) on the GPU during {arm}"
         for fact in FIXED if first else ():
@@ -62,7 +62,7 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
     if abs(offset) <= CLOCK_OFFSET:
         return None
     return (
-        f"the SM clock of head was {offset:+.1%} off that of base "
+        f"the SM clock of head was {100 * offset:+.1f} % off that of base "
         f"({head.sm_clock_mhz:.0f} against {base.sm_clock_mhz:.0f} MHz)"
     )
 

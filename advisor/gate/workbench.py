@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from advisor import __version__
 from advisor.engines.local import LocalEngine
 from advisor.errors import AdvisorError, InterruptedByUserError, StateBusyError
-from advisor.gate import base, calibrate, clocks, validity
+from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
 from advisor.gate.session import Session
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SETUP_LIMIT_S = 3600.0
 RUN_LIMIT_S = 1800.0
+LOCK_POLL_S = 0.5
 PROBE_STACK = (
     "import platform, importlib.metadata as m; print(platform.python_version()); "
     "print(m.version('torch'))"
@@ -81,13 +82,23 @@ def machine_to_itself(asked: Options, place: Place) -> Iterator[HostEntry]:
 
 @contextlib.contextmanager
 def _locked(uuid: str | None, wait_s: float, place: Place) -> Iterator[None]:
-    """One measurement at a time; says so before it waits for another."""
+    """One measurement at a time: says so before it waits for another, and can be interrupted."""
+    deadline = time.monotonic() + wait_s
+    said = False
     with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(gpu_lock(uuid))
-        except StateBusyError as problem:
-            place.say(f"{problem} Waiting for it.")
-            stack.enter_context(gpu_lock(uuid, wait_s=wait_s))
+        while True:
+            try:
+                stack.enter_context(gpu_lock(uuid, wait_s=LOCK_POLL_S if said else 0.0))
+                break
+            except StateBusyError as problem:
+                if time.monotonic() > deadline:
+                    raise
+                if place.cancel.is_set():
+                    msg = "Interrupted while waiting for another gate: nothing was measured."
+                    raise InterruptedByUserError(msg) from problem
+                if not said:
+                    place.say(f"{problem} Waiting for it.")
+                said = True
         yield
 
 
@@ -125,7 +136,7 @@ def open_session(
     )
 
 
-def set_up(asked: Options, session: Session) -> None:
+def set_up(asked: Options, place: Place, session: Session) -> None:
     """Run --setup once in each arm: a head that cannot be built is an error, a base no baseline."""
     if asked.setup is None:
         return
@@ -133,7 +144,14 @@ def set_up(asked: Options, session: Session) -> None:
     for arm in ("head",) if checkouts["base"] is checkouts["head"] else ("base", "head"):
         session.say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(checkouts["head"].top)}
-        failed = base.set_up(checkouts[arm], asked.setup, env, SETUP_LIMIT_S)  # type: ignore[index]
+        failed = setup.set_up(
+            checkouts[arm].cwd,  # type: ignore[index]
+            asked.setup,
+            env,
+            scratch=place.scratch / f"setup-{arm}",
+            limit_s=SETUP_LIMIT_S,
+            cancel=place.cancel,
+        )
         for program in session.asked if failed else ():
             if arm == "base":
                 session.close(program.name, no_baseline=f"base: {failed}")

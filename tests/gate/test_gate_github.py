@@ -53,24 +53,26 @@ def test_a_value_cannot_end_its_own_delimiter(tmp_path: Path) -> None:
 
 
 def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
-    line = github.annotation(record(reason=NASTY))
+    line = github.annotation(record(reason=NASTY), "error")
     assert "\n" not in line
     assert "\r" not in line
     assert line.startswith("::error title=Throughput gate%3A regression::x%25y%0D%0A::error")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "level"),
+    ("verdict", "asked", "code", "level"),
     [
-        ("pass", "notice"),
-        ("inconclusive", "warning"),
-        ("no-baseline", "warning"),
-        ("invalid", "error"),
-        ("error", "error"),
+        ("pass", "warn", 0, "notice"),
+        ("regression", "warn", 1, "error"),
+        ("inconclusive", "warn", 0, "warning"),
+        ("inconclusive", "pass", 0, "notice"),
+        ("no-baseline", "fail", 3, "error"),
+        ("invalid", "fail", 4, "error"),
     ],
 )
-def test_the_level_follows_the_verdict(verdict: str, level: str) -> None:
-    assert github.annotation(record(verdict=verdict)).startswith(f"::{level} ")
+def test_the_level_follows_what_becomes_of_the_job(verdict, asked, code, level: str) -> None:
+    inputs = Inputs(on_inconclusive=asked, on_invalid=asked)
+    assert github.level(record(verdict=verdict, inputs=inputs), code) == level
 
 
 def test_the_log_obeys_no_command_while_the_program_runs() -> None:

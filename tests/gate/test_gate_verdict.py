@@ -122,6 +122,16 @@ def test_less_work_done_is_an_error_although_it_is_faster() -> None:
     assert gate(1000).leading.faster
 
 
+def test_less_work_in_a_fixed_time_is_a_regression_and_no_error() -> None:
+    def worked(arm, value: float) -> RunEntry:
+        return run(arm).model_copy(update={"rates": {"train": rate(value, work=10 * value)}})
+
+    pairs = [
+        pair(n, worked("base", 10 + n / 100), worked("head", 5 + n / 100)) for n in range(1, 7)
+    ]
+    assert verdict(program(pairs)).verdict == "regression"
+
+
 def test_rates_of_different_sources_are_not_compared() -> None:
     pairs = [
         pair(n, run("base", {"train": 10.0}, source="whole-run time"), run("head", {"train": 10.0}))

@@ -1,0 +1,66 @@
+"""The --setup command: run once in each arm before anything is measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from advisor.errors import InterruptedByUserError
+from advisor.trials.launch import Launched
+from advisor.trials.output import Tally, plain
+from advisor.trials.prepare import Job
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+    from pathlib import Path
+
+TAIL_LINES = 20
+POLL_S = 0.2
+
+
+def set_up(
+    cwd: Path,
+    command: str,
+    env: Mapping[str, str],
+    *,
+    scratch: Path,
+    limit_s: float,
+    cancel: threading.Event,
+) -> str | None:
+    """Run the shell string `command` in `cwd`; None if it went well, else why not.
+
+    Nothing that it started outlives it, whatever becomes of us. Raises InterruptedByUserError
+    once `cancel` is set.
+    """
+    job = Job(
+        argv=("bash", "-c", command),
+        cwd=str(cwd),
+        env=tuple({**os.environ, **env}.items()),
+        scratch=str(scratch),
+        directories=(str(scratch),),
+        temporary=(),
+        files=(),
+        records=str(scratch),
+        outputs=str(scratch),
+        logs=str(scratch),
+    )
+    deadline = time.monotonic() + limit_s
+    with Launched(job, Tally(None)) as launched:
+        while not launched.ended:
+            if cancel.is_set():
+                msg = "Interrupted during --setup: nothing was measured."
+                raise InterruptedByUserError(msg)
+            if time.monotonic() > deadline:
+                return f"--setup did not end within {limit_s / 60:.0f} minutes"
+            launched.wait(POLL_S)
+        launched.stop()
+        code = launched.exit_code
+        said = plain(launched.stdout.tail()) + "\n" + plain(launched.stderr.tail())
+    if launched.refused is not None:
+        return f"--setup could not be started: {launched.refused}"
+    if code == 0:
+        return None
+    tail = [line for line in said.splitlines() if line.strip()][-TAIL_LINES:]
+    return f"--setup ended with exit code {code}: " + "\n".join(tail)

@@ -1,0 +1,63 @@
+"""The setup command: how it fails, and that it leaves nothing running."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.errors import InterruptedByUserError
+from advisor.gate.setup import set_up
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def ran(tmp_path: Path):
+    def call(
+        command: str, limit_s: float = 60, cancel: threading.Event | None = None
+    ) -> str | None:
+        return set_up(
+            tmp_path, command, {"GPU_ADVISOR_ARM": "head"},
+            scratch=tmp_path / "scratch", limit_s=limit_s, cancel=cancel or threading.Event(),
+        )  # fmt: skip
+
+    return call
+
+
+def test_it_runs_in_the_checkout_with_its_arm(ran, tmp_path: Path) -> None:
+    assert ran('echo "$GPU_ADVISOR_ARM" > arm') is None
+    assert (tmp_path / "arm").read_text() == "head\n"
+
+
+def test_a_failure_shows_code_and_last_lines(ran) -> None:
+    failed = ran("seq 100; echo no compiler >&2; exit 2")
+    assert failed is not None
+    assert "exit code 2" in failed
+    assert "no compiler" in failed
+    assert len(failed.splitlines()) == 20
+
+
+def alive(marker: str) -> bool:
+    return bool(subprocess.run(["pgrep", "-f", marker], capture_output=True, check=False).stdout)
+
+
+def test_a_limit_ends_it_and_all_that_it_started(ran) -> None:
+    failed = ran("(sleep 31.4159 &) ; sleep 31.4159", limit_s=0.5)
+    assert failed is not None
+    assert "did not end" in failed
+    assert not alive("sleep 31.4159")
+
+
+def test_an_interruption_ends_it(ran) -> None:
+    cancel = threading.Event()
+    threading.Timer(0.5, cancel.set).start()
+    started = time.monotonic()
+    with pytest.raises(InterruptedByUserError):
+        ran("sleep 27.1828", cancel=cancel)
+    assert time.monotonic() - started < 20
+    assert not alive("sleep 27.1828")

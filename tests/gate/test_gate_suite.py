@@ -1,0 +1,124 @@
+"""A pytest-benchmark suite through the gate: as processes of two commits, and as saved JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SUITE = """
+import time
+
+def test_load(benchmark):
+    benchmark(lambda: time.sleep({load}))
+
+def test_{other}(benchmark):
+    benchmark(lambda: time.sleep(0.002))
+"""
+COMMAND = "python -m pytest -q -p no:cacheprovider suite.py --benchmark-enable"
+FAST = " --benchmark-min-rounds=5 --benchmark-max-time=0.05"
+
+
+def source(load: float = 0.005, other: str = "save") -> str:
+    return SUITE.format(load=load, other=other)
+
+
+LOAD, SAVE = "command: suite.py::test_load", "command: suite.py::test_save"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "code", "load"),
+    [(source(), 0, "pass"), (source(load=0.007), 1, "regression")],
+    ids=["same", "slower"],
+)
+def test_a_suite_of_two_commits(two, head: str, code: int, load: str) -> None:
+    found = two(source(), head, "suite.py").gate("--command", COMMAND + FAST, "--json")
+    assert found.code == code, found.stderr
+    verdicts = {w["name"]: w["verdict"] for w in found.json["workloads"]}
+    assert verdicts == {LOAD: load, SAVE: "pass"}
+    assert found.json["workloads"][0]["source"] == "pytest-benchmark"
+    assert found.json["pairs"] >= 7  # two workloads need more pairs at the first look than one
+
+
+def test_a_suite_that_does_not_start_is_an_error(two) -> None:
+    found = two(source(), "import nothing_there", "suite.py").gate("--command", COMMAND + FAST)
+    assert found.code == 2, found.stderr
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., list[str]]:
+    """Runs a suite once for real and writes the JSON of `count` processes, a little apart."""
+
+    def make(name: str, text: str, count: int = 8, slower: float = 1.0) -> list[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "suite.py").write_text(text)
+        command = [sys.executable, *COMMAND.split()[1:], *FAST.split(), "--benchmark-json=all.json"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        content: dict[str, Any] = json.loads((folder / "all.json").read_text())
+        for entry in content["benchmarks"]:
+            # One real run has the right shape; the times are set, so that the verdict is certain.
+            entry["stats"]["mean"] = 0.005 * slower
+        paths = []
+        for number in range(count):
+            for entry in content["benchmarks"]:
+                entry["stats"]["mean"] *= 1 + 0.001 * (-1) ** number
+            path = folder / f"{number}.json"
+            path.write_text(json.dumps(content))
+            paths.append(str(path))
+        return paths
+
+    return make
+
+
+def replay(repo, base: list[str], head: list[str], *more: str):
+    return repo.gate(
+        "--mode", "replay", "--base-runs", *base, "--head-runs", *head, "--json", *more
+    )
+
+
+def test_saved_runs_of_a_suite(repo, saved) -> None:
+    base = saved("base", source())
+    same, slow = saved("same", source()), saved("slow", source(), slower=1.2)
+    assert replay(repo, base, same).code == 0
+    red = replay(repo, base, slow)
+    assert red.code == 1
+    assert {w["name"] for w in red.json["workloads"]} == {
+        "benchmarks: suite.py::test_load",
+        "benchmarks: suite.py::test_save",
+    }
+
+
+def test_a_renamed_benchmark_is_not_lost(repo, saved) -> None:
+    base, head = saved("base", source()), saved("head", source(other="store"))
+    found = replay(repo, base, head)
+    assert (found.code, found.json["verdict"]) == (2, "error")
+    assert {w["name"].split("::")[1]: w["verdict"] for w in found.json["workloads"]} == {
+        "test_load": "pass",
+        "test_save": "error",
+        "test_store": "no-baseline",
+    }
+    removed = "suite.py::test_save"
+    assert replay(repo, base, head, "--allow-removed", removed).json["verdict"] == "no-baseline"
+
+
+def test_no_benchmark_in_common_is_an_error(repo, saved) -> None:
+    """The most used suite runner exits with 0 here."""
+    base = saved("base", "def test_a(benchmark):\n    benchmark(int)\n")
+    head = saved("head", "def test_b(benchmark):\n    benchmark(int)\n")
+    assert replay(repo, base, head).code == 2
+
+
+def test_unequal_numbers_of_files_are_a_usage_error(repo, saved) -> None:
+    base = saved("base", source())
+    found = replay(repo, base, base[:3])
+    assert found.code == 2
+    assert "8 files" in found.stderr
