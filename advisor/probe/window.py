@@ -159,8 +159,6 @@ def find(
     slack_s = cycle_s / 2 if cycle_s else 0.0
     missing_s = measure_s - slack_s - window.seconds
     missing_steps = min_steps - window.count
-    if cycle_s is None or ledger.kind == steps.FORWARD:
-        missing_steps = min(missing_steps, min_steps)
     if missing_s > 0 or missing_steps > 0:
         wait_s = max(missing_s, missing_steps * typical_s, cycle_s / 2 if cycle_s else 0.0)
         return window, Need(max(wait_s, 0.02), "time" if missing_s > 0 else "steps")
