@@ -7,7 +7,6 @@ and what really took effect is seen by the same observation as in every other ru
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any, Callable
 
 from .session import Session
@@ -55,6 +54,8 @@ def _cap_memory(torch: Any, cap_gib: float) -> None:
 
 def _loader_arguments(torch: Any, session: Session, wanted: dict[str, str]) -> None:
     """Every DataLoader is built with these arguments in place of its own."""
+    import inspect
+
     data = torch.utils.data
     build = data.DataLoader.__init__
     signature = inspect.signature(build)
