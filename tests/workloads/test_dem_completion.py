@@ -195,7 +195,7 @@ def test_the_texture_measure_punishes_blur_where_rmse_does_not() -> None:
     void = np.load(generated_raster(data.TILE, 12, 1)) == NODATA
     smooth = interpolate.laplace(height, void, iterations=300)
     assert raster.slope_error(height, height, void) == 0
-    assert raster.slope_error(smooth, height, void) > 0.15
+    assert raster.slope_error(smooth, height, void) > 0.5
     rough = height + np.random.default_rng(0).normal(0, 0.3, height.shape).astype(np.float32)
     assert raster.slope_error(rough, height, void) > 0.15
 
