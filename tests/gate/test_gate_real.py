@@ -196,7 +196,9 @@ def test_an_unknown_base_ref_has_no_baseline(two) -> None:
     assert "v9" in found.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
     marker = f"gate-signal-test-{os.getpid()}-{number}"
