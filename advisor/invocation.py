@@ -37,7 +37,7 @@ class Invocation:
         """The command of the quality measures: the declared one, else the command itself."""
         if self.workload.quality_command is None:
             return self.argv
-        return split(self.workload.quality_command, self.path)
+        return split(self.workload.quality_command, self.path, self.cwd)
 
 
 def resolve(
@@ -66,7 +66,7 @@ def resolve(
         if config is not None:
             argv = tuple(token.replace("{config}", str(config)) for token in argv)
     elif entry is not None:
-        argv, cwd = split(entry.command, config), found.root
+        argv, cwd = split(entry.command, config, found.root), found.root
     else:
         raise CommandMissingError(_no_command(config, found, use_case))
     if config is not None and not names_config(argv, config, cwd):
@@ -105,11 +105,16 @@ def _shown(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def split(command: str, config: Path | None) -> tuple[str, ...]:
-    """A declared command as argv; one with shell operators goes through `bash -c`."""
+def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
+    """A declared command as argv; one with shell operators goes through `bash -c`.
+
+    `{config}` becomes the config's path as seen from `cwd`, where the command runs.
+    """
     text = command
     if config is not None:
-        text = command.replace("{config}", shlex.quote(str(config.resolve())))
+        real = config.resolve()
+        shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
+        text = command.replace("{config}", shlex.quote(str(shown)))
     if any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">")):
         return ("bash", "-c", text)
     return tuple(shlex.split(text))

@@ -68,7 +68,8 @@ class Program:
             return ("bash", "-c", self.command)
         if self.config is None:
             return tuple(shlex.split(self.command))
-        return invocation.split(self.command, self.cwd(checkout) / self.config)
+        cwd = self.cwd(checkout)
+        return invocation.split(self.command, cwd / self.config, cwd)
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:

@@ -22,6 +22,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     observe.py              losses, outputs and memory, read when the record is written
     measure.py              the record's content
     record.py               the record file
+    averages.py             median and mode
     clock.py                when the device was done with each step, by CUDA events
     ranks.py                several ranks stop at the same step
     ceilings.py             each part alone, after the window

@@ -24,6 +24,7 @@ class Counter:
     def __init__(self, expected: float | None = None) -> None:
         self.expected = expected
         self._path: tuple[Any, ...] | None = None
+        self._shaped = False
         self._constant: float | None = None
 
     def count(self, batch: Any) -> float:
@@ -33,7 +34,7 @@ class Counter:
                 value = batch
                 for by_item, key in self._path:
                     value = value[key] if by_item else getattr(value, key)
-                return float(len(value))
+                return value.shape[0] if self._shaped else len(value)
             except Exception:
                 self._path = None
         elif self._constant is not None:
@@ -55,8 +56,7 @@ class Counter:
         if self.expected:
             for size, path in tensors + sequences:
                 if size == self.expected:
-                    self._path = path
-                    return size
+                    return self._keep(path, size, tensors)
             if not tensors or not any(size < self.expected for size, _ in tensors):
                 # an item without batch dimension, or a collation that hides it
                 self._constant = self.expected if not tensors else None
@@ -69,8 +69,13 @@ class Counter:
             return self._constant
         sizes = [size for size, _ in pool]
         common = max(sizes, key=lambda size: (sizes.count(size), -sizes.index(size)))
-        self._path = next(path for size, path in pool if size == common)
-        return common
+        path = next(path for size, path in pool if size == common)
+        return self._keep(path, common, tensors)
+
+    def _keep(self, path: tuple[Any, ...], size: float, tensors: list[Any]) -> float:
+        self._path = path
+        self._shaped = any(path == other for _, other in tensors)
+        return size
 
 
 def is_tensor(value: Any) -> bool:

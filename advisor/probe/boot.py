@@ -1,4 +1,7 @@
-"""One process joins the measurement: spec, boot file, hooks that wait for torch and argparse."""
+"""One process joins the measurement: spec, boot file, hooks that wait for torch and argparse.
+
+What only a program with torch needs is imported when torch is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ import sys
 import time
 from typing import Any, Callable
 
-from . import arguments, control, hooks, record
 from .guard import Guard
 from .session import Session, load_spec
 
@@ -35,15 +37,15 @@ def start(spec_path: str) -> None:
     _note_boot(session, line)
     _stacks(session)
     _chain_excepthook(session)
-    atexit.register(control.finish, session)
+    atexit.register(_finish, session)
     _wrap_exit(session)
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
     guard.watch()
     actions: dict[str, list[Action]] = {
-        "argparse": [lambda module: arguments.install(module, session)],
+        "argparse": [lambda module: _argparse(module, session)],
         "torch": [lambda module: _torch(module, session)],
-        "torch._dynamo.eval_frame": [lambda module: hooks.shield_compiled(module, session)],
+        "torch._dynamo.eval_frame": [lambda module: _dynamo(module, session)],
     }
     for name, action in guard.savers().items():
         actions.setdefault(name, []).append(action)
@@ -93,8 +95,10 @@ def _chain_excepthook(session: Session) -> None:
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
             if session.replay is not None:
-                control.finish(session)
+                _finish(session)
             if os.getpid() == session.pid and session.exception is None:
+                from . import record
+
                 session.note_exception(kind, problem, trace)
                 record.beat(session)
         except Exception:
@@ -106,14 +110,24 @@ def _chain_excepthook(session: Session) -> None:
 
 def _wrap_exit(session: Session) -> None:
     """Programs that leave by os._exit run no atexit handler."""
+    leave = os._exit
 
     def _exit(status: int) -> None:
         try:
-            control.finish(session)
+            _finish(session)
         finally:
-            control.exit_now(status)
+            leave(status)
 
+    session.leave = leave
     os._exit = _exit  # type: ignore[assignment]
+
+
+def _finish(session: Session) -> None:
+    """Most Python processes of a command are none of ours: they leave no record."""
+    if session.torch is not None or session.exception is not None:
+        from . import control
+
+        control.finish(session)
 
 
 def _forked(session: Session) -> None:
@@ -121,7 +135,21 @@ def _forked(session: Session) -> None:
     _stacks(session)
 
 
+def _argparse(argparse: Any, session: Session) -> None:
+    from . import arguments
+
+    arguments.install(argparse, session)
+
+
+def _dynamo(eval_frame: Any, session: Session) -> None:
+    from . import hooks
+
+    hooks.shield_compiled(eval_frame, session)
+
+
 def _torch(torch: Any, session: Session) -> None:
+    from . import hooks
+
     session.state = "torch"
     hooks.install(torch, session)
 

@@ -6,8 +6,7 @@ jumps back (the timestep), or another network that is called in between (an enco
 
 from __future__ import annotations
 
-import statistics
-
+from .averages import median
 from .log import Log
 
 SHORTEST = 4
@@ -52,7 +51,7 @@ def jumps(values: list[float | None]) -> list[int] | None:
             found.append(position)
         before = value if value is not None else before
     lengths = [b - a for a, b in zip([0, *found], found)]
-    return None if lengths and statistics.median(lengths) < SHORTEST else found
+    return None if lengths and median(lengths) < SHORTEST else found
 
 
 def _numbers(log: Log, root: int) -> list[list[float | None]]:
@@ -81,4 +80,4 @@ def _runs(log: Log, root: int, calls: list[int]) -> list[int] | None:
         if any(log.roots[entry[2]].parameters for entry in between):
             found.append(position)
     lengths = [b - a for a, b in zip([0, *found], found)]
-    return found if len(found) >= 2 and statistics.median(lengths) >= SHORTEST else None
+    return found if len(found) >= 2 and median(lengths) >= SHORTEST else None

@@ -7,12 +7,12 @@ let through and listed. Libraries that write from C without telling Python are w
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import sys
 from typing import Any, Callable
 
-from . import control, record
 from .session import Session
 
 EXIT_CODE = 97
@@ -119,9 +119,11 @@ class Guard:
             writes.append(full)
 
     def _refuse(self, full: str) -> None:
+        from . import control, record
+
         self._session.guard = full
         record.beat(self._session)
-        control.leave(EXIT_CODE)
+        control.leave(self._session, EXIT_CODE)
 
     def savers(self) -> dict[str, Callable[[Any], None]]:
         """By module, what to do once it was imported."""
@@ -139,8 +141,6 @@ class Guard:
                 setattr(holder, last, self._wrapped(original, position, mode))
 
     def _wrapped(self, original: Any, position: int, mode: int | None) -> Any:
-        import functools
-
         @functools.wraps(original)
         def saver(*args: Any, **kwargs: Any) -> Any:
             path = args[position] if len(args) > position else _path_keyword(kwargs)

@@ -250,15 +250,17 @@ def _backwards(torch: Any, session: Session) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
-        session.attempt(observe.keep_loss, session, tensors)
+        backwards = session.log.backwards
+        if len(backwards) < observe.LOSSES_KEPT or not len(backwards) % observe.LOSSES_LATER:
+            session.attempt(observe.keep_loss, session, tensors)
         enter = clock()
         try:
-            return original(tensors, *args, **kwargs)
+            result = original(tensors, *args, **kwargs)
         except Exception as problem:
             session.swallow(problem, "backward")
             raise
-        finally:
-            session.log.backwards.append((enter, clock()))
+        backwards.append((enter, clock()))
+        return result
 
     _dress(backward, original)
     session.patches.put(torch.autograd, "backward", backward)

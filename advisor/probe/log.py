@@ -70,18 +70,24 @@ class Rota:
 
     def __init__(self) -> None:
         self.on = True
-        self._seen: dict[int, list[int]] = {}
-        """By loader: batches so far, and root forwards when it began."""
+        self._seen: dict[int, int] = {}
+        """Batches so far, by loader; negative for an iterative sampler's."""
+        self._began: dict[int, int] = {}
+        """Root forwards when a loader's first batch came."""
 
     def turn(self, loader: int, log: Log) -> bool:
         """Whether the batch that just came from `loader` is watched."""
-        seen = self._seen.setdefault(loader, [0, len(log.forwards)])
-        seen[0] += 1
-        if seen[0] == WATCHED_AT_FIRST and len(log.forwards) - seen[1] >= (
-            FEW_FORWARDS * WATCHED_AT_FIRST
-        ):
-            seen[0] = -(10**9)  # an iterative sampler: its forwards are its steps
-        self.on = seen[0] < WATCHED_AT_FIRST or seen[0] % WATCHED_LATER == 0
+        seen = self._seen[loader] = self._seen.get(loader, 0) + 1
+        if seen <= WATCHED_AT_FIRST:
+            self.on = True
+            if seen == 1:
+                self._began[loader] = len(log.forwards)
+            elif seen == WATCHED_AT_FIRST:
+                forwards = len(log.forwards) - self._began[loader]
+                if forwards >= FEW_FORWARDS * WATCHED_AT_FIRST:
+                    self._seen[loader] = -(10**9)  # its forwards are its steps
+        else:
+            self.on = not seen % WATCHED_LATER
         return self.on
 
 

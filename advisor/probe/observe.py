@@ -13,13 +13,13 @@ from .session import Session
 
 GIB = 1024.0**3
 LOSSES_KEPT = 256
+LOSSES_LATER = 16
+"""Beyond those kept at first, every so many."""
 
 
 def keep_loss(session: Session, tensors: Any) -> None:
     """Keep a reference to the loss; nobody waits for its value now."""
     unscaled, session.unscaled = session.unscaled, None
-    if len(session.losses) >= LOSSES_KEPT and len(session.log.backwards) % 16:
-        return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
         unscaled = tensor.detach()

@@ -18,8 +18,12 @@ def put(session: Session, content: dict[str, Any]) -> None:
     """Write `content` as this process's record, atomically."""
     path = os.path.join(session.records, f"{session.pid}.json")
     temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file, default=str)
+    data = json.dumps(content, default=str).encode()
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)
     os.replace(temporary, path)
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import time
-import traceback
 from typing import TYPE_CHECKING, Any, Callable
 
 from .clock import DeviceClock
@@ -33,6 +32,8 @@ class Session:
         self.patches = Patches()
         self.whatif: Any = None
         """The plan's what-if, once torch is there."""
+        self.leave: Callable[[int], object] = os._exit
+        """os._exit as it was before it was wrapped."""
         self.on_root: list[Callable[[Any], object]] = []
         """What-ifs that act on each root module with parameters when it is first called."""
         self.root_finder: Any = None
@@ -106,6 +107,8 @@ class Session:
 
     def fail(self, problem: BaseException) -> None:
         """An error of ours in a part that the others do not need."""
+        import traceback
+
         if len(self.errors) < KEPT:
             trace = traceback.format_exception(type(problem), problem, problem.__traceback__)
             self.errors.append("".join(trace)[-2000:])
@@ -122,6 +125,8 @@ class Session:
 
     def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
         """An exception that ends the program: what, and how far the program was."""
+        import traceback
+
         frames = traceback.extract_tb(trace)
         importing = isinstance(problem, (ImportError, SyntaxError)) or any(
             frame.filename.startswith("<frozen importlib") for frame in frames

@@ -11,10 +11,10 @@ Pure functions over a Log. Nothing of any workload is known here, only four shap
 from __future__ import annotations
 
 import bisect
-import statistics
 from typing import Any
 
 from . import cycles
+from .averages import median, most_common
 from .log import EXHAUSTED, Log
 
 SAMPLER_FORWARDS = 4
@@ -72,7 +72,7 @@ def read(log: Log, plan: dict[str, Any], ended: bool = False) -> Ledger | None:
         return None if root is None else _without_loader(log, root, plan, ended)
     groups = _forwards_by_batch(log, loader, root)
     whole = [len(group) for _, group, closed in groups if (closed or ended) and group]
-    many = statistics.median(whole) if whole else max((len(g) for _, g, _ in groups), default=0)
+    many = median(whole) if whole else max((len(g) for _, g, _ in groups), default=0)
     if root is not None and many >= SAMPLER_FORWARDS:
         return _sampler(log, loader, root, groups, plan, ended)
     return _loader_batches(log, loader, root, whole, ended)
@@ -86,11 +86,6 @@ def dominant_root(log: Log) -> int | None:
     heavy = {r: s for r, s in spent.items() if log.roots[r].parameters}
     pool = heavy or spent
     return max(pool, key=lambda r: pool[r]) if pool else None
-
-
-def typical(values: list[float]) -> float | None:
-    """The most common value: the last batch of an epoch may be smaller."""
-    return statistics.mode(values) if values else None
 
 
 # --- training -----------------------------------------------------------------------------
@@ -137,7 +132,7 @@ def _training(log: Log) -> Ledger:
         graded = [entry for entry in mine if entry[4]] or mine
         fed = [(end, batch) for _, end, _, batch, _ in graded]
         ledger.whole_units = sum(batch for end, batch in fed if end <= ledger.bounds[-1])
-    ledger.batch = typical([items for _, items in fed])
+    ledger.batch = most_common([items for _, items in fed])
     ledger.units = _between(ledger.bounds, fed)
     steps_fed = _between(ledger.bounds, [(end, 1.0) for end, _ in fed])
     ledger.batches_per_step = sum(steps_fed) / len(steps_fed) if steps_fed else 1.0
@@ -229,9 +224,9 @@ def _loader_batches(
         ledger.units.append(held)
         ledger.finished_batches += 1
         ledger.whole_units += held
-    ledger.batch = typical([entry[3] for entry in mine if entry[3] != EXHAUSTED])
+    ledger.batch = most_common([entry[3] for entry in mine if entry[3] != EXHAUSTED])
     if whole:
-        ledger.forwards_per_batch = statistics.median(whole)
+        ledger.forwards_per_batch = median(whole)
         ledger.forwards_per_unit = ledger.forwards_per_batch
     return ledger if ledger.bounds else None
 
@@ -247,7 +242,7 @@ def _sampler(
     ledger = Ledger(FORWARD, "")
     ledger.loader, ledger.root, ledger.iterative = loader, root, True
     groups = [group for group in groups if group[1]]
-    ledger.batch = typical([items for items, _, _ in groups])
+    ledger.batch = most_common([items for items, _, _ in groups])
     per_item = []
     gaps = []
     for position, (items, group, closed) in enumerate(groups):
@@ -258,9 +253,9 @@ def _sampler(
         if position and len(group) > 1:
             gaps.append(log.forwards[group[0]][1] - log.forwards[groups[position - 1][1][-1]][1])
     known = plan.get("forwards_per_unit")
-    ledger.forwards_per_unit = statistics.median(per_item) if per_item else known
+    ledger.forwards_per_unit = median(per_item) if per_item else known
     ledger.from_plan = not per_item and known is not None
-    ledger.gap_s = statistics.median(gaps) if gaps else None
+    ledger.gap_s = median(gaps) if gaps else None
     for items, group, closed in groups:
         joint = _joint(log, group, items)
         whole = items / len(group) if closed or (ended and group is groups[-1][1]) else None
@@ -288,7 +283,7 @@ def _sampler(
 def _joint(log: Log, group: list[int], items: float) -> float:
     """Items that go through one forward together: a loader batch may be split by the program,
     and a forward may hold more than the batch (guidance, patches)."""
-    batch = typical([log.forwards[index][3] for index in group])
+    batch = most_common([log.forwards[index][3] for index in group])
     return min(batch or items, items) or 1.0
 
 
@@ -307,7 +302,7 @@ def _without_loader(log: Log, root: int, plan: dict[str, Any], ended: bool) -> L
     if unsure and (not log.roots[root].same_shape or watched_s > CYCLE_PATIENCE_S):
         return _forwards(log, root, calls)
     bounds = [0, *(found or ()), len(calls)]
-    batch = typical([log.forwards[index][3] for index in calls]) or 1.0
+    batch = most_common([log.forwards[index][3] for index in calls]) or 1.0
     beside = [
         entry[3] for entry in log.forwards if entry[2] != root and log.roots[entry[2]].parameters
     ]
@@ -320,7 +315,7 @@ def _forwards(log: Log, root: int, calls: list[int]) -> Ledger:
     ledger = Ledger(FORWARD, "batch dimension of the root forwards")
     ledger.root = root
     mine = [log.forwards[index] for index in calls]
-    ledger.batch = typical([entry[3] for entry in mine])
+    ledger.batch = most_common([entry[3] for entry in mine])
     ledger.bounds = [entry[1] for entry in mine]
     ledger.units = [entry[3] for entry in mine[1:]]
     ledger.whole_units = sum(entry[3] for entry in mine)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import math
-import statistics
 from typing import Any, Sequence
 
 from . import steps
+from .averages import median
 from .clock import DeviceClock
 from .log import EXHAUSTED, Log
 
@@ -119,7 +119,7 @@ def _settled(ledger: steps.Ledger, first: int, size: int) -> int:
     blocks = [bounds[k + size] - bounds[k] for k in range(first, ledger.steps - size + 1, size)]
     skipped = 0
     while len(blocks) - skipped >= 4:
-        if blocks[skipped] <= SETTLED * statistics.median(blocks[skipped + 1 :]):
+        if blocks[skipped] <= SETTLED * median(blocks[skipped + 1 :]):
             break
         skipped += 1
     return first + skipped * size
@@ -160,8 +160,6 @@ def find(
     slack_s = cycle_s / 2 if cycle_s else 0.0
     missing_s = measure_s - slack_s - window.seconds
     missing_steps = min_steps - window.count
-    if cycle_s is None or ledger.kind == steps.FORWARD:
-        missing_steps = min(missing_steps, min_steps)
     if missing_s > 0 or missing_steps > 0:
         wait_s = max(missing_s, missing_steps * typical_s, cycle_s / 2 if cycle_s else 0.0)
         return window, Need(max(wait_s, 0.02), "time" if missing_s > 0 else "steps")
@@ -189,7 +187,7 @@ def _cycles(ledger: steps.Ledger, steady: int, measure_s: float) -> tuple[int, i
     lengths = [bounds[b] - bounds[a] for a, b in zip(marks, marks[1:])]
     if not marks:
         return steady, last, None
-    cycle_s = statistics.median(lengths) if lengths else None
+    cycle_s = median(lengths) if lengths else None
     if cycle_s is not None and cycle_s <= measure_s:
         return marks[0], marks[-1], cycle_s
     if ledger.kind == steps.FORWARD:

@@ -379,7 +379,7 @@ def asked_notes(search: Search, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {search.machine.gpu_note or ''}".rstrip()
         )
-    if asked.target.note and asked.target.note not in notes:
+    if asked.target.note and asked.target.profile is not None:
         notes.append(asked.target.note)
     sources = {
         taken.result.rate_source

@@ -84,16 +84,32 @@ def compare(before: Snapshot, after: Snapshot) -> Left:
 
 
 def digest(folder: str) -> str | None:
-    """SHA-256 over relative names and contents of all files below; None if there are none."""
-    root = Path(folder)
-    total = hashlib.sha256()
-    paths = sorted(path for path in root.rglob("*") if path.is_file())
-    for path in paths:
-        name = os.fsencode(path.relative_to(root))
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").digest()
-        total.update(len(name).to_bytes(4) + name + content)
-    return total.hexdigest() if paths else None
+    """SHA-256 over what the files below hold; None if there are none.
+
+    Equal for two runs that produced the same, so it leaves out what differs by time or by the
+    config alone: names (they carry time stamps) and the contents of text files (logs, metrics with
+    timings, copies of the config), of which only number and suffix count.
+    """
+    marks = sorted(_mark(path) for path in Path(folder).rglob("*") if path.is_file())
+    return hashlib.sha256(b"\n".join(marks)).hexdigest() if marks else None
+
+
+def _mark(path: Path) -> bytes:
+    """Suffix, and the content's digest unless it is text."""
+    suffix = os.fsencode(path.suffix.lower())
+    with path.open("rb") as file:
+        if not _is_binary(file.read(8192)):
+            return suffix + b" text"
+        file.seek(0)
+        return suffix + b" " + hashlib.file_digest(file, "sha256").hexdigest().encode()
+
+
+def _is_binary(start: bytes) -> bool:
+    try:
+        start[:-4].decode("utf-8")
+    except UnicodeDecodeError as problem:
+        return problem.start < len(start) - 8 or b"\0" in start
+    return b"\0" in start
 
 
 def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:

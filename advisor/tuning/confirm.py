@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.errors import InterruptedByUserError
 from advisor.model import Candidate, Failure, Interval, Run
 from advisor.stats import ratio_interval
 
@@ -58,22 +57,19 @@ def cost_s(search: Search, arms: int, expected_ratio: float) -> float:
 
 
 def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirmation:
-    """Run the rounds. An arm that fails ends it; Ctrl-C leaves what is there and is raised on."""
+    """Run the rounds; an arm that fails ends them.
+
+    The winner finishes a whole batch once; the original did so as the baseline.
+    """
     proof = Confirmation(arms=arms_of(winner))
     names = list(proof.arms)
     search.runner.reserve_s = 0.0
     for round_ in range(rounds_for(expected_ratio)):
         for name in names if round_ % 2 == 0 else reversed(names):
-            try:
-                result = search.run(
-                    proof.arms[name],
-                    "confirm",
-                    fresh=True,
-                    whole_batches=1 if round_ == 0 and search.iterative else 0,
-                )
-            except InterruptedByUserError:
-                proof.failure = None
-                raise
+            whole = round_ == 0 and name == "after" and search.iterative
+            result = search.run(
+                proof.arms[name], "confirm", fresh=True, whole_batches=1 if whole else 0
+            )
             if isinstance(result, Failure):
                 proof.failure = result
                 return proof

@@ -128,8 +128,8 @@ def descend(
             continue
         candidate = search.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
-            reason = candidate.reason
-            evidence.append(f"{value} steps: refused, {candidate.reason}")
+            reason = candidate.reason.partition(": ")[2] or candidate.reason
+            evidence.append(f"{value} steps: refused, {reason}")
             break
         result = quality_run(search, candidate, command, quality_s * value / original)
         ids.append(search.last_id())
