@@ -179,6 +179,28 @@ def test_a_stopped_gate_gives_the_clocks_back(card, number) -> None:
     assert clock_log(card.stub) == ["lock", "reset"]
 
 
+def test_the_clocks_of_a_gate_that_lives_are_left_alone(card) -> None:
+    """What gives back the clocks of killed gates does not touch those of a running one."""
+    repo = card(sick(), seconds=1)
+    with subprocess.Popen(
+        repo.command(*BENCH),
+        cwd=repo.path,
+        env=repo.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "warming up" in line:
+                break
+        command = [*repo.command()[:1], "-m", "advisor.gate.clocks"]
+        subprocess.run(command, cwd=repo.out, env=repo.environment(), check=True)
+        assert clock_log(card.stub) == ["lock"]
+        process.terminate()
+        process.stderr.read()
+    assert clock_log(card.stub) == ["lock", "reset"]
+
+
 @pytest.mark.slow
 def test_two_gates_on_one_card_wait_for_each_other(card) -> None:
     repo = card(sick(), seconds=0.5)
