@@ -11,8 +11,9 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
+from advisor.errors import StateBusyError
 from advisor.machine.gpu import lock_clocks, reset_clocks
-from advisor.machine.lock import runtime_dir
+from advisor.machine.lock import gpu_lock, runtime_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,13 +44,17 @@ def held(uuid: str | None, *, wanted: bool) -> Iterator[str]:
 
 
 def give_back() -> list[str]:
-    """Reset the clocks of every GPU that a killed gate left locked; returns their UUIDs."""
+    """Reset the clocks of every GPU that a killed gate left locked; returns their UUIDs.
+
+    A gate that lives holds its GPU's lock: its clocks are left alone.
+    """
     done = []
     for note in runtime_dir().glob(f"*{SUFFIX}"):
         uuid = note.name.removesuffix(SUFFIX)
-        reset_clocks(uuid)
-        note.unlink(missing_ok=True)
-        done.append(uuid)
+        with contextlib.suppress(StateBusyError), gpu_lock(uuid):
+            reset_clocks(uuid)
+            note.unlink(missing_ok=True)
+            done.append(uuid)
     return done
 
 

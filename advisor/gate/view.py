@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from advisor.gate.records import ARMS
+from advisor.gate.verdict import rule_of
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
@@ -86,8 +87,15 @@ def revision(record: GateRecord, arm: str) -> str:
     return f"{sha}{named}{', with uncommitted changes' if found.dirty else ''}"
 
 
-def rate(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.5g}"
+def rate(value: float | None, unit: str = "") -> str:
+    """`48.8 sample/s`."""
+    return "not measured" if value is None else f"{value:.5g}{f' {unit}/s' if unit else ''}"
+
+
+def looks(record: GateRecord) -> str:
+    """`6, 12, 24`: where a verdict could fall, given how many workloads gate together."""
+    compared = sum(w.slowdown_pct is not None for w in record.workloads)
+    return ", ".join(map(str, rule_of(record.inputs).looks_for(compared)))
 
 
 def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
@@ -173,7 +181,7 @@ def _workload_bars(record: GateRecord) -> list[tuple[str, float]]:
 
 def _label(name: str) -> str:
     """A name that mermaid cannot take for syntax."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", " ", name).strip()[-24:] or "workload"
+    return re.sub(r"[^A-Za-z0-9_.-]+", " ", name)[-24:].strip() or "workload"
 
 
 def runs(record: GateRecord) -> int:

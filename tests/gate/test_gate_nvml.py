@@ -63,8 +63,12 @@ BENCH = ("--command", "python bench.py")
     ("said", "reason"),
     [
         (sick(head="events 0x20\n"), "software thermal slowdown"),
-        (sick(head="events 0x40\n", base="events 0x40\n"), "hardware thermal slowdown"),
-        (sick(base="events 0x80\n"), "power brake"),
+        pytest.param(
+            sick(head="events 0x40\n", base="events 0x40\n"),
+            "hardware thermal slowdown",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(sick(base="events 0x80\n"), "power brake", marks=pytest.mark.slow),
         (sick(head="clock.sm 1950\n"), "SM clock"),
     ],
     ids=["thermal in head", "thermal in both", "brake in base", "clock offset"],
@@ -77,6 +81,7 @@ def test_a_disturbed_card_is_invalid_and_says_why(card, said, reason: str) -> No
     assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
 
 
+@pytest.mark.slow
 def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     """Another process of this host: the one that runs the tests. Lists of processes are slow to
     read, so the runs are long enough for one."""
@@ -116,6 +121,7 @@ def test_a_power_cap_is_normal(card) -> None:
     assert "busy NVML samples" in found.record.validity
 
 
+@pytest.mark.slow
 def test_without_readings_it_is_unverified_and_goes_on(card) -> None:
     card.stub.write(nvml_stub.H100, {"err.clock.sm": 3, "err.events": 3})
     found = card(sick()).gate(*BENCH)
@@ -129,6 +135,7 @@ def test_clocks_are_held_while_measuring_and_given_back(card) -> None:
     assert clock_log(card.stub) == ["lock", "reset"]
 
 
+@pytest.mark.slow
 def test_a_driver_that_refuses_to_lock_is_reported_and_no_matter(card) -> None:
     card.stub.write(nvml_stub.H100, {"err.clocks": 4})
     found = card(sick(), seconds=0).gate(*BENCH)
@@ -172,6 +179,29 @@ def test_a_stopped_gate_gives_the_clocks_back(card, number) -> None:
     assert clock_log(card.stub) == ["lock", "reset"]
 
 
+def test_the_clocks_of_a_gate_that_lives_are_left_alone(card) -> None:
+    """What gives back the clocks of killed gates does not touch those of a running one."""
+    repo = card(sick(), seconds=1)
+    with subprocess.Popen(
+        repo.command(*BENCH),
+        cwd=repo.path,
+        env=repo.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "warming up" in line:
+                break
+        command = [*repo.command()[:1], "-m", "advisor.gate.clocks"]
+        subprocess.run(command, cwd=repo.out, env=repo.environment(), check=True)
+        assert clock_log(card.stub) == ["lock"]
+        process.terminate()
+        process.stderr.read()
+    assert clock_log(card.stub) == ["lock", "reset"]
+
+
+@pytest.mark.slow
 def test_two_gates_on_one_card_wait_for_each_other(card) -> None:
     repo = card(sick(), seconds=0.5)
     with subprocess.Popen(

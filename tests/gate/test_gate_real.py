@@ -94,11 +94,12 @@ def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> Non
 def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> None:
     """A budget that is spent after the warm-up decides nothing, and says so."""
     slow = "import time; time.sleep(0.6); print('throughput: 100')"
-    repo = two(slow, slow)
+    repo = two(slow, slow).on_github()
     found = repo.gate(*BENCH, "--json", "--max-minutes", "0.05")
     assert found.code == 3, found.stderr
     assert found.json["verdict"] == "inconclusive"
     assert "budget" in found.json["workloads"][0]["reason"]
+    assert set(found.outputs) == OUTPUTS
     assert repo.gate(*BENCH, "--max-minutes", "0.05", "--on-inconclusive", "warn").code == 0
 
 
@@ -196,7 +197,9 @@ def test_an_unknown_base_ref_has_no_baseline(two) -> None:
     assert "v9" in found.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     """Exit code 4, outputs set, pairs so far kept, no process of the program left."""
     marker = f"gate-signal-test-{os.getpid()}-{number}"
