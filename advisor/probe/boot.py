@@ -123,8 +123,8 @@ def _wrap_exit(session: Session) -> None:
 
 
 def _finish(session: Session) -> None:
-    """Most Python processes of a command are none of ours: they leave no record."""
-    if session.torch is not None or session.exception is not None:
+    """Most Python processes of a command do nothing worth a record."""
+    if session.torch is not None or session.exception is not None or session.writes:
         from . import control
 
         control.finish(session)

@@ -36,9 +36,10 @@ def _look(session: Session, now: float) -> None:
     many = session.world_size > 1
     if many and ranks.must_stop(session):
         stop(session)
-    if now >= session.next_beat:
-        if session.log.at_work():
-            session.state = "stepping"
+    began = session.state != "stepping" and session.log.at_work()
+    if began:
+        session.state = "stepping"
+    if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
         session.log.trim()
         session.clock = session.clock or start_if_in_use(session.torch)
@@ -51,6 +52,8 @@ def _look(session: Session, now: float) -> None:
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
+    if session.state != "stepping":
+        session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
 
@@ -130,4 +133,8 @@ def finish(session: Session) -> None:
         session.notes.append("the program did not live through a replayed batch")
         stop(session)
     session.stopping = True
-    record.write(session, "exited")
+    if session.torch is None:
+        session.state = "exited"
+        record.beat(session)
+    else:
+        record.write(session, "exited")

@@ -3,7 +3,8 @@
 A trial's records directory holds, for each process of the user's program that Python started:
 
 `boot-<pid>.json`   {pid, ppid, argv, time, python, executable}: the probe was loaded
-`<pid>.json`        the record, present once torch was imported or an exception ended the process
+`<pid>.json`        the record: of a process that came to steps, imported torch, wrote files, or
+                    ended by an exception
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
 `stop.json`         {kind, count}: the step after which all ranks stop
 
