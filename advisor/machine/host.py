@@ -61,12 +61,17 @@ def affinity() -> set[int]:
 
 
 def cpu_busy_s(cpus: set[int]) -> float:
-    """Counter: seconds that these CPUs have worked since boot, for anyone."""
-    return sum(
-        sum(times[:8]) - times.idle - getattr(times, "iowait", 0.0)
+    """Counter: seconds that these CPUs have worked since boot, for anyone.
+
+    The working states are added up, to the kernel's hundredths: idle and iowait may step back.
+    """
+    busy = sum(
+        getattr(times, state, 0.0)
         for number, times in enumerate(psutil.cpu_times(percpu=True))
         if number in cpus
+        for state in ("user", "nice", "system", "irq", "softirq", "steal")
     )
+    return round(busy, 2)
 
 
 # --- cgroups ------------------------------------------------------------------------------
