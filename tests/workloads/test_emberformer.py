@@ -98,6 +98,23 @@ def test_the_same_effective_batch_trains_the_same(
     assert other == pytest.approx(shipped, rel=2e-3)
 
 
+def test_accumulated_gradients_are_those_of_the_whole_batch(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their norms, before clipping: Adam and clipping would hide a wrong scale in the losses."""
+    norms = []
+    clip = torch.nn.utils.clip_grad_norm_
+
+    def seen(*args: Any) -> torch.Tensor:
+        norms.append(clip(*args).item())
+        return torch.tensor(norms[-1])
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", seen)
+    program.train("--max_steps", "2")
+    program.train("--max_steps", "2", data__batch_size=32, train__accumulation_steps=1)
+    assert norms[:2] == pytest.approx(norms[2:], rel=1e-3)
+
+
 def test_an_incomplete_last_group_is_averaged_over_what_it_holds() -> None:
     """Two groups of 3 and 1 micro batches: the gradients are those of their mean losses."""
     assert [run.group_size(index, 3, 4) for index in range(4)] == [3, 3, 3, 1]
