@@ -237,6 +237,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
     assert found["runs"] < len(report["trials"])
 
 
+@pytest.mark.slow
 def test_the_tuned_file_can_go_elsewhere(project: Path) -> None:
     found = result_of(optimize(project, "--json", "--output", "tuned.yaml"))
     assert (project / "infer.yaml").read_text() == CONFIG

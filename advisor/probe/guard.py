@@ -11,6 +11,7 @@ import functools
 import os
 import stat
 import sys
+import time
 from typing import Any, Callable
 
 from .session import Session
@@ -149,7 +150,11 @@ class Guard:
                 how = kwargs.get("mode", args[mode] if len(args) > mode else None) or "r"
             if isinstance(path, (str, bytes, os.PathLike)) and how != "r":
                 self.touch(path)
-            return original(*args, **kwargs)
+            start = time.perf_counter()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._session.log.saves.append((start, time.perf_counter()))
 
         return saver
 

@@ -112,9 +112,12 @@ def _batches(torch: Any, session: Session) -> None:
         end = clock()
         try:
             watched = rota.turn(number, log)
-            if watched and session.root_finder is not None:
-                pre_hooks[PRE] = session.root_finder
-            items = log.loaders[number]["counter"].count(batch)
+            facts = log.loaders[number]
+            if watched:
+                if session.root_finder is not None:
+                    pre_hooks[PRE] = session.root_finder
+                loaders.note_padding(facts, batch)
+            items = facts["counter"].count(batch)
             log.nexts.append((enter, end, number, items, watched))
             if keeps and not len(log.nexts) % KEEP_EVERY:
                 session.kept_batch = (number, batches.copied(batch), items)

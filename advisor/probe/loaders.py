@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from . import batches
@@ -60,6 +61,16 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     )
     if session.plan.get("ceilings_workers") and not persistent:
         facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
+
+
+def note_padding(facts: dict[str, Any], batch: Any) -> None:
+    """Token positions of a batch with an attention mask, and how many of them are padding."""
+    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+    if mask is None or not hasattr(mask, "device") or mask.device.type != "cpu" or mask.dim() < 2:
+        return
+    tokens, padded = facts.get("tokens", (0, 0))
+    size = mask.numel()
+    facts["tokens"] = (tokens + size, padded + size - int((mask != 0).sum()))
 
 
 def worker_pids(facts: dict[str, Any]) -> list[int]:

@@ -105,6 +105,8 @@ class Log:
         """(enter, exit)"""
         self.opts: list[tuple[float, float, int]] = []
         """(enter, exit, optimizer)"""
+        self.saves: list[tuple[float, float]] = []
+        """(enter, exit) of torch.save and the like."""
         self.loaders: list[dict[str, Any]] = []
         self.roots: list[Root] = []
         self.warm_until = 0.0
@@ -114,7 +116,7 @@ class Log:
 
     def trim(self) -> None:
         """Keep the lists bounded in programs that run for hours."""
-        for entries in (self.nexts, self.forwards, self.backwards, self.opts):
+        for entries in (self.nexts, self.forwards, self.backwards, self.opts, self.saves):
             if len(entries) > LIMIT:
                 self.dropped += LIMIT // 2
                 del entries[: LIMIT // 2]

@@ -119,4 +119,6 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
         "pin_asked",
     )
     found = {key: entry.get(key) for key in kept}
+    tokens, padded = entry.get("tokens", (0, 0))
+    found["padding_share"] = padded / tokens if tokens else None
     return {"number": number, "alive": len(loaders.worker_pids(entry)), **found}

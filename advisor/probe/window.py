@@ -250,12 +250,13 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
         return {}
     wait = overlap(_waits(log, ledger, clock), start, end)
     foreign = _foreign_spans(log, ledger.loader) if ledger.kind == steps.OPTIMIZER else []
-    validation = overlap(foreign, start, end)
+    parts = {"data_wait": wait}
+    for name, spans in (("validation", foreign), ("saving", log.saves)):
+        if seconds := overlap(spans, start, end):
+            parts[name] = seconds
     if clock is not None:
-        parts = {"data_wait": min(1.0, wait / total)}
-        if validation:
-            parts["validation"] = min(1.0 - parts["data_wait"], validation / total)
-        return {**parts, "compute": 1.0 - sum(parts.values())}
+        parts["compute"] = max(0.0, total - sum(parts.values()))
+        return {name: seconds / sum(parts.values()) for name, seconds in parts.items()}
     busy = 0.0
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (log.forwards, _unwatched(log, window)),
@@ -267,9 +268,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
         if foreign:
             mine = [e for e in mine if not any(a <= e[0] < b for a, b in foreign)]
         busy += scale * overlap(mine, start, end)
-    parts = {"data_wait": wait, "compute": busy}
-    if validation:
-        parts["validation"] = validation
+    parts["compute"] = busy
     whole = max(total, sum(parts.values()))
     parts["other"] = whole - sum(parts.values())
     return {name: seconds / whole for name, seconds in parts.items()}

@@ -27,7 +27,7 @@ and, once the process stopped or exited:
                        windows, steps, step_ms, wait_share, shares, whole_units,
                        finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
-                       persistent, pin, ...}; index of the measured one
+                       persistent, pin, padding_share, ...}; index of the measured one
     roots root         every module called from outside a module; index of the dominant one
     seen               {device, model_dtype, compute_dtype, autocast_dtype, compiled,
                        channels_last, tf32, cudnn_benchmark} of the dominant root
@@ -132,6 +132,9 @@ def read_records(records_dir: Path, trial: Trial) -> Reading | None:
         notes += (f"{finished} batches were finished to the end, {wanted} were asked for",)
     for record in chosen:
         ceilings = record.get("ceilings") or {"notes": ()}
+        padding = _loader(record).get("padding_share")
+        if padding:
+            notes += (f"{padding:.0%} of the token positions of a batch were padding",)
         notes += (*record["notes"], *record["measured"]["notes"], *ceilings["notes"])
     return _merged(
         chosen,
@@ -256,8 +259,7 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
 
 def _effects(record: Record, ranks: int) -> Effects:
     measured, seen = record["measured"], record.get("seen") or {}
-    number = record.get("loader")
-    loader = record["loaders"][number] if number is not None else {}
+    loader = _loader(record)
     model_dtype, compute_dtype = seen.get("model_dtype"), seen.get("compute_dtype")
     autocast_dtype = seen.get("autocast_dtype")
     if autocast_dtype is None and compute_dtype != model_dtype:
@@ -291,6 +293,12 @@ def _effects(record: Record, ranks: int) -> Effects:
 def _root(record: Record) -> Record:
     number, roots = record.get("root"), record.get("roots") or []
     return roots[number] if number is not None and number < len(roots) else {}
+
+
+def _loader(record: Record) -> Record:
+    """Facts of the measured DataLoader; empty without one."""
+    number = record.get("loader")
+    return record["loaders"][number] if number is not None else {}
 
 
 def _scalar(value: object) -> JsonScalar:

@@ -121,6 +121,7 @@ def test_a_setup_that_fails(two, arm: str, code: int) -> None:
     assert "cannot build" in found.json["workloads"][0]["reason"]
 
 
+@pytest.mark.slow
 def test_a_workload_of_the_settings_file(repo) -> None:
     settings = '[workload.small]\ncommand = "python bench.py"\nunit = "image"\n'
     repo.commit({"bench.py": steady(100), "gpu-advisor.toml": settings})
