@@ -59,7 +59,7 @@ def check() -> None:
     wanted = "gpu-advisor optimize config/dem_completion.json"
     if wanted not in optimize:
         sys.exit(f"README: the first command does not run `{wanted}`")
-    for config in re.findall(r"\bconfig/\w+\.(?:json|yaml)\b", text):
+    for config in re.findall(r"\bconfig/\w+\.(?:json|yaml)\b", " ".join(commands())):
         if not (ROOT / config).is_file():
             sys.exit(f"README: {config} is not there")
     names = subprocess.run(
@@ -69,7 +69,8 @@ def check() -> None:
         text=True,
         check=True,
     ).stdout
-    for name in re.findall(r"^gpu-advisor (\w+)", text, re.MULTILINE):
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL))
+    for name in re.findall(r"^gpu-advisor (\w+)", blocks, re.MULTILINE):
         if f"  {name} " not in names:
             sys.exit(f"README: `gpu-advisor {name}` is no command")
     print("README: commands, option tables and links are true")
