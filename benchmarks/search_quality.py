@@ -27,7 +27,8 @@ from advisor.history import History
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from advisor.settings import Workload
 from advisor.tuning import stages
-from advisor.tuning.runner import COMMAND_LINE, Runner
+from advisor.tuning.program import COMMAND_LINE, Program
+from advisor.tuning.runner import Runner
 from advisor.tuning.search import Search, Source
 from benchmarks.surfaces import MACHINE, Quiet, Surface
 
@@ -85,11 +86,8 @@ def ours(surface: Surface, folder: Path) -> tuple[Values, int]:
         history=History(folder / "h.sqlite"),
         machine_key="m",
         program_key="p",
-        config=document,
-        command_line=command,
-        cwd=folder,
+        program=Program(config=document, command_line=command, cwd=folder, unit="item"),
         scratch=folder,
-        unit="item",
         budget_s=1e9,
         listener=Quiet(),
     )
