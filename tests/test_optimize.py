@@ -233,8 +233,10 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
 
     found = result_of(optimize(project, "--json"))
     report = json.loads((project / "report.json").read_text())
-    assert any(trial["reused"] for trial in report["trials"])
-    assert found["runs"] < len(report["trials"])
+    reused = sum(trial["reused"] for trial in report["trials"])
+    assert found["runs"] == len(report["trials"]) - reused
+    # A machine that changed its speed meanwhile is told so, and measured again.
+    assert reused or any("set aside" in note for note in report["notes"])
 
 
 @pytest.mark.slow

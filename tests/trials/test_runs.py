@@ -87,17 +87,19 @@ def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial)
 
 
 def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
-    """Names and contents below outputs, not the place of scratch, make the digest."""
+    """Binary contents make the digest; names carry time stamps, and texts carry timings."""
 
-    def digest(text: str) -> str | None:
-        script = f'cd "${{GPU_ADVISOR_SPEC%/*}}/outputs"; mkdir a; printf {text} > a/b'
+    def digest(data: str, *, folder: str = "a", log: str = "took 1 s") -> str | None:
+        outputs = 'cd "${GPU_ADVISOR_SPEC%/*}/outputs"'
+        script = f"{outputs}; mkdir {folder}; printf '{data}' > {folder}/b; echo {log} > log.txt"
         run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
         assert isinstance(run, Run), run
         return run.output_digest
 
-    first = digest("same")
+    first = digest(r"\000same")
     assert first is not None
-    assert (digest("same") == first, digest("else") == first) == (True, False)
+    assert digest(r"\000same", folder="at_12_30", log="took 2 s") == first
+    assert digest(r"\000else") != first
 
 
 def test_files_written_outside_scratch_are_listed(make_trial: MakeTrial, work: Path) -> None:
