@@ -169,6 +169,11 @@ class MeasurePlan:
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is a number of units."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether a run of this plan finishes at least one item."""
+        return self.mode == "whole" or self.whole_batches > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFile:

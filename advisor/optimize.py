@@ -25,7 +25,7 @@ from advisor.report import compose, writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
-from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven
+from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven, reserve_s
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
 from advisor.tuning.search import Search, Source
@@ -239,11 +239,10 @@ def tune(search: Search, job: Job) -> Confirmation | None:
     progress.stage("baseline")
     stages.measure_baseline(search)
     each = search.expected_s()
-    confirm_s = cost_s(search, arms=3 if search.workload.quality else 2, expected_ratio=2.0)
-    search.runner.reserve_s = min(confirm_s, 0.6 * search.runner.budget_s)
+    search.runner.reserve_s = lambda: reserve_s(search)
     progress.note(
         f"one process takes about {each:.0f} s; expect up to "
-        f"{search.runner.spent_s + 12 * each + confirm_s:.0f} s of the "
+        f"{search.runner.spent_s + 12 * each + reserve_s(search):.0f} s of the "
         f"{search.runner.budget_s:.0f} s budget; what does not fit is skipped and said"
     )
     progress.stage("search")

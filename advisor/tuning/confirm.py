@@ -56,17 +56,27 @@ def cost_s(search: Search, arms: int, expected_ratio: float) -> float:
     return rounds_for(expected_ratio) * arms * search.expected_s()
 
 
+def reserve_s(search: Search) -> float:
+    """What the search must leave for the proof of the best so far, or of a gain yet to be found."""
+    best = search.best
+    ratio = best.units_per_s / search.original.units_per_s if best is not None else 1.0
+    arms = 3 if search.workload.quality else len(arms_of(search.best_candidate))
+    cost = cost_s(search, max(arms, 2), ratio if search.best_candidate.changes else 2.0)
+    return min(cost, 0.6 * search.runner.budget_s)
+
+
 def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirmation:
     """Run the rounds; an arm that fails ends them.
 
-    The winner finishes a whole batch once; the original did so as the baseline.
+    The winner finishes a whole item once, here if it has not yet; the original did as the baseline.
     """
     proof = Confirmation(arms=arms_of(winner))
     names = list(proof.arms)
-    search.runner.reserve_s = 0.0
+    search.runner.reserve_s = lambda: 0.0
+    unfinished = search.iterative and not search.finished_whole(winner)
     for round_ in range(rounds_for(expected_ratio)):
         for name in names if round_ % 2 == 0 else reversed(names):
-            whole = round_ == 0 and name == "after" and search.iterative
+            whole = unfinished and round_ == 0 and name == "after"
             result = search.run(
                 proof.arms[name], "confirm", fresh=True, whole_batches=1 if whole else 0
             )

@@ -23,6 +23,7 @@ from advisor.model import (
 from advisor.tuning.program import labelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from advisor import documents
@@ -60,6 +61,8 @@ class Taken:
     purpose: Purpose
     result: Run | Failure
     whatif: str | None = None
+    whole: bool = False
+    """It finished at least one whole item."""
     reused: bool = False
 
     @property
@@ -88,8 +91,8 @@ class Runner:
     """Take results of earlier calls from history."""
     taken: list[Taken] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
-    reserve_s: float = 0.0
-    """Kept back for the confirmation; the search stops before it."""
+    reserve_s: Callable[[], float] = lambda: 0.0
+    """What is kept back for the confirmation, as it stands now; the search stops before it."""
 
     @property
     def spent_s(self) -> float:
@@ -99,7 +102,7 @@ class Runner:
     @property
     def left_s(self) -> float:
         """Budget not spent and not reserved."""
-        return self.budget_s - self.reserve_s - self.spent_s
+        return self.budget_s - self.reserve_s() - self.spent_s
 
     @property
     def processes(self) -> int:
@@ -113,16 +116,19 @@ class Runner:
         plan: MeasurePlan,
         *,
         fresh: bool = False,
+        series: str = "",
         expected_s: float = 0.0,
         command_line: documents.Document | None = None,
     ) -> Run | Failure:
         """Run `candidate`, or find it in history unless `fresh`.
 
+        `series` names a repetition: equal measurements of two series never stand in for each other.
+
         Raises OverBudgetError when `expected_s` is more than what is left, and
         InterruptedByUserError on Ctrl-C; both leave everything measured so far in `taken`.
         """
         number = len(self.taken) + 1
-        trial, key = self._build(number, candidate, purpose, plan, command_line)
+        trial, key = self._build(number, candidate, purpose, plan, command_line, series)
         if self.reuse and not fresh:
             known = self._recall(key)
             if known is not None:
@@ -133,6 +139,7 @@ class Runner:
                         purpose=purpose,
                         result=known,
                         whatif=plan.whatif,
+                        whole=plan.whole,
                         reused=True,
                     )
                 )
@@ -151,6 +158,7 @@ class Runner:
                 purpose=purpose,
                 result=result,
                 whatif=plan.whatif,
+                whole=plan.whole,
             )
         )
 
@@ -183,9 +191,11 @@ class Runner:
         purpose: Purpose,
         plan: MeasurePlan,
         command_line: documents.Document | None,
+        series: str = "",
     ) -> tuple[Trial, str]:
         id_ = f"{number:03d}"
         scratch = self.scratch / id_
         trial = self.program.trial(id_, candidate, purpose, plan, scratch, command_line)
         kept = tuple(token for token in trial.command if trial.scratch not in token)
-        return trial, trial_key(self.program_key, kept, self.program.values(candidate), trial.plan)
+        key = trial_key(self.program_key, kept, self.program.values(candidate), trial.plan)
+        return trial, f"{key} {series}" if series else key

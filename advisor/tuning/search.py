@@ -113,13 +113,21 @@ class Search:
         return replace(plan, **more)  # type: ignore[arg-type]
 
     def expected_s(self) -> float:
-        """What one more short process will cost."""
+        """What one more short process will cost; those that finish an item only stand in."""
         seen = [
-            taken.result.wall_s
+            taken
             for taken in self.runner.taken
             if not taken.reused and taken.purpose in {"baseline", "search"}
         ]
-        return statistics.median(seen) if seen else 0.0
+        short = [taken for taken in seen if not taken.whole] or seen
+        return statistics.median(taken.result.wall_s for taken in short) if short else 0.0
+
+    def finished_whole(self, candidate: Candidate) -> bool:
+        """Whether `candidate` has run a whole item to its end, with its work checked."""
+        return any(
+            taken.whole and isinstance(taken.result, Run) and taken.candidate.key == candidate.key
+            for taken in self.runner.taken
+        )
 
     def run(
         self,

@@ -136,7 +136,7 @@ def advise(search: Search, quality_command: documents.Document) -> None:
     if search.best is None:
         return
     if not search.best_candidate.changes:
-        search.runner.reserve_s = 0.0  # nothing waits to be confirmed
+        search.runner.reserve_s = lambda: 0.0  # nothing waits to be confirmed
     proposals: list[Proposal] = []
     without_gain: list[str] = []
     try:
@@ -156,13 +156,18 @@ def advise(search: Search, quality_command: documents.Document) -> None:
         )
 
 
-def measure(search: Search, whatif: str | None, *, extra_s: float = 0.0) -> Run | Failure:
-    """The best candidate with `whatif` in a fresh process. Raises OverBudgetError."""
+def measure(
+    search: Search, whatif: str | None, *, series: str = "", extra_s: float = 0.0
+) -> Run | Failure:
+    """The best candidate with `whatif` in a process of its own. Raises OverBudgetError.
+
+    An earlier call's pairs are as good as new ones: history is believed only while the machine is.
+    """
     return search.runner.measure(
         search.best_candidate,
         "whatif",
         search.plan(search.best_candidate, whatif=whatif),
-        fresh=True,
+        series=series,
         expected_s=search.expected_s() + extra_s,
     )
 
@@ -361,7 +366,7 @@ def loader_proposals(search: Search, without_gain: list[str]) -> list[Proposal]:
 
 def again_faster(search: Search, whatif: str, fastest: Run) -> bool:
     """Whether a second run agrees: an argument on top of others must not come in by one draw."""
-    result = measure(search, whatif)
+    result = measure(search, whatif, series="again")
     return isinstance(result, Run) and search.faster(result, fastest)
 
 
@@ -452,7 +457,12 @@ def interleaved(search: Search, proposal: Proposal) -> Interval | None:
     rates: dict[str | None, list[float]] = {None: [], proposal.whatif: []}
     for round_ in range(rounds):
         for whatif in list(rates) if round_ % 2 == 0 else reversed(list(rates)):
-            result = measure(search, whatif, extra_s=proposal.extra_s if whatif else 0.0)
+            result = measure(
+                search,
+                whatif,
+                series=f"{proposal.whatif} {round_}",
+                extra_s=proposal.extra_s if whatif else 0.0,
+            )
             if isinstance(result, Failure):
                 return None
             rates[whatif].append(result.units_per_s)
