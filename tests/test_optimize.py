@@ -161,6 +161,20 @@ def test_each_refusal_has_its_code_one_message_and_writes_nothing(project: Path,
     assert not list(project.glob(".*gpu-advisor-*"))
 
 
+@pytest.mark.slow
+def test_a_hang_has_its_code_and_names_the_line(project: Path) -> None:
+    """Found a minute after the last step, with where every thread stood."""
+    program = project / "restore.py"
+    program.write_text(
+        program.read_text().replace("    return signal\n", "    __import__('time').sleep(1e6)\n")
+    )
+    done = optimize(project)
+    assert done.returncode == errors.FAILURE_EXIT_CODES["hang"], done.stderr
+    assert "restore.py" in done.stderr
+    assert (project / "infer.yaml").read_text() == CONFIG
+    assert not list(project.glob(".*gpu-advisor-*"))
+
+
 def test_a_missing_config_is_named(project: Path) -> None:
     (project / "infer.yaml").unlink()
     done = optimize(project)

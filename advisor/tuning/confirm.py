@@ -16,6 +16,8 @@ ROUNDS = 6
 ROUNDS_SMALL_GAIN = 10
 SMALL_GAIN = 1.3
 """Below this expected ratio more pairs are planned, beforehand; none is added after a look."""
+MARGIN = 1.1
+"""Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
 
 @dataclass(kw_only=True)
@@ -52,8 +54,8 @@ def rounds_for(expected_ratio: float) -> int:
 
 
 def cost_s(search: Search, arms: int, expected_ratio: float) -> float:
-    """What a confirmation will take, from what processes took so far."""
-    return rounds_for(expected_ratio) * arms * search.expected_s()
+    """What a confirmation and the report will take, from what processes took so far."""
+    return MARGIN * rounds_for(expected_ratio) * arms * search.expected_s()
 
 
 def reserve_s(search: Search) -> float:

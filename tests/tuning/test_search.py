@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from advisor.history import History, state_folder
 from advisor.model import Candidate
 from advisor.settings import Workload
 from advisor.tuning import precision, stages, steps
-from advisor.tuning.confirm import Confirmation, confirm, proven
+from advisor.tuning.confirm import Confirmation, confirm, cost_s, proven, reserve_s
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner
 from advisor.tuning.search import Search, Source
@@ -251,6 +252,34 @@ def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
     tuned(again)
     assert again.runner.processes > 4
     assert any("set aside" in note for note in again.notes)
+
+
+def test_what_is_kept_back_for_the_proof_follows_short_processes(tmp_path: Path) -> None:
+    """Baselines finish a whole item; counting with them would starve the search."""
+    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
+    stages.measure_baseline(search)
+    whole_s = search.expected_s()
+    search.runner.taken = [
+        replace(taken, result=replace(taken.result, wall_s=9 * whole_s))
+        for taken in search.runner.taken
+    ]
+    assert search.expected_s() == 9 * whole_s, "nothing shorter is known yet"
+    stages.tune_free_and_training(search)
+    assert search.expected_s() < 2 * whole_s
+    assert reserve_s(search) == pytest.approx(cost_s(search, 2, 2.0))
+
+
+def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
+    search = sampler_search(tmp_path, "5%")
+    stages.measure_baseline(search)
+    assert search.iterative
+    candidate = search.with_value(search.tunable("batch_size")[0], 8)
+    assert isinstance(candidate, Candidate)
+    for wanted in (1, 0):
+        before = len(search.runner.taken)
+        confirm(search, candidate, expected_ratio=2.0)
+        whole = [taken for taken in search.runner.taken[before:] if taken.whole]
+        assert len(whole) == wanted
 
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:

@@ -79,6 +79,17 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Pat
     assert (tmp_path / "train.py").read_text() == LOADER
 
 
+def test_a_second_call_takes_its_pairs_from_history(tmp_path: Path) -> None:
+    """Pairs of one call never stand in for each other, those of an earlier call do."""
+    (tmp_path / "train.py").write_text(LOADER)
+    first = advised(tmp_path, loader_bound())
+    pairs = [taken for taken in first.runner.taken if taken.purpose == "whatif"]
+    assert not any(taken.reused for taken in pairs)
+    again = advised(tmp_path, loader_bound())
+    assert again.runner.processes == 2, "the baselines"
+    assert again.advice == first.advice
+
+
 def test_a_knob_of_the_config_is_left_to_the_config(tmp_path: Path) -> None:
     surface = loader_bound()
     advised(tmp_path, surface, "num_workers: 0\nprefetch_factor: 2\npersistent_workers: false\n")
