@@ -123,8 +123,9 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """`batch_size=8 num_workers=2`, or `original`."""
-        shown = [f"{_leaf(c.path)}={json.dumps(c.new)}" for c in self.changes]
+        """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
+        own = [c for c in self.changes if c.kind != "schedule"] or self.changes
+        shown = [f"{_leaf(c.path)}={json.dumps(c.new)}" for c in own]
         return " ".join(shown) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:
@@ -217,6 +218,8 @@ class Effects:
 
     batch: float | None = None
     """Units in one loader batch or one root forward; not times accumulation."""
+    batch_asked: int | None = None
+    """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
     workers: int | None = None
     """Loader worker processes alive during the window."""
     prefetch_factor: int | None = None

@@ -49,6 +49,8 @@ class Surface:
     base_gib: float = 1.0
     unit_gib: float = 0.1
     oom_gib: float = 1e9
+    items: int = 10**9
+    """What the data holds: a batch is never fuller."""
     bf16_speedup: float = 1.5
     bf16_drift: float = 0.001
     forwards_per_step: int = 0
@@ -108,6 +110,7 @@ class Surface:
     def _run(
         self, trial: Trial, used: dict[str, Any], batch: int, workers: int, memory: float
     ) -> Run:
+        asked, batch = batch, min(batch, self.items)
         speed = self.bf16_speedup if used.get("precision") == "bf16" else 1.0
         steps = used.get("steps", 1) if self.forwards_per_step else 1
         step_s = (self.launch_s + self.unit_s * batch) * steps / speed
@@ -120,6 +123,7 @@ class Surface:
         drift += self.drifts.get(whatif, 0.0)
         effects: dict[str, Any] = {
             "batch": batch,
+            "batch_asked": asked,
             "workers": workers,
             "forwards_per_unit": float(steps),
             "dtype": "bfloat16" if used.get("precision") == "bf16" else "float32",

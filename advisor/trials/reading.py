@@ -266,6 +266,7 @@ def _effects(record: Record, ranks: int) -> Effects:
         autocast_dtype = compute_dtype  # entered inside the forward
     return Effects(
         batch=measured["batch"],
+        batch_asked=asked if isinstance(asked := loader.get("asked_batch"), int) else None,
         workers=loader.get("workers"),
         prefetch_factor=loader.get("prefetch"),
         persistent_workers=loader.get("persistent"),

@@ -31,6 +31,8 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
             return "unknown"
         if seen == change.new:
             return "took effect"
+        if change.kind == "batch_size" and after.effects.batch_asked == change.new:
+            return "took effect"  # the loader was built with it, and the data did not fill it
         return "ignored" if seen == was else "unknown"
     if change.kind == "precision":
         return _differs(

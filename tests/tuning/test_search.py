@@ -137,6 +137,17 @@ def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
     assert decision.outcome == "ignored"
 
 
+def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path) -> None:
+    """The loader was built with it: the program followed, and saw no more than there was."""
+    search = search_for(
+        tmp_path, Surface(load_s=1e-6, items=32), "batch_size: 32\nnum_workers: 0\n"
+    )
+    assert tuned(search) == {}
+    decision = next(d for d in search.decisions.values() if d.kind == "batch_size")
+    assert decision.outcome == "kept"
+    assert "never filled a batch of 64: it saw 32" in decision.why
+
+
 def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
     search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
     assert "precision" not in tuned(search)
