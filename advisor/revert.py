@@ -27,7 +27,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Put back the last rewrite, or all of them. Raises RevertConflictError when unsafe."""
     del command
     undone = revert(args.config, everything=args.all)
-    sys.stdout.write(f"{args.config}: {undone} change{'s' * (undone != 1)} of ours taken back\n")
+    sys.stdout.write(f"{args.config}: {undone} rewrite{'s' * (undone != 1)} of ours taken back\n")
     return 0
 
 
