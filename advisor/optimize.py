@@ -26,6 +26,7 @@ from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
 from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven, reserve_s
+from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
 from advisor.tuning.search import Search, Source
@@ -235,7 +236,12 @@ def start_search(
 
 def tune(search: Search, job: Job) -> Confirmation | None:
     """All stages; returns the proof of the winner, or None when nothing was worth proving."""
-    progress, quality_command = job.progress, documents.of_command(job.invocation.quality_argv())
+    progress = job.progress
+    guard = Guard(
+        search=search,
+        command=documents.of_command(job.invocation.quality_argv()),
+        versions=job.versions,
+    )
     progress.stage("baseline")
     stages.measure_baseline(search)
     each = search.expected_s()
@@ -248,13 +254,13 @@ def tune(search: Search, job: Job) -> Confirmation | None:
     progress.stage("search")
     stages.measure_ceilings(search)
     stages.tune_free_and_training(search)
-    precision.tune_precision(search)
-    steps.tune_steps(search, quality_command, job.versions)
+    precision.tune_precision(search, guard)
+    steps.tune_steps(search, guard)
     if loader.waits(search):
         loader.tune_loader(search)
-    ignored.settle_quality(search, quality_command)
+    ignored.settle_quality(search, guard.command)
     progress.stage("code")
-    whatif.advise(search, quality_command)
+    whatif.advise(search, guard)
     if not search.best_candidate.changes:
         search.stop_reason = search.stop_reason or "no candidate was faster by more than a tie"
         return None

@@ -53,6 +53,10 @@ class Surface:
     """What the data holds: a batch is never fuller."""
     bf16_speedup: float = 1.5
     bf16_drift: float = 0.001
+    bf16_rmse: float = 0.0
+    """What bfloat16 adds to the quality measure."""
+    trains: bool = True
+    """Whether losses are seen."""
     forwards_per_step: int = 0
     """Above 0: an iterative sampler whose steps knob is `steps`."""
     rmse_of_steps: Any = None
@@ -133,7 +137,9 @@ class Surface:
         }
         quality = ""
         if self.rmse_of_steps is not None:
-            quality = f"rmse: {self.rmse_of_steps(used['steps'])}\n"
+            rmse = self.rmse_of_steps(used.get("steps", 1))
+            rmse += self.bf16_rmse if used.get("precision") == "bf16" else 0.0
+            quality = f"rmse: {rmse}\n"
         return Run(
             trial_id=trial.id,
             purpose=trial.purpose,
@@ -149,7 +155,7 @@ class Surface:
             step_ms=step_s * 1000,
             wait_share=max(0.0, 1 - step_s / whole_s),
             peak_mem_gib=memory,
-            losses=tuple(1.0 + drift for _ in range(16)),
+            losses=tuple(1.0 + drift for _ in range(16)) if self.trains else (),
             effects=Effects(**{**effects, **self.observed}),
             step_kind=self.step_kind,
             whatif=WhatIfOutcome(

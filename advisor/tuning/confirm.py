@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ ROUNDS = 6
 """The fewest pairs whose exact 95 % bounds are finite."""
 ROUNDS_SMALL_GAIN = 10
 SMALL_GAIN = 1.3
-"""Below this expected ratio more pairs are planned, beforehand; none is added after a look."""
+"""Below this expected ratio more pairs are needed in any case."""
+MOST_ROUNDS = 20
+"""More narrow the bounds too slowly to be worth their time."""
 MARGIN = 1.1
 """Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
@@ -48,14 +51,29 @@ def arms_of(winner: Candidate) -> dict[str, Candidate]:
     return arms
 
 
-def rounds_for(expected_ratio: float) -> int:
-    """How many rounds an expected gain deserves."""
+def fewest_rounds(expected_ratio: float) -> int:
+    """The rounds without which an expected gain need not be put to the proof."""
     return ROUNDS if expected_ratio >= SMALL_GAIN else ROUNDS_SMALL_GAIN
 
 
+def planned_rounds(search: Search, arms: int, expected_ratio: float) -> int:
+    """Rounds that the noise of this host asks for, as far as the budget allows.
+
+    Fixed before the first round; none is added after a look. The bounds of n pairs of processes
+    with a relative spread s are about 3.5 s / sqrt(n) wide to each side, and twice as many pairs
+    leave room for a gain that was flattered when it was chosen.
+    """
+    fewest = fewest_rounds(expected_ratio)
+    gap = math.log(expected_ratio / (1 + search.smallest_gain)) if expected_ratio > 0 else 0.0
+    wanted = math.ceil(2 * (3.5 * search.noise / gap) ** 2) if gap > 0 else MOST_ROUNDS
+    left_s = search.runner.budget_s - search.runner.spent_s
+    affordable = int(left_s / max(cost_s(search, arms, expected_ratio) / fewest, 1e-9))
+    return max(fewest, min(wanted, affordable, MOST_ROUNDS))
+
+
 def cost_s(search: Search, arms: int, expected_ratio: float) -> float:
-    """What a confirmation and the report will take, from what processes took so far."""
-    return MARGIN * rounds_for(expected_ratio) * arms * search.expected_s()
+    """What the shortest proof and the report will take, from what processes took so far."""
+    return MARGIN * fewest_rounds(expected_ratio) * arms * search.expected_s()
 
 
 def reserve_s(search: Search) -> float:
@@ -76,7 +94,7 @@ def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirm
     names = list(proof.arms)
     search.runner.reserve_s = lambda: 0.0
     unfinished = search.iterative and not search.finished_whole(winner)
-    for round_ in range(rounds_for(expected_ratio)):
+    for round_ in range(planned_rounds(search, len(names), expected_ratio)):
         for name in names if round_ % 2 == 0 else reversed(names):
             whole = unfinished and round_ == 0 and name == "after"
             result = search.run(

@@ -1,20 +1,21 @@
-"""Precision: only what exists on the target, and only behind the numeric guard declared."""
+"""Precision: only what exists on the target, and only behind the guard the user declared."""
 
 from __future__ import annotations
 
-from advisor import knobs
+from typing import TYPE_CHECKING
+
 from advisor.knobs import precision_choices
-from advisor.model import Failure, JsonScalar, Knob
-from advisor.quality import loss_drift
-from advisor.tuning import effects
-from advisor.tuning.attempts import decide_ignored
+from advisor.tuning.attempts import Attempts
 from advisor.tuning.runner import OverBudgetError
 from advisor.tuning.search import Search, shown
 
+if TYPE_CHECKING:
+    from advisor.model import JsonScalar, Knob
+    from advisor.tuning.guard import Guard
 
-def tune_precision(search: Search) -> None:
-    """Precisions that exist on the target, behind the numeric guard the user declared."""
-    tolerance = search.workload.numeric_tolerance
+
+def tune_precision(search: Search, guard: Guard) -> None:
+    """Precisions that exist on the target, behind the guard the user declared."""
     for knob in search.undecided("precision"):
         choices = {
             dtype: value
@@ -23,7 +24,7 @@ def tune_precision(search: Search) -> None:
         }
         if not choices:
             search.decide(knob, "kept", "No other precision of this spelling exists here.")
-        elif tolerance is None and not search.workload.quality:
+        elif not guard.declared:
             names = ", ".join(str(value) for value in choices.values())
             search.decide(
                 knob,
@@ -32,53 +33,41 @@ def tune_precision(search: Search) -> None:
                 "declared for this workload in gpu-advisor.toml.",
             )
         else:
-            try_precisions(search, knob, list(choices.values()), tolerance)
+            try_precisions(search, knob, list(choices.values()), guard)
 
 
-def try_precisions(
-    search: Search, knob: Knob, values: list[JsonScalar], tolerance: float | None
-) -> None:
+def try_precisions(search: Search, knob: Knob, values: list[JsonScalar], guard: Guard) -> None:
     """Each choice on top of the best; the first that is faster and inside the guard stays."""
-    assert search.best is not None
-    start, evidence, ids = search.best, [f"{knob.value}: {shown(search.best)}"], []
-    for value in values:
-        candidate = search.with_value(knob, value)
-        if isinstance(candidate, knobs.Refusal):
-            evidence.append(f"{value}: {candidate.reason}")
+    start = search.best
+    assert start is not None
+    attempts = Attempts(search=search, knob=knob, evidence=[f"{knob.value}: {shown(start)}"])
+    for value, candidate, result in attempts.of(values):
+        if not search.faster(result, start):
+            attempts.evidence.append(f"{value}: {shown(result)}, no faster by more than a tie")
             continue
         try:
-            result = search.run(candidate)
+            inside, seen = guard.within(candidate, result)
         except OverBudgetError as problem:
             search.over_budget(knob.path, problem)
             break
-        ids.append(search.last_id())
-        if isinstance(result, Failure):
-            evidence.append(f"{value}: {result.kind} ({result.evidence})")
-            continue
-        change = next(c for c in candidate.changes if c.path == knob.path)
-        if effects.verdict(change, start, result) == "ignored":
-            decide_ignored(search, knob, result, ids)
-            return
-        drift = loss_drift(start.losses, result.losses)
-        guard = "no losses seen" if drift is None else f"loss drift {drift:.2%}"
-        evidence.append(f"{value}: {shown(result)}, {guard}")
-        inside = drift is not None and tolerance is not None and drift <= tolerance
-        if search.faster(result, start) and (inside or (drift is None and search.workload.quality)):
+        attempts.evidence.append(f"{value}: {shown(result)}, {seen}")
+        if inside:
             gain = result.units_per_s / start.units_per_s
             search.adopt(candidate, result)
             search.decide(
                 knob,
                 "changed",
-                f"{value} ran {gain:.2f}x as fast with {guard}.",
+                f"{value} ran {gain:.2f}x as fast, inside its guard: {seen}.",
                 new=value,
-                evidence=evidence,
-                trials=ids,
+                evidence=attempts.evidence,
+                trials=attempts.ids,
             )
             return
-    search.decide(
-        knob,
-        "kept",
-        "No other precision was faster inside the numeric guard.",
-        evidence=evidence,
-        trials=ids,
-    )
+    if not attempts.ignored:
+        search.decide(
+            knob,
+            "kept",
+            "No other precision was faster inside its guard.",
+            evidence=attempts.evidence,
+            trials=attempts.ids,
+        )

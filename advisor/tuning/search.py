@@ -236,7 +236,7 @@ class Search:
             old=knob.value,
             new=new if outcome == "changed" else knob.value,
             why=why,
-            evidence=(*(earlier.evidence if earlier else ()), *evidence),
+            evidence=tuple(dict.fromkeys((*(earlier.evidence if earlier else ()), *evidence))),
             trials=tuple(dict.fromkeys((*(earlier.trials if earlier else ()), *trials))),
         )
 

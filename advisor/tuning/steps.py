@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor import documents, knobs
-from advisor.model import Candidate, Failure, Knob, MeasurePlan, Run
-from advisor.quality import judge, measure_key, read_measures
+from advisor import knobs
+from advisor.model import Candidate, Failure, Knob
+from advisor.quality import judge, read_measures
 from advisor.tuning import effects
 from advisor.tuning.runner import OverBudgetError
 from advisor.tuning.search import Search, shown
 
 if TYPE_CHECKING:
-    from advisor.versions import Versions
+    from advisor.tuning.guard import Guard
 
 LADDER = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original steps, tried in turn until one is out of tolerance."""
 
 
-def tune_steps(search: Search, quality_command: documents.Document, versions: Versions) -> None:
+def tune_steps(search: Search, guard: Guard) -> None:
     """Fewer sampling steps while every declared quality measure stays inside its tolerance."""
     measures = search.workload.quality
     for knob in search.undecided("timesteps"):
@@ -33,7 +33,7 @@ def tune_steps(search: Search, quality_command: documents.Document, versions: Ve
             )
         else:
             try:
-                found = reference_quality(search, quality_command, versions)
+                found = reference_quality(search, guard)
                 if found is None:
                     search.decide(
                         knob,
@@ -42,62 +42,40 @@ def tune_steps(search: Search, quality_command: documents.Document, versions: Ve
                         "the declared patterns did not match its output.",
                     )
                 else:
-                    descend(search, knob, knob.value, quality_command, *found)
+                    descend(search, guard, knob, knob.value, *found)
             except OverBudgetError as problem:
                 search.over_budget(knob.path, problem)
                 search.decide(knob, "skipped", "The budget was spent before its quality runs.")
 
 
-def quality_run(
-    search: Search, candidate: Candidate, command: documents.Document, expected_s: float
-) -> Run | Failure:
-    """The quality command with `candidate`, to its own end."""
-    return search.runner.measure(
-        candidate,
-        "quality",
-        MeasurePlan(mode="whole"),
-        expected_s=expected_s,
-        command_line=command,
-    )
-
-
-def reference_quality(
-    search: Search, command: documents.Document, versions: Versions
-) -> tuple[dict[str, float], float] | None:
+def reference_quality(search: Search, guard: Guard) -> tuple[dict[str, float], float] | None:
     """What tolerances are taken from, and the seconds one quality run of the best takes.
 
-    The reference is the original's quality: kept from before the first rewrite, else measured once
-    and kept. Where the original is too slow for the budget the best free candidate stands in, and
-    a note says so: free knobs cannot change results. None when the measures were not printed.
+    Where the original is too slow for the budget the best free candidate stands in, and a note
+    says so: free knobs cannot change results. None when the measures were not printed.
     """
     assert search.best is not None
-    measures = search.workload.quality
-    key = measure_key(measures, search.runner.program.argv(Candidate(), command))
-    kept = versions.quality_reference(key)
-    free = quality_run(search, search.best_candidate, command, 3 * search.expected_s())
+    free = guard.run(search.best_candidate, 3 * search.expected_s())
     if isinstance(free, Failure):
         search.notes.append(f"The quality run failed: {free.kind}. {free.evidence}")
         return None
-    values = read_measures(measures, free.stdout_tail)
-    if set(values) != set(measures):
+    values = guard.values(free)
+    if not values:
         return None
     search.quality_before = values
     if search.best_candidate.changes:
         slower = search.best.units_per_s / search.original.units_per_s
         try:
-            original = quality_run(search, Candidate(), command, free.wall_s * slower)
+            original = guard.run(Candidate(), free.wall_s * slower)
         except OverBudgetError:
             search.notes.append(
                 "The original's quality was measured with the free settings in place, which cannot "
                 f"change results: by itself it would have taken {free.wall_s * slower:.0f} s."
             )
         else:
-            if isinstance(original, Run):
-                search.quality_before = read_measures(measures, original.stdout_tail)
-    if kept is None:
-        versions.keep_quality_reference(key, search.quality_before)
-    reference = kept or search.quality_before
-    if not all(j.within for j in judge(measures, reference, values)):
+            search.quality_before = guard.values(original) or values
+    reference = guard.reference()
+    if not all(j.within for j in judge(search.workload.quality, reference, values)):
         search.notes.append(
             f"{search.best_candidate.label} moved the quality out of tolerance although none of "
             "its knobs should change results; it was dropped."
@@ -108,9 +86,9 @@ def reference_quality(
 
 def descend(
     search: Search,
+    guard: Guard,
     knob: Knob,
     original: int,
-    command: documents.Document,
     reference: dict[str, float],
     quality_s: float,
 ) -> None:
@@ -131,7 +109,7 @@ def descend(
             reason = candidate.reason.partition(": ")[2] or candidate.reason
             evidence.append(f"{value} steps: refused, {reason}")
             break
-        result = quality_run(search, candidate, command, quality_s * value / original)
+        result = guard.run(candidate, quality_s * value / original)
         ids.append(search.last_id())
         if isinstance(result, Failure):
             reason = f"{value} steps failed: {result.kind}"

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.model import Advice, Failure, Interval, MeasurePlan, Run
-from advisor.quality import judge, loss_drift, read_measures
+from advisor.model import Advice, Failure, Interval, Run
 from advisor.stats import ratio_interval
 from advisor.tuning import patches
-from advisor.tuning.confirm import proven, rounds_for
+from advisor.tuning.confirm import fewest_rounds, proven
 from advisor.tuning.loader import waits, worker_counts
 from advisor.tuning.runner import OverBudgetError
 from advisor.tuning.search import figure, shown
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from advisor import documents
+    from advisor.tuning.guard import Guard
     from advisor.tuning.search import Search
 
 COMPILE_S = 90.0
@@ -131,7 +130,7 @@ class Proposal:
     patch: str | None = None
 
 
-def advise(search: Search, quality_command: documents.Document) -> None:
+def advise(search: Search, guard: Guard) -> None:
     """Try what fits into the budget, and put what was really faster into `search.advice`."""
     if search.best is None:
         return
@@ -142,8 +141,8 @@ def advise(search: Search, quality_command: documents.Document) -> None:
     try:
         proposals += loader_proposals(search, without_gain)
         for setting in SETTINGS:
-            if applies(search, setting):
-                proposals += tried(search, setting, quality_command, without_gain)
+            if applies(search, setting, guard):
+                proposals += tried(search, setting, guard, without_gain)
     except OverBudgetError as problem:
         search.over_budget("settings of the code", problem)
     for proposal in sorted(proposals, key=lambda proposal: -proposal.ratio):
@@ -194,7 +193,7 @@ def trains(search: Search) -> bool:
 # --- switches -----------------------------------------------------------------------------
 
 
-def applies(search: Search, setting: Setting) -> bool:
+def applies(search: Search, setting: Setting, guard: Guard) -> bool:
     """Whether `setting` deserves a process: it is off, it can matter, and no config holds it."""
     assert search.best is not None
     seen = getattr(search.best.effects, setting.effect)
@@ -208,7 +207,7 @@ def applies(search: Search, setting: Setting) -> bool:
         return False
     if not setting.guarded:
         return True
-    if search.workload.numeric_tolerance is not None or search.workload.quality:
+    if guard.declared:
         return True
     search.notes.append(
         f"{setting.name} was not tried: it changes rounding, and no numeric-tolerance or quality "
@@ -225,7 +224,7 @@ def precision(search: Search) -> str | None:
 
 
 def tried(
-    search: Search, setting: Setting, quality_command: documents.Document, without_gain: list[str]
+    search: Search, setting: Setting, guard: Guard, without_gain: list[str]
 ) -> list[Proposal]:
     """Run `setting`; a proposal if it was faster and, where it needs one, inside its guard."""
     assert search.best is not None
@@ -234,18 +233,18 @@ def tried(
     run = outcome(search, whatif, without_gain, setting.extra_s)
     if run is None:
         return []
-    guard = ""
+    seen = ""
     if setting.guarded:
-        inside, guard = within(search, run, whatif, quality_command)
+        inside, seen = guard.within(search.best_candidate, run, whatif)
         if not inside:
-            without_gain.append(f"{whatif} ({guard})")
+            without_gain.append(f"{whatif} ({seen})")
             return []
     site = search.best.effects.model_site
     placed = _located(search, site) if setting.statements else None
     cost = run.whatif.cost_s if run.whatif else None
     parts = [
         f"In the code: `{setting.code.format(dtype=dtype)}`",
-        guard,
+        seen,
         f"It takes {cost:.0f} s once, at the start" if cost else "",
     ]
     return [
@@ -282,42 +281,6 @@ def outcome(
     else:
         return result
     return None
-
-
-def within(
-    search: Search, run: Run, whatif: str, quality_command: documents.Document
-) -> tuple[bool, str]:
-    """Whether results stayed inside the declared tolerance, and what was seen."""
-    assert search.best is not None
-    tolerance = search.workload.numeric_tolerance
-    drift = loss_drift(search.best.losses, run.losses)
-    if drift is not None and tolerance is not None:
-        return drift <= tolerance, f"loss drift {drift:.2%} of {tolerance:.2%} allowed"
-    measures = search.workload.quality
-    if not measures:
-        return False, "no losses to compare were seen"
-
-    def quality(asked: str | None) -> dict[str, float]:
-        result = search.runner.measure(
-            search.best_candidate,
-            "quality",
-            MeasurePlan(mode="whole", whatif=asked),
-            expected_s=3 * search.expected_s(),
-            command_line=quality_command,
-        )
-        return {} if isinstance(result, Failure) else read_measures(measures, result.stdout_tail)
-
-    reference = search.quality_before or quality(None)
-    if set(reference) != set(measures):
-        return False, "the quality measures were not printed"
-    judged = judge(measures, reference, quality(whatif))
-    said = ", ".join(
-        f"{j.measure} {'not printed' if j.value is None else format(j.value, 'g')} "
-        f"(limit {j.limit:g})"
-        for j in judged
-    )
-    search.judgements += [(whatif, judgement) for judgement in judged]
-    return all(j.within for j in judged), said
 
 
 # --- loader arguments ---------------------------------------------------------------------
@@ -451,7 +414,7 @@ def interleaved(search: Search, proposal: Proposal) -> Interval | None:
 
     None if a process failed. Raises OverBudgetError if all the pairs do not fit.
     """
-    rounds = rounds_for(proposal.ratio)
+    rounds = fewest_rounds(proposal.ratio)
     if rounds * (2 * search.expected_s() + proposal.extra_s) > search.runner.left_s:
         raise OverBudgetError(proposal.whatif)
     rates: dict[str | None, list[float]] = {None: [], proposal.whatif: []}

@@ -14,7 +14,8 @@ from advisor.history import History, state_folder
 from advisor.model import Candidate
 from advisor.settings import Workload
 from advisor.tuning import precision, stages, steps
-from advisor.tuning.confirm import Confirmation, confirm, cost_s, proven, reserve_s
+from advisor.tuning.confirm import Confirmation, confirm, cost_s, planned_rounds, proven, reserve_s
+from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner
 from advisor.tuning.search import Search, Source
@@ -68,12 +69,19 @@ def search_for(
     )
 
 
+def guard_of(search: Search) -> Guard:
+    """The guard of what the workload declares; its quality command is the command itself."""
+    program = search.runner.program
+    versions = Versions(state_folder(program.cwd), program.cwd / "train.yaml")
+    return Guard(search=search, command=program.command_line, versions=versions)
+
+
 def tuned(search: Search) -> dict[str, Any]:
     """Run every stage without quality measures; the values of the best candidate by key."""
     stages.measure_baseline(search)
     stages.measure_ceilings(search)
     stages.tune_free_and_training(search)
-    precision.tune_precision(search)
+    precision.tune_precision(search, guard_of(search))
     return {c.path.rsplit(".", 1)[-1]: c.new for c in search.best_candidate.changes}
 
 
@@ -167,6 +175,30 @@ def test_precision_is_taken_only_inside_the_guard(
     assert ("precision" in tuned(search)) is taken
 
 
+@pytest.mark.parametrize(("added_rmse", "taken"), [(0.01, True), (0.2, False)])
+def test_without_losses_precision_is_judged_by_the_quality_measure(
+    tmp_path: Path, added_rmse: float, *, taken: bool
+) -> None:
+    surface = Surface(load_s=1e-6, trains=False, rmse_of_steps=lambda _: 0.5, bf16_rmse=added_rmse)
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    search = search_for(tmp_path, surface, TRAINING, workload={"quality": measure})
+    assert ("precision" in tuned(search)) is taken
+    assert [j.within for _, j in search.judgements] == [taken]
+    assert search.quality_before == {"rmse": 0.5}
+
+
+def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
+    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
+    stages.measure_baseline(search)
+    assert planned_rounds(search, arms=2, expected_ratio=1.5) == 6
+    assert planned_rounds(search, arms=2, expected_ratio=1.1) == 10
+    search.noise = 0.3
+    noisy = planned_rounds(search, arms=2, expected_ratio=1.5)
+    assert 6 < noisy <= 20
+    search.runner.budget_s = search.runner.spent_s + 8 / 6 * cost_s(search, 2, 1.5)
+    assert planned_rounds(search, arms=2, expected_ratio=1.5) == min(8, noisy)
+
+
 def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
     search = search_for(tmp_path, Surface(fail_on=lambda _: "no-steps"), TRAINING)
     with pytest.raises(TrialFailedError) as stop:
@@ -211,20 +243,16 @@ def sampler_search(tmp_path: Path, tolerance: str, **more: Any) -> Search:
     )
 
 
-def descend(search: Search, tmp_path: Path) -> None:
+def descend(search: Search) -> None:
     stages.measure_baseline(search)
     stages.tune_free_and_training(search)
-    steps.tune_steps(
-        search,
-        search.runner.program.command_line,
-        Versions(state_folder(tmp_path), tmp_path / "train.yaml"),
-    )
+    steps.tune_steps(search, guard_of(search))
 
 
 def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: Path) -> None:
     """RMSE is 0.5 + 10/n: at 5 % of 0.51 the limit is 0.5355, so 500 holds and 250 does not."""
     search = sampler_search(tmp_path, "5%")
-    descend(search, tmp_path)
+    descend(search)
     values = {c.path.rsplit(".", 1)[-1]: c.new for c in search.best_candidate.changes}
     assert values["n_timestep"] == 500
     assert values["linear_end"] > 0.02
@@ -234,7 +262,7 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
 
 def test_steps_stay_when_even_the_first_rung_is_out_of_tolerance(tmp_path: Path) -> None:
     search = sampler_search(tmp_path, "0.5%")
-    descend(search, tmp_path)
+    descend(search)
     assert all(c.kind != "timesteps" for c in search.best_candidate.changes)
 
 

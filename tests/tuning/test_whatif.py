@@ -15,7 +15,7 @@ from advisor.model import MeasurePlan
 from advisor.tuning import loader, stages, whatif
 from benchmarks.surfaces import Surface
 from tests.probe import program
-from tests.tuning.test_search import search_for
+from tests.tuning.test_search import guard_of, search_for
 
 if TYPE_CHECKING:
     from advisor.tuning.search import Search
@@ -41,7 +41,7 @@ def advised(
     search = search_for(tmp_path, surface, text, workload=workload, budget_s=budget_s)
     stages.measure_baseline(search)
     stages.measure_ceilings(search)
-    whatif.advise(search, search.runner.program.command_line)
+    whatif.advise(search, guard_of(search))
     return search
 
 
@@ -104,7 +104,7 @@ def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> 
     stages.measure_ceilings(search)
     loader.tune_loader(search)
     surface.ignored = frozenset()
-    whatif.advise(search, search.runner.program.command_line)
+    whatif.advise(search, guard_of(search))
     assert [decision.outcome for decision in search.decisions.values()] == ["ignored"]
     assert len(search.advice) == 1
 
@@ -169,7 +169,7 @@ def test_a_single_run_is_labelled_as_one(tmp_path: Path) -> None:
     surface = computing(switches={"cudnn_benchmark": 1.4})
     search = search_for(tmp_path, surface, CONFIG, budget_s=9.0)
     stages.measure_baseline(search)
-    whatif.advise(search, search.runner.program.command_line)
+    whatif.advise(search, guard_of(search))
     (advice,) = search.advice
     assert advice.gain is None
     assert "One run did" in advice.detail
@@ -181,7 +181,7 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     search = search_for(tmp_path, surface, CONFIG, budget_s=1e9)
     stages.measure_baseline(search)
     search.runner.budget_s = 0.0
-    whatif.advise(search, search.runner.program.command_line)
+    whatif.advise(search, guard_of(search))
     assert search.advice == []
     assert any("did not fit" in line for line in search.skipped)
 
