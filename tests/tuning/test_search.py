@@ -195,7 +195,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
     search.noise = 0.3
     noisy = planned_rounds(search, arms=2, expected_ratio=1.5)
     assert 6 < noisy <= 20
-    search.runner.budget_s = search.runner.spent_s + 8 / 6 * cost_s(search, 2, 1.5)
+    search.runner.budget_s = search.runner.spent_s + 8.5 / 6 * cost_s(search, 2, 1.5)
     assert planned_rounds(search, arms=2, expected_ratio=1.5) == min(8, noisy)
 
 
