@@ -120,11 +120,13 @@ def _probed(reading: Reading) -> dict[str, Any]:
 
 
 def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
-    """Memory, where the probe inside knows less than we outside: pages shared count once."""
-    host = ending.peak_host_gib
+    """Memory seen from outside, between whose samples a peak may lie that the process itself knows.
+
+    Both count shared pages once.
+    """
     if reading is None:
-        return {"peak_host_gib": host, "peak_mem_gib": host}
-    host = host or reading.peak_host_gib
+        return {"peak_host_gib": ending.peak_host_gib, "peak_mem_gib": ending.peak_host_gib}
+    host = max(ending.peak_host_gib or 0.0, reading.peak_host_gib or 0.0) or None
     on_device = reading.peak_reserved_gib is not None
     return {
         "peak_host_gib": host,

@@ -66,6 +66,15 @@ class Guard:
             self.versions.keep_quality_reference(key, search.quality_before)
         return kept or search.quality_before
 
+    def drift(self, run: Run) -> str | None:
+        """How far the losses of `run` are from the best's, where both had some; costs nothing."""
+        assert self.search.best is not None
+        seen = loss_drift(self.search.best.losses, run.losses)
+        tolerance = self.search.workload.numeric_tolerance
+        if seen is None:
+            return None
+        return f"loss drift {seen:.2%}" + (f" of {tolerance:.2%} allowed" if tolerance else "")
+
     def within(self, candidate: Candidate, run: Run, whatif: str | None = None) -> tuple[bool, str]:
         """Whether `run` of `candidate` stayed inside the declared tolerance, and what was seen.
 
@@ -77,7 +86,7 @@ class Guard:
         tolerance = search.workload.numeric_tolerance
         drift = loss_drift(search.best.losses, run.losses)
         if drift is not None and tolerance is not None:
-            return drift <= tolerance, f"loss drift {drift:.2%} of {tolerance:.2%} allowed"
+            return drift <= tolerance, self.drift(run) or ""
         measures = search.workload.quality
         if not measures:
             return False, "no losses to compare were seen"

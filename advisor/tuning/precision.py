@@ -43,7 +43,8 @@ def try_precisions(search: Search, knob: Knob, values: list[JsonScalar], guard: 
     attempts = Attempts(search=search, knob=knob, evidence=[f"{knob.value}: {shown(start)}"])
     for value, candidate, result in attempts.of(values):
         if not search.faster(result, start):
-            attempts.evidence.append(f"{value}: {shown(result)}, no faster by more than a tie")
+            drift = guard.drift(result) or "no losses seen"
+            attempts.evidence.append(f"{value}: {shown(result)}, no faster by a tie; {drift}")
             continue
         try:
             inside, seen = guard.within(candidate, result)
