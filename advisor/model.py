@@ -498,6 +498,9 @@ class Interval:
     confidence: float = 0.95
 
 
+Outcome = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What became of one knob, and on which evidence."""
@@ -506,7 +509,7 @@ class Decision:
     path: str
     kind: str
     knob_class: KnobClass
-    outcome: Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
+    outcome: Outcome
     old: JsonScalar | tuple[JsonScalar, ...]
     new: JsonScalar | tuple[JsonScalar, ...]
     why: str

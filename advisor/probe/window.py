@@ -15,6 +15,9 @@ SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the median of the later blocks by this."""
 FORWARDS_DISCARDED = 5
 SUB_WINDOWS = 8
+PATIENCE = 4.0
+"""Past so many times the measured seconds, a few slow steps are enough."""
+FEW_STEPS = 3
 DISCARD_LIMIT = 4.0
 """A deep loader queue is waited for during at most this many times the measured seconds."""
 
@@ -150,7 +153,7 @@ def find(
     typical_s = _typical_step_s(ledger)
     if done <= steady:
         return None, Need(max(0.05, (steady - done + 1) * typical_s), "warm-up")
-    first, last, cycle_s = _cycles(ledger, steady, measure_s)
+    first, last, cycle_s = _cycles(ledger, steady, measure_s, min_steps)
     multiple = multiple_of(log, ledger)
     if cycle_s is None:
         first += (last - first) % multiple
@@ -160,6 +163,8 @@ def find(
     slack_s = cycle_s / 2 if cycle_s else 0.0
     missing_s = measure_s - slack_s - window.seconds
     missing_steps = min_steps - window.count
+    if window.seconds >= PATIENCE * measure_s:
+        missing_steps = min(missing_steps, FEW_STEPS - window.count)
     if missing_s > 0 or missing_steps > 0:
         wait_s = max(missing_s, missing_steps * typical_s, cycle_s / 2 if cycle_s else 0.0)
         return window, Need(max(wait_s, 0.02), "time" if missing_s > 0 else "steps")
@@ -176,8 +181,10 @@ def _typical_step_s(ledger: steps.Ledger) -> float:
     return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.2
 
 
-def _cycles(ledger: steps.Ledger, steady: int, measure_s: float) -> tuple[int, int, float | None]:
-    """(first, last, cycle seconds): whole epochs or batches where they are short.
+def _cycles(
+    ledger: steps.Ledger, steady: int, measure_s: float, min_steps: int
+) -> tuple[int, int, float | None]:
+    """(first, last, cycle seconds): whole epochs or batches where they are short or few-stepped.
 
     Where cycles are long the window lies inside one, and the seconds are None.
     """
@@ -190,10 +197,11 @@ def _cycles(ledger: steps.Ledger, steady: int, measure_s: float) -> tuple[int, i
     cycle_s = median(lengths) if lengths else None
     if cycle_s is not None and cycle_s <= measure_s:
         return marks[0], marks[-1], cycle_s
+    enough_s = bounds[marks[-1]] - bounds[marks[0]] >= measure_s
     if ledger.kind == steps.FORWARD:
-        if lengths and bounds[marks[-1]] - bounds[marks[0]] >= measure_s:
-            return marks[0], marks[-1], cycle_s
-        return steady, last, None
+        return (marks[0], marks[-1], cycle_s) if lengths and enough_s else (steady, last, None)
+    if enough_s and marks[-1] - marks[0] >= min_steps:
+        return marks[0], marks[-1], cycle_s
     if lengths:
         after = marks[-1] + 1
         before = max(zip(lengths, marks[1:], marks))

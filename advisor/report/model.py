@@ -95,7 +95,7 @@ class DecisionEntry(_Part):
     kind: str
     class_: str = Field(alias="class")
     document: str
-    outcome: Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
+    outcome: Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
     from_: Value = Field(alias="from")
     to: Value
     why: str

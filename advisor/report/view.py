@@ -18,6 +18,7 @@ CLASSES = {
 }
 
 LEFT_ALONE = {
+    "advised": "advised: yours to decide",
     "ignored": "ignored by the program",
     "kept": "kept",
     "refused": "refused",

@@ -86,6 +86,7 @@ def settle_batch(
     reason: str,
 ) -> None:
     """The smallest batch within a tie of the fastest wins; the original if it is among them."""
+    assert search.best is not None
     top = max(run.units_per_s for _, run in rates.values())
     tied = [v for v, (_, run) in rates.items() if run.units_per_s * (1 + search.band) >= top]
     value = min(tied)
@@ -100,6 +101,19 @@ def settle_batch(
             "kept",
             f"No larger batch was faster by more than a tie ({search.band:.0%}); "
             f"the search stopped because {reason}.",
+            evidence=evidence,
+            trials=ids,
+        )
+        return
+    gain = f"{value} ran {rates[value][1].units_per_s / start.units_per_s:.2f}x as fast"
+    if alters_training(search, rates[value][0]):
+        search.advisable.append((knob, value, rates[value][1]))
+        search.decide(
+            knob,
+            "advised",
+            f"{gain}, but one update would average over {value} samples instead "
+            f"of {start_value}, no accumulation makes up for it, and the learning rate was chosen "
+            f"for {start_value}.",
             evidence=evidence,
             trials=ids,
         )
@@ -125,12 +139,19 @@ def settle_batch(
     search.decide(
         knob,
         "changed",
-        f"{value} ran {rates[value][1].units_per_s / start.units_per_s:.2f}x as fast; the smallest "
-        f"batch within a tie of the fastest; the search stopped because {reason}.",
+        f"{gain}; the smallest batch within a tie of the fastest; "
+        f"the search stopped because {reason}.",
         new=value,
         evidence=evidence,
         trials=ids,
     )
+
+
+def alters_training(search: Search, candidate: Candidate) -> bool:
+    """Whether the program trains and `candidate` moves its effective batch."""
+    kinds = [change.kind for change in candidate.changes]
+    trains = search.original.step_kind == "optimizer step"
+    return trains and "batch_size" in kinds and "grad_accum" not in kinds
 
 
 def memory_refusal(

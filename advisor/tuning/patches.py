@@ -129,6 +129,11 @@ def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | N
 # --- reading ------------------------------------------------------------------------------
 
 
+def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
+    """The rewrite of a whole file, config or code; None where nothing changes."""
+    return None if old == new else _unified(old, new, _shown(path, cwd))
+
+
 def _read(path: Path) -> Source | None:
     """The source, or None where it is no UTF-8 Python with the line ends of today."""
     try:
@@ -307,7 +312,7 @@ def _patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
     except (SyntaxError, ValueError):
         return None
     old, new = source.bom + source.code, source.bom + new
-    return None if old == new else _unified(old, new, _shown(source.path, cwd))
+    return file_patch(source.path, old, new, cwd)
 
 
 def _shown(path: Path, cwd: Path) -> str:

@@ -7,7 +7,7 @@ a Failure. The budget lives here too, because only the runner knows what a proce
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from advisor.errors import InterruptedByUserError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.tuning.program import Program
 
+LATE = 3.0
+"""A process is stopped when it takes so many times what it was to and the budget is gone."""
 HISTORY_MAX_AGE_S = 7 * 24 * 3600.0
 LASTING_FAILURES = {
     "gpu-oom",
@@ -145,13 +147,16 @@ class Runner:
                 )
         if expected_s > self.left_s:
             raise OverBudgetError(trial.label)
+        # A baseline is needed whatever it takes; what was begun may take as long as it was to.
+        most_s = max(self.left_s, LATE * expected_s) if expected_s else trial.total_limit_s
+        by_budget = most_s < trial.total_limit_s
         self.listener.trial_started(number, trial.label, purpose)
-        result = self.engine.run(trial)
+        result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; the config is untouched and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.history.append(key, self.machine_key, result)
-        return self._tell(
+        self._tell(
             Taken(
                 id=trial.id,
                 candidate=candidate,
@@ -161,6 +166,9 @@ class Runner:
                 whole=plan.whole,
             )
         )
+        if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
+            raise OverBudgetError(trial.label)
+        return result
 
     def forget_history(self) -> None:
         """Trust nothing of earlier calls any more: this machine now runs at another speed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from advisor import documents, knobs
 from advisor.model import (
@@ -18,6 +18,7 @@ from advisor.model import (
     Knob,
     Machine,
     MeasurePlan,
+    Outcome,
     Purpose,
     Run,
 )
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
     from advisor.tuning.runner import OverBudgetError, Runner
-
-Outcome = Literal["changed", "kept", "refused", "ignored", "listed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +66,8 @@ class Search:
     """Candidate label and judgement."""
     quality_before: dict[str, float] = field(default_factory=dict)
     quality_after: dict[str, float] = field(default_factory=dict)
+    advisable: list[tuple[Knob, int, Run]] = field(default_factory=list)
+    """Faster, and the user's to decide: a training batch that no accumulation makes up for."""
     advice: list[Advice] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -193,6 +193,27 @@ def test_short_epochs_are_measured_whole() -> None:
     assert found.units_per_s() == pytest.approx(20 * 4 / (20 * 0.01 + 0.1), rel=0.001)
 
 
+def test_long_epochs_of_few_steps_do_not_run_to_the_end() -> None:
+    """No epoch holds the steps a window wants, so whole epochs make it up."""
+    log, now = log_with(), 0.0
+    for _ in range(5):
+        now = train(log, 8, start=now, work=0.09, load=0.01)
+        log.nexts.append((now, now, 0, EXHAUSTED, True))
+        now += 0.2
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    found, need = window.find(log, ledger, PLAN)
+    assert need is None
+    assert found is not None
+    assert found.units_per_s() == pytest.approx(8 * 4 / (8 * 0.1 + 0.2), rel=0.001)
+
+
+def test_a_few_steps_are_enough_where_each_takes_long() -> None:
+    log = log_with()
+    train(log, 9, work=1.9, load=0.1)
+    assert measured(log).units_per_s() == pytest.approx(2.0)
+
+
 def test_a_window_that_is_not_full_says_when_to_look_again() -> None:
     """Near the end, neither much too early nor too late."""
     log = log_with()

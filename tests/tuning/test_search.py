@@ -274,6 +274,25 @@ def test_the_budget_ends_the_search_and_says_what_was_left(tmp_path: Path) -> No
     assert search.best_candidate == Candidate()
 
 
+def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
+    """Its limit is what is left, or a few times what it was to take; the baseline's is not."""
+    limits: list[float] = []
+
+    class Slow(Surface):
+        def run(self, trial):  # type: ignore[no-untyped-def]
+            limits.append(trial.total_limit_s)
+            return super().run(trial)
+
+    late = Slow(load_s=1e-6, fail_on=lambda values: values["batch_size"] > 4 and "timeout")
+    search = search_for(tmp_path, late, TRAINING, budget_s=50.0)
+    stages.measure_baseline(search)
+    stages.tune_free_and_training(search)
+    assert limits[:2] == [600.0, 600.0]
+    assert limits[2] < 50.0
+    assert search.cut_short
+    assert any("batch_size" in skipped for skipped in search.skipped)
+
+
 def test_a_second_search_starts_no_process_but_the_baseline(tmp_path: Path) -> None:
     surface = Surface(load_s=1e-6)
     first = search_for(tmp_path, surface, TRAINING)

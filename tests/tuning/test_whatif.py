@@ -90,6 +90,24 @@ def test_a_second_call_takes_its_pairs_from_history(tmp_path: Path) -> None:
     assert again.advice == first.advice
 
 
+def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
+    """Effective batch is the user's; the patch is the config's, and the file is not touched."""
+    text = "batch_size: 4\nnum_workers: 0\nlr: 0.1\n"
+    search = search_for(tmp_path, computing(), text)
+    stages.measure_baseline(search)
+    stages.tune_free_and_training(search)
+    assert search.best_candidate.changes == ()
+    decision = next(d for d in search.decisions.values() if d.kind == "batch_size")
+    assert decision.outcome == "advised"
+    whatif.advise(search, guard_of(search))
+    advice = next(a for a in search.advice if a.title.startswith("batch_size: 4 to "))
+    assert advice.gain is not None
+    assert advice.gain.low > 1.03
+    assert advice.patch is not None
+    assert "-batch_size: 4\n+batch_size: " in advice.patch
+    assert (tmp_path / "train.yaml").read_text() == text
+
+
 def test_a_knob_of_the_config_is_left_to_the_config(tmp_path: Path) -> None:
     surface = loader_bound()
     advised(tmp_path, surface, "num_workers: 0\nprefetch_factor: 2\npersistent_workers: false\n")
