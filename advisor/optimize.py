@@ -21,7 +21,7 @@ from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Change, Machine
-from advisor.report import compose, writing
+from advisor.report import compose, numbers, writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
@@ -350,6 +350,11 @@ def show(report: Report, args: argparse.Namespace) -> None:
         return
     lines = [f"{report.config}: {report.verdict}. {report.reason}"]
     lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
+    lines += [
+        f"  yours to decide: {advice.title}, {numbers.gain(advice.gain)}"
+        for advice in report.advice
+        if advice.gain
+    ]
     if report.tuned_command:
         lines.append(f"tuned command: {report.tuned_command}")
     if report.how_to_revert:

@@ -193,7 +193,8 @@ def reason(search: Search, proof: Confirmation | None, winner: Candidate, asked:
             f"{search.best_candidate.label} looked faster but was not confirmed, so nothing was "
             f"written.{stopped}"
         )
-    return f"Nothing that was tried is faster by more than {search.band:.0%}.{stopped}"
+    what = "that may be written without asking you" if search.advice else "that was tried"
+    return f"Nothing {what} is faster by more than {search.band:.0%}.{stopped}"
 
 
 def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
-    from advisor.report.model import DecisionEntry, Gain, Report, Side, TrialEntry
+    from advisor.report.model import AdviceEntry, DecisionEntry, Gain, Report, Side, TrialEntry
 
 CLASSES = {
     "free": "free: results cannot change",
@@ -74,6 +74,11 @@ def gains_apart(report: Report) -> list[tuple[str, Gain]]:
         (f"The {_listed(traded)} settings on top of those", report.gain_quality),
     ]
     return [(what, found) for what, found in parts if found]
+
+
+def proven_advice(report: Report) -> list[AdviceEntry]:
+    """Advice with an interval; the other stands only in its own section."""
+    return [entry for entry in report.advice if entry.gain]
 
 
 def _listed(classes: set[str]) -> str:

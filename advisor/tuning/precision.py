@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 def tune_precision(search: Search, guard: Guard) -> None:
     """Precisions that exist on the target, behind the guard the user declared."""
     for knob in search.undecided("precision"):
-        choices = {
-            dtype: value
-            for dtype, value in precision_choices(knob).items()
-            if dtype in search.precisions and value != knob.value
-        }
-        if not choices:
-            search.decide(knob, "kept", "No other precision of this spelling exists here.")
+        spelled = {d: v for d, v in precision_choices(knob).items() if v != knob.value}
+        choices = {d: v for d, v in spelled.items() if d in search.precisions}
+        if not spelled:
+            search.decide(knob, "kept", "No narrower precision of this spelling is known.")
+        elif not choices:
+            asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
+            here = ", ".join(search.precisions)
+            search.decide(knob, "kept", f"{asked}; worth a try on this target: {here}.")
         elif not guard.declared:
             names = ", ".join(str(value) for value in choices.values())
             search.decide(

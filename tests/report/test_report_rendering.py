@@ -228,6 +228,15 @@ def hostile(report: Report) -> Report:
     return Report.model_validate(spoil(fields))
 
 
+def test_what_waits_for_a_decision_stands_on_the_first_screen() -> None:
+    """Proven advice is not buried; what has no interval stays in its section."""
+    first = first_screen(rendering.render(examples.on_gpu()))
+    assert (
+        "Yours to decide, not written: **channels_last**, 1.12x (1.09 to 1.15), 6 pairs." in first
+    )
+    assert "Disk" not in first
+
+
 @every_example
 @pytest.mark.parametrize("form", ["report", "summary"])
 def test_strings_of_the_users_cannot_become_markup(make: Any, form: str) -> None:
