@@ -28,7 +28,7 @@ def measure_baseline(search: Search) -> None:
         result = runner.measure(Candidate(), "baseline", plan, fresh=True)
         if isinstance(result, Failure):
             msg = (
-                f"The original command failed ({result.kind}): {result.evidence} "
+                f"The original command failed ({result.kind}): {result.evidence.rstrip('.')}.\n"
                 f"{result.next_step}\n{result.log_tail}".rstrip()
             )
             raise TrialFailedError(result.kind, msg)
