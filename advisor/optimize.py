@@ -25,7 +25,7 @@ from advisor.report import compose, numbers, writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
-from advisor.tuning.confirm import Confirmation, arms_of, confirm, cost_s, proven, reserve_s
+from advisor.tuning.confirm import Confirmation, affordable_arms, confirm, proven, reserve_s
 from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
@@ -267,16 +267,11 @@ def tune(search: Search, job: Job) -> Confirmation | None:
     progress.stage("confirm")
     assert search.best is not None
     expected = search.best.units_per_s / search.original.units_per_s
-    arms = len(arms_of(search.best_candidate))
-    if cost_s(search, arms, expected) > search.runner.budget_s - search.runner.spent_s:
-        search.skipped.append(
-            f"The confirmation of {search.best_candidate.label}: it needs "
-            f"{cost_s(search, arms, expected):.0f} s and the budget is spent. Call again with a "
-            "larger --budget; what was measured is kept and not run again."
-        )
+    arms = affordable_arms(search, search.best_candidate, expected)
+    if not arms:
         search.stop_reason, search.cut_short = "the budget was spent before the confirmation", True
         return None
-    return confirm(search, search.best_candidate, expected)
+    return confirm(search, search.best_candidate, arms, expected)
 
 
 def conclude(

@@ -67,9 +67,7 @@ def optimize_report(
         gain=gain(proof, "after" if proof and winner == proof.arms["after"] else "free")
         if winner.changes
         else None,
-        gain_free=gain(proof, "free" if proof and "free" in proof.arms else "after")
-        if winner.only("free", "training").changes
-        else None,
+        gain_free=gain_free(proof, winner),
         gain_quality=gain(proof, "after", over="free")
         if proof and winner == proof.arms["after"]
         else None,
@@ -195,6 +193,16 @@ def reason(search: Search, proof: Confirmation | None, winner: Candidate, asked:
         )
     what = "that may be written without asking you" if search.advice else "that was tried"
     return f"Nothing {what} is faster by more than {search.band:.0%}.{stopped}"
+
+
+def gain_free(proof: Confirmation | None, winner: Candidate) -> Gain | None:
+    """The gain of the free and training part; None where it was not proven apart."""
+    free = winner.only("free", "training")
+    if proof is None or not free.changes:
+        return None
+    if "free" in proof.arms:
+        return gain(proof, "free")
+    return gain(proof, "after") if free == winner else None
 
 
 def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | None:

@@ -80,17 +80,46 @@ def reserve_s(search: Search) -> float:
     """What the search must leave for the proof of the best so far, or of a gain yet to be found."""
     best = search.best
     ratio = best.units_per_s / search.original.units_per_s if best is not None else 1.0
-    arms = 3 if search.workload.quality else len(arms_of(search.best_candidate))
+    apart = search.workload.quality or search.workload.numeric_tolerance is not None
+    arms = 3 if apart else len(arms_of(search.best_candidate))
     cost = cost_s(search, max(arms, 2), ratio if search.best_candidate.changes else 2.0)
     return min(cost, 0.6 * search.runner.budget_s)
 
 
-def confirm(search: Search, winner: Candidate, expected_ratio: float) -> Confirmation:
+def affordable_arms(
+    search: Search, winner: Candidate, expected_ratio: float
+) -> dict[str, Candidate]:
+    """Arms of a proof that fits into the budget; empty where none does, and what is left out said.
+
+    The free part alone is given up before the proof of the winner is.
+    """
+    left_s = search.runner.budget_s - search.runner.spent_s
+    arms = arms_of(winner)
+    if "free" in arms and cost_s(search, len(arms), expected_ratio) > left_s:
+        search.skipped.append(
+            f"The proof of {arms['free'].label} alone: three arms would have needed "
+            f"{cost_s(search, len(arms), expected_ratio):.0f} s of the {left_s:.0f} s left."
+        )
+        del arms["free"]
+    needed_s = cost_s(search, len(arms), expected_ratio)
+    if needed_s <= left_s:
+        return arms
+    search.skipped.append(
+        f"The confirmation of {winner.label}: it needs {needed_s:.0f} s and {left_s:.0f} s of the "
+        "budget are left. Call again with a larger --budget; what was measured is kept and not "
+        "run again."
+    )
+    return {}
+
+
+def confirm(
+    search: Search, winner: Candidate, arms: dict[str, Candidate], expected_ratio: float
+) -> Confirmation:
     """Run the rounds; an arm that fails ends them.
 
     The winner finishes a whole item once, here if it has not yet; the original did as the baseline.
     """
-    proof = Confirmation(arms=arms_of(winner))
+    proof = Confirmation(arms=arms)
     names = list(proof.arms)
     search.runner.reserve_s = lambda: 0.0
     unfinished = search.iterative and not search.finished_whole(winner)

@@ -14,7 +14,16 @@ from advisor.history import History, state_folder
 from advisor.model import Candidate
 from advisor.settings import Workload
 from advisor.tuning import precision, stages, steps
-from advisor.tuning.confirm import Confirmation, confirm, cost_s, planned_rounds, proven, reserve_s
+from advisor.tuning.confirm import (
+    Confirmation,
+    affordable_arms,
+    arms_of,
+    confirm,
+    cost_s,
+    planned_rounds,
+    proven,
+    reserve_s,
+)
 from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner
@@ -335,9 +344,25 @@ def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
     assert isinstance(candidate, Candidate)
     for wanted in (1, 0):
         before = len(search.runner.taken)
-        confirm(search, candidate, expected_ratio=2.0)
+        confirm(search, candidate, arms_of(candidate), expected_ratio=2.0)
         whole = [taken for taken in search.runner.taken[before:] if taken.whole]
         assert len(whole) == wanted
+
+
+def test_the_free_part_is_given_up_before_the_proof_of_the_winner(tmp_path: Path) -> None:
+    search = search_for(
+        tmp_path, Surface(load_s=1e-6), TRAINING, workload={"numeric-tolerance": "2%"}
+    )
+    assert "precision" in tuned(search)
+    winner = search.best_candidate
+    assert list(affordable_arms(search, winner, 2.0)) == ["before", "free", "after"]
+    two, three = cost_s(search, 2, 2.0), cost_s(search, 3, 2.0)
+    search.runner.budget_s = search.runner.spent_s + (two + three) / 2
+    assert list(affordable_arms(search, winner, 2.0)) == ["before", "after"]
+    assert "alone" in search.skipped[-1]
+    search.runner.budget_s = search.runner.spent_s + two / 2
+    assert affordable_arms(search, winner, 2.0) == {}
+    assert "larger --budget" in search.skipped[-1]
 
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
@@ -345,7 +370,8 @@ def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
     search = search_for(tmp_path, surface, TRAINING)
     tuned(search)
     surface.seen.clear()
-    proof = confirm(search, search.best_candidate, expected_ratio=2.0)
+    winner = search.best_candidate
+    proof = confirm(search, winner, arms_of(winner), expected_ratio=2.0)
     batches = [values["batch_size"] for _, values in surface.seen]
     assert len(batches) == 12
     assert batches[0:4] == [4, batches[1], batches[1], 4]
