@@ -20,12 +20,17 @@ from advisor.history import History, program_key, state_folder
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
-from advisor.model import Candidate, Change, Machine
 from advisor.report import compose, numbers, writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
-from advisor.tuning.confirm import Confirmation, affordable_arms, confirm, proven, reserve_s
+from advisor.tuning.confirm import (
+    Confirmation,
+    affordable_arms,
+    confirm,
+    proven_candidate,
+    reserve_s,
+)
 from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     import argparse
     import threading
 
+    from advisor.model import Candidate, Change, Machine
     from advisor.report.model import Report
 
 
@@ -284,7 +290,7 @@ def conclude(
     wall_s: float,
 ) -> Report:
     """Decide what is written, write it, and put everything into the report."""
-    winner = proven_candidate(search, proof)
+    winner = proven_candidate(proof, search.smallest_gain)
     text = ""
     if winner.changes and not interrupted:
         new = search.runner.program.content(winner)
@@ -309,17 +315,6 @@ def conclude(
             wall_s=wall_s,
         ),
     )
-
-
-def proven_candidate(search: Search, proof: Confirmation | None) -> Candidate:
-    """The most that was proven: the winner, else its free part, else the original."""
-    if proof is None:
-        return Candidate()
-    if proven(proof.ratio("before", "after"), search.smallest_gain):
-        return proof.arms["after"]
-    if "free" in proof.arms and proven(proof.ratio("before", "free"), search.smallest_gain):
-        return proof.arms["free"]
-    return Candidate()
 
 
 def write_config(job: Job, args: argparse.Namespace, winner: Candidate, new: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
     from advisor.model import Ceilings, GpuProfile, Run
 
 WAITING = 0.10
-"""A share of the window above which waiting for data is the bottleneck."""
+"""A share of the window above which waiting for data is worth naming."""
+HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,17 @@ def diagnose(
     forwards = run.effects.forwards_per_unit or 1.0
     rate = run.units_per_s
     evidence = [*_parts(run), *_ceilings(run, ceilings), *_device(run, profile)]
-    if wait is not None and wait >= WAITING:
+    without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
+    ratio = faster_batch.units_per_s / rate if faster_batch is not None else 1.0
+    if wait is not None and wait >= WAITING and without_waits >= ratio:
         name = "data"
-        sentence = (
-            f"The program waits for data during {wait:.0%} of the time: "
+        sentence = f"The program waits for data during {wait:.0%} of the time: " + (
             f"the loader, not the model, sets the rate of {figure(rate)} {run.unit}s/s."
+            if wait > HALF
+            else f"a loader that never kept it waiting would give {without_waits:.2f}x at most; "
+            "the model takes the larger part."
         )
-    elif faster_batch is not None and faster_batch.units_per_s > rate:
-        ratio = faster_batch.units_per_s / rate
+    elif faster_batch is not None and ratio > 1:
         name = "small batch"
         sentence = (
             f"A batch of {run.effects.batch:g} leaves the device with too little work a call: "
@@ -77,6 +82,8 @@ def diagnose(
         sentence = (
             f"The parts could not be told apart; the whole ran at {figure(rate)} {run.unit}s/s."
         )
+    if wait is not None and wait >= WAITING and name != "data":
+        evidence.append(f"It waited for data during {wait:.0%} of the time.")
     if forwards >= 4 and name != "sampling steps":
         evidence.append(
             f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."

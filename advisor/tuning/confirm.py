@@ -140,3 +140,19 @@ def confirm(
 def proven(interval: Interval | None, smallest_gain: float) -> bool:
     """Whether the whole interval lies above the smallest gain worth a change."""
     return interval is not None and interval.low > 1 + smallest_gain
+
+
+def proven_candidate(proof: Confirmation | None, smallest_gain: float) -> Candidate:
+    """The most that was proven: the winner, else its free part, else the original.
+
+    What trades results must have gained on top of the free part, or it is not written.
+    """
+    if proof is None:
+        return Candidate()
+
+    def holds(over: str, arm: str) -> bool:
+        return arm in proof.arms and proven(proof.ratio(over, arm), smallest_gain)
+
+    if holds("before", "free") and not holds("free", "after"):
+        return proof.arms["free"]
+    return proof.arms["after"] if holds("before", "after") else Candidate()

@@ -73,6 +73,19 @@ def test_two_different_bottlenecks_give_two_different_sentences() -> None:
     assert names == ["data", "host code", "compute"]
 
 
+def test_the_loader_is_blamed_for_no_more_than_its_share() -> None:
+    """What a batch was proven to gain weighs more than a wait that could gain less."""
+    some = replace(RUN, wait_share=0.2, shares=Shares(data_wait=0.2, compute=0.7, other=0.1))
+    said = diagnose(some).sentence
+    assert "1.25x at most" in said
+    assert "sets the rate" not in said
+    assert "sets the rate" in diagnose(RUN).sentence
+    faster = replace(some, units_per_s=100.0, effects=Effects(batch=8.0))
+    small = diagnose(replace(some, effects=Effects(batch=1.0)), faster_batch=faster)
+    assert small.name == "small batch"
+    assert any("20%" in fact for fact in small.evidence)
+
+
 def test_what_the_loader_did_alone_is_told_with_its_wait() -> None:
     alone = Ceilings(loader=(LoaderCeiling(workers=2, units_per_s=75.0),))
     detail = bounds(replace(RUN, ceilings=alone), cpus=2)[0].detail

@@ -11,7 +11,7 @@ from advisor import documents, knobs
 from advisor.documents.argv import join
 from advisor.errors import TrialFailedError
 from advisor.history import History, state_folder
-from advisor.model import Candidate
+from advisor.model import Candidate, Change
 from advisor.settings import Workload
 from advisor.tuning import precision, stages, steps
 from advisor.tuning.confirm import (
@@ -22,6 +22,7 @@ from advisor.tuning.confirm import (
     cost_s,
     planned_rounds,
     proven,
+    proven_candidate,
     reserve_s,
 )
 from advisor.tuning.guard import Guard
@@ -383,3 +384,31 @@ def test_a_gain_inside_the_noise_is_not_proven() -> None:
         arms={}, rates={"before": [1, 1.1, 0.9, 1, 1.05, 0.95], "after": [1.05, 1, 1, 1, 1, 1.1]}
     )
     assert not proven(proof.ratio("before", "after"), 0.03)
+
+
+FREE = Change(document="d", path="batch_size", kind="batch_size", knob_class="free", old=1, new=8)
+TRADED = Change(
+    document="d", path="precision", kind="precision", knob_class="numeric", old="fp32", new="bf16"
+)
+
+
+@pytest.mark.parametrize(
+    ("free", "after", "written"),
+    [
+        (2.0, 4.0, (FREE, TRADED)),
+        (2.0, 2.02, (FREE,)),
+        (1.0, 2.0, (FREE, TRADED)),
+        (1.0, 1.0, ()),
+        (None, 2.0, (FREE, TRADED)),
+    ],
+)
+def test_what_trades_results_is_written_only_for_a_gain_of_its_own(
+    free: float | None, after: float, written: tuple[Change, ...]
+) -> None:
+    arms = arms_of(Candidate(changes=(FREE, TRADED)))
+    rates = {"before": [1.0] * 6, "after": [after] * 6}
+    if free is None:
+        del arms["free"]
+    else:
+        rates["free"] = [free] * 6
+    assert proven_candidate(Confirmation(arms=arms, rates=rates), 0.03).changes == written
