@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import NoBaselineError, UsageError
 from advisor.gate.records import Revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-
-class NoBaselineError(AdvisorError):
-    """There is no base to compare with; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +156,15 @@ def git(cwd: Path, *args: str) -> str | None:
 
 
 def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["git", "-C", str(cwd), *args],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            ["git", "-C", str(cwd), *args],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+            check=False,
+        )
+    except OSError as problem:
+        msg = f"git could not be started: {problem.strerror}. The gate needs it to check out base."
+        raise UsageError(msg) from problem

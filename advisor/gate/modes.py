@@ -113,6 +113,8 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
         session.fixed_pairs = CALIBRATION_PAIRS
         set_up(asked, place, session)
         record = measured(session, host, "calibrate")
+    if record.verdict == "invalid":
+        return record
     found = []
     for program in programs:
         entry = calibrate.calibrate(session.programs[program.name], record.inputs)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
-from advisor.errors import AdvisorError, InterruptedByUserError, StateBusyError
+from advisor.errors import InterruptedByUserError, StateBusyError
 from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
@@ -43,14 +43,6 @@ PROBE_STACK = (
     "print(m.version('torch'))"
 )
 """Asks an interpreter for its version and torch's without importing torch."""
-
-
-class BrokenOffError(AdvisorError):
-    """The gate was stopped on the way; `record` holds what was measured until then."""
-
-    def __init__(self, message: str, record: GateRecord) -> None:
-        super().__init__(message)
-        self.record = record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,17 +152,15 @@ def set_up(asked: Options, place: Place, session: Session) -> None:
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
-    """Run the session and make its record. Raises BrokenOffError with a partial one."""
-    started = time.monotonic()
+    """Run the session and make its record: an invalid one, of what there is, if interrupted."""
     try:
         session.run()
     except InterruptedByUserError as problem:
-        record = compose(session, host, mode).model_copy(
+        session.say(str(problem))
+        return compose(session, host, mode).model_copy(
             update={"verdict": "invalid", "reason": str(problem)}
         )
-        raise BrokenOffError(str(problem), record) from problem
-    record = compose(session, host, mode)
-    return record.model_copy(update={"wall_s": time.monotonic() - started})
+    return compose(session, host, mode)
 
 
 def compose(session: Session, host: HostEntry, mode: Mode) -> GateRecord:

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.gate.base import (
-    NoBaselineError,
-    base_checkout,
-    base_revision,
-    head_checkout,
-)
+from advisor.errors import NoBaselineError
+from advisor.gate.base import base_checkout, base_revision, head_checkout
 
 if TYPE_CHECKING:
     from pathlib import Path

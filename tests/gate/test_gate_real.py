@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
+import jsonschema
 import pytest
-from conftest import STEADY
+from conftest import ROOT, STEADY
 
 BENCH = ("--command", "python bench.py")
 
@@ -269,6 +271,44 @@ def test_calibration_says_what_the_runner_can_prove(two) -> None:
     assert "smallest provable" in (found.folder / "gate.md").read_text().lower()
 
 
+def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:
+    """Python ends with 1 on an exception, and 1 means that a slowdown was proven."""
+    repo = two(steady(100), steady(100)).on_github()
+    breaks = (
+        "import sys; from advisor.gate import modes; from advisor.__main__ import main; "
+        "modes.MODES['ab'] = lambda *_: 1 / 0; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", breaks, *repo.command(*BENCH)[3:]]
+    done = subprocess.run(
+        command, cwd=repo.path, env=repo.environment(), capture_output=True, text=True, check=False
+    )
+    found = repo.ended(done.returncode, done.stdout, done.stderr)
+    assert found.code == 2
+    assert "ZeroDivisionError" in found.stderr
+    assert found.outputs["verdict"] == "error"
+    assert found.record.verdict == "error"
+
+
+def test_a_report_that_cannot_be_written_does_not_pass(two) -> None:
+    """A regression stays one; what would have passed is an error. Outputs and summary are there."""
+    for head, code in ((100, 2), (80, 1)):
+        repo = two(steady(100), steady(head)).on_github()
+        (repo.out / "file").touch()
+        found = repo.gate(*BENCH, "--report", str(repo.out / "file" / "gate.md"))
+        assert found.code == code, found.stderr
+        assert "Choose another --report" in found.stderr
+        assert set(found.outputs) == OUTPUTS
+        assert "Throughput gate" in found.summary
+
+
+def test_without_git_it_is_one_clear_error(two) -> None:
+    repo = two(steady(100), steady(100))
+    found = repo.gate(*BENCH, env={"PATH": "/nowhere"})
+    assert found.code == 2
+    assert "git" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
 def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
     repo.path = tmp_path
     found = repo.gate(*BENCH)
@@ -276,9 +316,13 @@ def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
     assert "no git repository" in found.stderr
 
 
-def test_the_json_record_holds_raw_values_and_reads_back(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH)
+def test_the_json_record_holds_raw_values_and_both_hold_to_their_schema(two) -> None:
+    found = two(steady(100), steady(100)).gate(*BENCH, "--json")
     raw = json.loads((found.folder / "gate.json").read_text())
+    schema = json.loads((ROOT / "docs" / "gate.schema.json").read_text())
+    jsonschema.validate(raw, schema)
+    jsonschema.validate(found.json, {**schema, "$ref": "#/$defs/Headline"})
+    assert {key: raw[key] for key in found.json} == found.json
     assert raw["schema_version"] == 1
     assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
     assert raw["host"]["boot_id"]
