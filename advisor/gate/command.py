@@ -46,12 +46,13 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     """
     job = github.take(os.environ)
     started = time.monotonic()
-    record = _unfinished("error", "the gate itself failed: see the log of this step")
+    record = _unfinished("error", "the gate did not come to its end: see the log of this step")
     code = GATE_EXIT_CODES["error"]
     asked: Options | None = None
     try:
         try:
             asked = options.check(args, command)
+            report.write(record, asked.report)  # a place that cannot be written is found now
             record = _measure(asked, job)
             code = exit_code(record, asked)
         except AdvisorError as problem:
@@ -129,7 +130,7 @@ def _tell(record: GateRecord, path: Path, job: github.Job, code: int) -> bool:
 def _show(record: GateRecord, args: argparse.Namespace) -> None:
     if args.json:
         sys.stdout.write(records.headline(record) + "\n")
-    else:
+    elif record.programs:  # else the message on stderr has said it all
         sys.stdout.write(report.lines(record))
 
 

@@ -27,18 +27,27 @@ NEXT_STEPS = {
     "decide it; `gpu-advisor gate --mode calibrate` says what this runner can prove.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
     "invalid": "Nothing is said about the code: repair the runner and run the gate again.",
-    "error": "This is not a slowdown: make the named run work, then run the gate again.",
+    "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
 
 MOST_PAIRS_SHOWN = 48
 CHART_BARS = 24
+SMALLEST_SHOWN_PCT = 0.05
 
 
 def title(record: GateRecord) -> str:
     return TITLES[record.verdict]
 
 
+def reason(record: GateRecord) -> str:
+    """The reason as a sentence."""
+    return record.reason.rstrip(".: \n") + "."
+
+
 def next_step(record: GateRecord) -> str:
+    """What to do now; nothing where the reason is a message that says it already."""
+    if not record.programs:
+        return ""
     if record.mode == "history" and record.verdict in {"inconclusive", "no-baseline"}:
         return "The baseline grows with every call."
     return NEXT_STEPS.get(record.verdict, "")
@@ -55,6 +64,8 @@ def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     if value is None:
         return "not measured"
     said = f"{abs(value):.1f} % {'slower' if value > 0 else 'faster'}"
+    if abs(value) < SMALLEST_SHOWN_PCT:
+        said = "none"
     if workload.ci_low_pct is None and workload.ci_high_pct is None:
         return f"{said} (too few pairs for bounds)"
     low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)

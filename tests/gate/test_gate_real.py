@@ -194,10 +194,21 @@ OUTPUTS = {
 }  # fmt: skip
 
 
-def test_an_unknown_base_ref_has_no_baseline(two) -> None:
+def test_an_unknown_base_ref_is_an_error(two) -> None:
+    """No baseline would be a green step with a warning, at every pull request to come."""
     found = two(steady(100), steady(100)).gate(*BENCH, "--base-ref", "v9", "--json")
-    assert found.code == 3
+    assert (found.code, found.json["verdict"]) == (2, "error")
     assert "v9" in found.stderr
+
+
+def test_a_wrong_call_says_so_once(two) -> None:
+    """One message, and a report that does not pretend to have measured anything."""
+    found = two(steady(100), steady(100)).gate(*BENCH, "--threshold", "much")
+    assert found.stdout == ""
+    assert found.stderr.count("much") == 1
+    text = (found.folder / "gate.md").read_text()
+    assert "Nothing was measured" in text
+    assert "Pairs" not in text
 
 
 @pytest.mark.parametrize(
@@ -290,15 +301,15 @@ def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:
 
 
 def test_a_report_that_cannot_be_written_does_not_pass(two) -> None:
-    """A regression stays one; what would have passed is an error. Outputs and summary are there."""
-    for head, code in ((100, 2), (80, 1)):
-        repo = two(steady(100), steady(head)).on_github()
-        (repo.out / "file").touch()
-        found = repo.gate(*BENCH, "--report", str(repo.out / "file" / "gate.md"))
-        assert found.code == code, found.stderr
-        assert "Choose another --report" in found.stderr
-        assert set(found.outputs) == OUTPUTS
-        assert "Throughput gate" in found.summary
+    """It is found before anything is measured; outputs and summary are there all the same."""
+    repo = two(steady(100), steady(100)).on_github()
+    (repo.out / "file").touch()
+    found = repo.gate(*BENCH, "--report", str(repo.out / "file" / "gate.md"))
+    assert found.code == 2, found.stderr
+    assert "Choose another --report" in found.stderr
+    assert "warming up" not in found.stderr
+    assert set(found.outputs) == OUTPUTS
+    assert "Throughput gate" in found.summary
 
 
 def test_without_git_it_is_one_clear_error(two) -> None:

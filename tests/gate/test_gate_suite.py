@@ -61,7 +61,9 @@ def test_our_own_benchmarks_of_two_commits(repo) -> None:
     shutil.copy(ROOT / "pyproject.toml", repo.path)
     stats = (ROOT / "advisor" / "stats.py").read_text()
     repo.commit({".gitignore": "__pycache__\n"}, "base")
-    twice = "\n\nonce = walsh_interval\nwalsh_interval = lambda *args: once(*args) and once(*args)\n"
+    twice = (
+        "\n\nonce = walsh_interval\nwalsh_interval = lambda *args: once(*args) and once(*args)\n"
+    )
     repo.commit({"advisor/stats.py": stats + twice}, "head")
     command = f"{workflow_command()}/test_gate.py -k exact_bounds{FAST}"
     found = repo.gate("--command", command.replace(".venv/bin/", ""), "--json")
