@@ -118,7 +118,7 @@ def _effects(base: RunEntry, head: RunEntry) -> list[MovedEntry]:
 
 
 def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEntry) -> str:
-    differing = [entry.what for entry in _effects(base, head)]
+    differing = [f"{e.what} ({e.base} to {e.head})" for e in _effects(base, head)]
     settings = f" Settings that differ: {', '.join(differing)}." if differing else ""
     base_ms, head_ms = _unit_ms(base), _unit_ms(head)
     if base_ms is None or head_ms is None:

@@ -101,15 +101,20 @@ class Session:
         return min(self.bench.run_limit_s, max(SHORT_RUN_S, self.left_s / 2 / runs))
 
     def _announce(self) -> None:
-        looks = rule_of(self.inputs).looks_for(len(self.asked))
         pair_s = sum(self._pair_s(p.name) for p in self.asked if not self._closed(p.name))
         if not pair_s:
             return
-        self.say(
-            f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {looks[0]} pairs "
-            f"(about {looks[0] * pair_s / 60:.1f} min), the last after {looks[-1]} "
-            f"(about {looks[-1] * pair_s / 60:.1f} min)"
+
+        def lasts(pairs: int) -> str:
+            return f"{pairs} pairs (about {pairs * pair_s / 60:.1f} min)"
+
+        looks = rule_of(self.inputs).looks_for(len(self.asked))
+        plan = (
+            f"the first verdict can fall after {lasts(looks[0])}, the last after {lasts(looks[-1])}"
         )
+        if self.fixed_pairs:
+            plan = f"{lasts(self.fixed_pairs)} follow"
+        self.say(f"a pair takes about {pair_s:.0f} s: {plan}")
 
     # --- pairs ---
 

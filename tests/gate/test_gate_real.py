@@ -279,7 +279,11 @@ def test_calibration_says_what_the_runner_can_prove(two) -> None:
     assert entry.noise_pct < 1
     assert entry.pairs_needed == 6
     assert list(entry.provable_pct) == [6, 12, 24]
-    assert "smallest provable" in (found.folder / "gate.md").read_text().lower()
+    assert [line.split(":")[0] for line in found.stdout.splitlines() if line] == [
+        "- **Calibrated**", "- Noise between equal processes of command",
+        "- Smallest provable slowdown", "- Pairs needed for 5 %", "- Hardware",
+    ]  # fmt: skip
+    assert "12 pairs (about" in found.stderr
 
 
 def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:
