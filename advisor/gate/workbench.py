@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from advisor.model import Gpu, Machine
 
 SETUP_LIMIT_S = 3600.0
-RUN_LIMIT_S = 1800.0
 LOCK_POLL_S = 0.5
 PROBE_STACK = (
     "import platform, importlib.metadata as m; print(platform.python_version()); "
@@ -101,7 +100,7 @@ def open_session(
     programs: Sequence[Program],
     host: HostEntry,
 ) -> Session:
-    """A session whose budget starts now, and whose statistic is what calibration found here."""
+    """A session whose statistic is what calibration found here."""
     statistics = {
         calibrate.kept_statistic(calibrate.kept_at(os.environ), host.key, program.definition)
         for program in programs
@@ -114,7 +113,6 @@ def open_session(
         checkouts=dict(arms),
         scratch=place.scratch,
         device=first_gpu,
-        run_limit_s=RUN_LIMIT_S,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
@@ -123,7 +121,6 @@ def open_session(
         bench=bench,
         asked=tuple(programs),
         inputs=inputs,
-        deadline=time.monotonic() + inputs.max_minutes * 60,
         say=place.say,
     )
 

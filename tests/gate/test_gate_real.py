@@ -105,6 +105,62 @@ def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> No
     assert repo.gate(*BENCH, "--max-minutes", "0.05", "--on-inconclusive", "warn").code == 0
 
 
+TURNS = """
+import os, pathlib, time
+turns = pathlib.Path(os.environ["TURNS"])
+with turns.open("a") as file:
+    file.write(".")
+if len(turns.read_text()) {when}:
+    time.sleep({seconds})
+print("throughput: 100")
+"""
+"""A program that is slow from or at a certain run on, counted over both arms."""
+
+
+def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
+    """The eighth run (two warm-ups, three pairs) takes so long that no fourth pair fits."""
+    text = TURNS.format(when="== 8", seconds=9)
+    repo = two(text, text).on_github()
+    repo.env["TURNS"] = str(repo.out / "turns")
+    found = repo.gate(*BENCH, "--json", "--max-minutes", "0.2")
+    assert (found.code, found.json["verdict"]) == (3, "inconclusive"), found.stderr
+    assert "the budget of 0.2 minutes was spent" in found.json["workloads"][0]["reason"]
+    assert len(found.record.programs[0].pairs) == 3
+    assert set(found.outputs) == OUTPUTS
+    assert found.outputs["pairs"] == "3"
+
+
+@pytest.mark.slow
+def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
+    text = TURNS.format(when=">= 5", seconds=600)
+    repo = two(text, text)
+    repo.env["TURNS"] = str(repo.out / "turns")
+    found = repo.gate(*BENCH, "--json", "--max-minutes", "0.3")
+    assert found.json["verdict"] in {"error", "no-baseline"}
+    assert "timeout" in found.json["workloads"][0]["reason"]
+    assert found.record.wall_s < 120
+
+
+def test_the_budget_begins_after_the_setup(two) -> None:
+    """An installation that takes minutes may not eat the pairs."""
+    repo = two(steady(100), steady(100))
+    found = repo.gate(*BENCH, "--setup", "sleep 4", "--max-minutes", "0.12")
+    assert found.record.programs[0].pairs, found.stderr
+
+
+def test_several_workloads_gate_together(repo) -> None:
+    """All are measured before the verdict falls, and two need seven pairs at the first look."""
+    settings = "".join(f'[workload.{n}]\ncommand = "python {n}.py"\n' for n in ("one", "two"))
+    repo.commit({"one.py": steady(100), "two.py": steady(50), "gpu-advisor.toml": settings})
+    repo.commit({"one.py": steady(80)})
+    found = repo.gate("--workload", "one,two", "--json")
+    assert found.code == 1, found.stderr
+    assert [(w["name"], w["verdict"], w["pairs"]) for w in found.json["workloads"]] == [
+        ("one", "regression", 7), ("two", "pass", 7),
+    ]  # fmt: skip
+    assert [e.program for e in found.record.attribution] == ["one"]
+
+
 def test_setup_runs_once_in_each_arm(two) -> None:
     log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
     repo = two(steady(100), steady(100))
