@@ -23,8 +23,8 @@ TITLES = {
 }
 
 NEXT_STEPS = {
-    "inconclusive": "More pairs (--max-minutes), a quieter runner or a larger --threshold would "
-    "decide it; `gpu-advisor gate --mode calibrate` says what this runner can prove.",
+    "inconclusive": "A quieter runner or a larger --threshold would decide it; "
+    "`gpu-advisor gate --mode calibrate` says what this runner can prove.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
     "invalid": "Nothing is said about the code: repair the runner and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
@@ -61,6 +61,8 @@ def next_step(record: GateRecord) -> str:
         return "The baseline grows with every call." if undecided else ""
     if record.mode == "calibrate" and record.verdict != "invalid":
         return ""
+    if any(program.stopped for program in record.programs) and record.verdict == "inconclusive":
+        return "More time (--max-minutes) would decide it, or a shorter benchmark."
     if record.attribution:
         return " ".join(found.sentence for found in record.attribution)
     return NEXT_STEPS.get(record.verdict, "")
