@@ -134,8 +134,9 @@ def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEn
     if growth <= 0 or most <= 0:
         return "This one extra run of each arm does not show the slowdown again." + settings
     share = min(1.0, most / growth)
+    title, _, unit = entry.what.rpartition(", a ")
     return (
-        f"{entry.what[0].upper()}{entry.what[1:]} grew from {entry.base} to {entry.head}: "
+        f"{title[0].upper()}{title[1:]} grew from {entry.base} to {entry.head} a {unit}: "
         f"{percent(share)} of the added time." + settings
     )
 

@@ -22,7 +22,7 @@ def told(base_rate, head_rate, base_shares, head_shares, base=None, head=None):
 def test_the_part_that_grew_is_named_with_its_share() -> None:
     """10 ms a sample become 12.5 ms: waiting for data grew from 1 to 3.5 ms, all of it."""
     found = told(100, 80, {"data_wait": 0.1, "compute": 0.9}, {"data_wait": 0.28, "compute": 0.72})
-    assert found.sentence.startswith("Waiting for data, a sample grew from 1 ms to 3.5 ms: 100 %")
+    assert found.sentence.startswith("Waiting for data grew from 1 ms to 3.5 ms a sample: 100 %")
     assert [line.what for line in found.moved[:3]] == [
         "waiting for data, a sample",
         "compute, a sample",
@@ -37,7 +37,7 @@ def test_the_first_line_of_a_regression_says_why() -> None:
     found = decided([program_of(around(100), around(80))], Inputs(), HostEntry(), "ab")
     why = told(100, 80, {"compute": 1.0}, {"compute": 1.0})
     line = report.lines(found.model_copy(update={"attribution": [why]})).splitlines()[0]
-    assert "proven slower by more than 5 %. Compute, a sample grew from 10 ms to 12.5 ms" in line
+    assert "proven slower by more than 5 %. Compute grew from 10 ms to 12.5 ms a sample" in line
 
 
 def test_settings_that_differ_are_named() -> None:
