@@ -2,6 +2,7 @@
 
     AdvisorError
     ├── UsageError               2   the command line is wrong
+    ├── NoBaselineError          3   the gate has no base to compare with
     ├── ConfigMissingError      10   the config file is not there
     ├── ConfigUnreadableError   11   a directory, a socket, no permission, not UTF-8
     ├── ConfigSyntaxError       12   the config does not parse
@@ -64,6 +65,12 @@ class UsageError(AdvisorError):
     """The command line is wrong."""
 
     exit_code = 2
+
+
+class NoBaselineError(AdvisorError):
+    """The gate has no base to compare with; the message says how to get one."""
+
+    exit_code = 3
 
 
 class ConfigMissingError(AdvisorError):

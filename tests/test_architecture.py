@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
-    {"__main__"},
+    {"__main__", "schemas"},
     {"optimize", "profile", "inspect", "gate", "revert", "invocation"},
     {"report", "tuning", "engines", "history", "versions"},
     {"trials", "quality", "prediction", "knobs"},

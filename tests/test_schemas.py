@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from advisor.report import schema
+from advisor import schemas
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("path", schema.SCHEMAS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
 def test_a_committed_schema_has_not_drifted(path: Path) -> None:
-    """`python -m advisor.report.schema` writes it anew."""
-    assert path.read_text(encoding="utf-8") == schema.SCHEMAS[path]()
+    """`python -m advisor.schemas` writes it anew."""
+    assert path.read_text(encoding="utf-8") == schemas.SCHEMAS[path]()
 
 
-@pytest.mark.parametrize("path", schema.SCHEMAS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", schemas.SCHEMAS, ids=lambda path: path.name)
 def test_a_committed_schema_is_a_schema(path: Path) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.gate.measure import RUN_LIMIT_S
 from advisor.gate.records import ARMS, Attribution, MovedEntry, RunEntry
 from advisor.report.numbers import percent
 
@@ -37,7 +38,7 @@ SMALLEST_CHANGE = 0.02
 
 def explain(program: Program, bench: Bench, plan: MeasurePlan) -> Attribution:
     """Run each arm once more and compare what the two runs show."""
-    runs = {arm: bench.run(program, arm, plan) for arm in ARMS}
+    runs = {arm: bench.run(program, arm, plan, RUN_LIMIT_S) for arm in ARMS}
     return compare(program.name, runs["base"], runs["head"])
 
 
@@ -118,7 +119,7 @@ def _effects(base: RunEntry, head: RunEntry) -> list[MovedEntry]:
 
 
 def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEntry) -> str:
-    differing = [entry.what for entry in _effects(base, head)]
+    differing = [f"{e.what} ({e.base} to {e.head})" for e in _effects(base, head)]
     settings = f" Settings that differ: {', '.join(differing)}." if differing else ""
     base_ms, head_ms = _unit_ms(base), _unit_ms(head)
     if base_ms is None or head_ms is None:
@@ -133,8 +134,9 @@ def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEn
     if growth <= 0 or most <= 0:
         return "This one extra run of each arm does not show the slowdown again." + settings
     share = min(1.0, most / growth)
+    title, _, unit = entry.what.rpartition(", a ")
     return (
-        f"{entry.what[0].upper()}{entry.what[1:]} grew from {entry.base} to {entry.head}: "
+        f"{title[0].upper()}{title[1:]} grew from {entry.base} to {entry.head} a {unit}: "
         f"{percent(share)} of the added time." + settings
     )
 

@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import NoBaselineError, UsageError
 from advisor.gate.records import Revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-
-class NoBaselineError(AdvisorError):
-    """There is no base to compare with; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,62 +56,64 @@ def base_revision(
     `base_ref` if given. Else, of a pull request, the merge-base with the branch it goes to; of a
     push, the first parent; elsewhere the merge-base with the default branch, or where head is
     that branch itself, its last commit (if there are uncommitted changes) or its first parent.
-    Raises NoBaselineError with the next step.
+    Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
+    job would never compare anything, and nobody would notice.
     """
     if base_ref:
-        sha = git(head.top, "rev-parse", "--verify", "--end-of-options", f"{base_ref}^{{commit}}")
+        sha = _commit(head, base_ref)
         if sha is None:
-            msg = f"--base-ref {base_ref!r} names no commit here. {FETCH}"
-            raise NoBaselineError(msg)
+            msg = f"--base-ref {base_ref!r} names no commit here. Correct it, or {FETCH}"
+            raise UsageError(msg)
         return Revision(sha=sha, ref=base_ref)
-    for ref in _targets(head, environ):
-        if (
-            git(
-                head.top,
-                "rev-parse",
-                "--verify",
-                "--quiet",
-                "--end-of-options",
-                f"{ref}^{{commit}}",
-            )
-            is None
-        ):
-            continue
+    targets, sure = _targets(head, environ)
+    ref = next((ref for ref in targets if _commit(head, ref)), None)
+    if ref is None and sure:
+        # Not its own previous commit instead: a second push would hide the slowdown of the first.
+        msg = f"{targets[-1]} is not in this clone. Give --base-ref, or {FETCH}"
+        raise UsageError(msg)
+    if ref is not None:
         sha = git(head.top, "merge-base", "HEAD", ref)
         if sha is None:
-            msg = f"HEAD and {ref} have no common commit here. {FETCH}"
-            raise NoBaselineError(msg)
+            msg = f"HEAD and {ref} have no common commit here. Give --base-ref, or {FETCH}"
+            raise UsageError(msg)
         if sha != head.revision.sha:
             return Revision(sha=sha, ref=f"merge-base with {ref}")
-        break
     if head.revision.dirty:
         return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
-    sha = git(head.top, "rev-parse", "--verify", "--quiet", "HEAD^1")
+    sha = _commit(head, "HEAD^1")
     if sha is None:
-        msg = f"HEAD has no parent here. {FETCH}"
+        if git(head.top, "rev-parse", "--is-shallow-repository") == "true":
+            msg = f"The parent of HEAD is not in this shallow clone. Give --base-ref, or {FETCH}"
+            raise UsageError(msg)
+        msg = "HEAD is the first commit, so there is nothing to compare it with."
         raise NoBaselineError(msg)
     return Revision(sha=sha, ref="first parent of HEAD")
 
 
-FETCH = "Fetch the history (actions/checkout with fetch-depth: 0), or name it with --base-ref."
+FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
 
-def _targets(head: Checkout, environ: Mapping[str, str]) -> list[str]:
-    """Refs that head is meant to go to, most certain first."""
-    found = []
+def _commit(head: Checkout, ref: str) -> str | None:
+    """The commit that `ref` names; None if it names none here."""
+    return git(
+        head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+    )
+
+
+def _targets(head: Checkout, environ: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Refs that head is meant to go to, most certain first; whether one of them must exist."""
     event = read_event(environ)
     pull = event.get("pull_request")
     if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
-        found.append(str(pull["base"].get("sha", "")))
-        found.append(f"origin/{pull['base'].get('ref', '')}")
-    elif environ.get("GITHUB_BASE_REF"):
-        found.append(f"origin/{environ['GITHUB_BASE_REF']}")
-    elif environ.get("GITHUB_EVENT_NAME") == "push":
-        return []
-    else:
-        default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
-        found += [default or "", "origin/main", "origin/master", "main", "master"]
-    return [ref for ref in found if ref]
+        found = [str(pull["base"].get("sha", "")), f"origin/{pull['base'].get('ref', '')}"]
+        return [ref for ref in found if ref], True
+    if environ.get("GITHUB_BASE_REF"):
+        return [f"origin/{environ['GITHUB_BASE_REF']}"], True
+    if environ.get("GITHUB_EVENT_NAME") == "push":
+        return [], False
+    default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
+    found = [default or "", "origin/main", "origin/master", "main", "master"]
+    return [ref for ref in found if ref], False
 
 
 def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -160,11 +158,15 @@ def git(cwd: Path, *args: str) -> str | None:
 
 
 def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["git", "-C", str(cwd), *args],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            ["git", "-C", str(cwd), *args],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+            check=False,
+        )
+    except OSError as problem:
+        msg = f"git could not be started: {problem.strerror}. The gate needs it to check out base."
+        raise UsageError(msg) from problem

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +20,14 @@ from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
     InterruptedByUserError,
+    NoBaselineError,
+    ReportError,
     StateBusyError,
 )
 from advisor.gate import github, modes, options, records, report
-from advisor.gate.base import NoBaselineError
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs
-from advisor.gate.workbench import BrokenOffError, Place
+from advisor.gate.workbench import Place
 
 if TYPE_CHECKING:
     import argparse
@@ -38,28 +40,34 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
-    """Gate as `args` say; returns the exit code of the verdict (errors.GATE_EXIT_CODES)."""
+    """Gate as `args` say; returns the exit code of the verdict (errors.GATE_EXIT_CODES).
+
+    A mistake of our own ends as an error too: Python's exit code for it means regression here.
+    """
     job = github.take(os.environ)
     started = time.monotonic()
-    record = _unfinished("error", "the gate itself failed: see the log of this step")
+    record = _unfinished("error", "the gate did not come to its end: see the log of this step")
     code = GATE_EXIT_CODES["error"]
     asked: Options | None = None
     try:
         try:
             asked = options.check(args, command)
+            report.write(record, asked.report)  # a place that cannot be written is found now
             record = _measure(asked, job)
             code = exit_code(record, asked)
         except AdvisorError as problem:
             record = _explained(problem, asked)
-            code = GATE_EXIT_CODES[record.verdict]
-            if asked is not None:
-                code = exit_code(record, asked)
+            code = exit_code(record, asked) if asked else GATE_EXIT_CODES[record.verdict]
             sys.stderr.write(f"gpu-advisor: {problem}\n")
+            if args.debug:
+                traceback.print_exc()
+        except Exception:
+            traceback.print_exc()
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
-        _tell(record, args.report, job, code)
+        written = _tell(record, args.report, job, code)
     _show(record, args)
-    return code
+    return code if written else code or GATE_EXIT_CODES["error"]
 
 
 def exit_code(record: GateRecord, asked: Options) -> int:
@@ -85,8 +93,6 @@ def _measure(asked: Options, job: github.Job) -> GateRecord:
 
 def _explained(problem: AdvisorError, asked: Options | None) -> GateRecord:
     """The record of a gate that could not be finished."""
-    if isinstance(problem, BrokenOffError):
-        return problem.record
     verdict: Verdict = "error"
     if isinstance(problem, NoBaselineError):
         verdict = "no-baseline"
@@ -105,20 +111,26 @@ def _unfinished(verdict: Verdict, reason: str, inputs: Inputs | None = None) -> 
     )
 
 
-def _tell(record: GateRecord, path: Path, job: github.Job, code: int) -> None:
-    """Report, summary, annotation and outputs; the outputs also if the report cannot be written."""
+def _tell(record: GateRecord, path: Path, job: github.Job, code: int) -> bool:
+    """Outputs, summary, annotation and report; whether the report could be written."""
     github.write_outputs(job, github.outputs(record, path))
-    if path.suffix != ".json":
-        report.write(record, path)
     github.write_summary(job, report.markdown(record))
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
+    if path.suffix == ".json":  # refused already: the record's own place
+        return True
+    try:
+        report.write(record, path)
+    except ReportError as problem:
+        sys.stderr.write(f"gpu-advisor: {problem}\n")
+        return False
+    return True
 
 
 def _show(record: GateRecord, args: argparse.Namespace) -> None:
     if args.json:
         sys.stdout.write(records.headline(record) + "\n")
-    else:
+    elif record.programs:  # else the message on stderr has said it all
         sys.stdout.write(report.lines(record))
 
 

@@ -7,9 +7,10 @@ the reader's light or dark page.
 from __future__ import annotations
 
 import html
+import math
 from typing import TYPE_CHECKING
 
-from advisor.gate.view import pair_slowdowns
+from advisor.gate import view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
     from advisor.gate.records import GateRecord
 
 WIDTH = 720
-LEFT, RIGHT, TOP, ROW = 180, 20, 40, 26
+LEFT, RIGHT, TOP, ROW = 240, 20, 56, 26
+NAME_CHARS = 36
+TICKS = 8
+"""At most so many numbers on the axis."""
 STYLE = """
-  text { font: 12px sans-serif; fill: #24292f } .axis, .zero { stroke: #8c959f; fill: none }
-  .allowed { stroke: #bc4c00; stroke-dasharray: 4 3 } .base { stroke: #0969da; fill: #0969da }
+  text { font: 12px sans-serif; fill: #24292f } .mid { text-anchor: middle }
+  .axis, .zero { stroke: #8c959f; fill: none } .allowed { stroke: #bc4c00; stroke-dasharray: 4 3 }
+  .base { stroke: #0969da; stroke-width: 2; fill: #0969da }
   @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .axis, .zero { stroke: #6e7681 }
     .allowed { stroke: #f0883e } .base { stroke: #58a6ff; fill: #58a6ff } }
 """
@@ -45,7 +50,7 @@ def pairs(record: GateRecord) -> str:
     rows = [
         (name, [(value, value) for value in values], None)
         for program in record.programs
-        for name, values in pair_slowdowns(program).items()
+        for name, values in view.pair_slowdowns(program).items()
     ]
     return _draw("Slowdown of head in each pair, %", rows, record) if rows else ""
 
@@ -81,16 +86,28 @@ def _draw(
         f'<text x="{LEFT}" y="20">{html.escape(title)}</text>',
         f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>',
     ]
-    for kind, value in (("zero", 0.0), ("allowed", limit)):
-        parts.append(f'<path class="{kind}" d="M{x(value)} {TOP - 8}V{bottom}"/>')
-        label = "0" if kind == "zero" else f"allowed {limit:g}"
-        parts.append(f'<text x="{x(value)}" y="{bottom + 18}">{label}</text>')
+    parts += [
+        f'<path class="{kind}" d="M{x(value)} {TOP - 8}V{bottom}"/>'
+        for kind, value in (("zero", 0.0), ("allowed", limit))
+    ]
+    parts.append(f'<text class="mid" x="{x(limit)}" y="{TOP - 13}">allowed: {limit:g} %</text>')
+    for tick in _ticks(low, high):
+        parts.append(f'<path class="axis" d="M{x(tick)} {bottom}v5"/>')
+        parts.append(f'<text class="mid" x="{x(tick)}" y="{bottom + 18}">{tick:g}</text>')
     for number, (name, spans, estimate) in enumerate(rows):
         y = TOP + ROW * number + ROW // 2
-        parts.append(f'<text x="8" y="{y + 4}">{html.escape(name[-26:])}</text>')
+        short = html.escape(view.short(name, NAME_CHARS))
+        parts.append(f'<text x="8" y="{y + 4}">{short}</text>')
         for start, end in spans:
             if end > start:
                 parts.append(f'<path class="base" d="M{x(start)} {y}H{x(end)}"/>')
         dots = [start for start, end in spans if start == end] if estimate is None else [estimate]
         parts += [f'<circle class="base" cx="{x(dot)}" cy="{y}" r="3.5"/>' for dot in dots]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`."""
+    power = 10.0 ** math.floor(math.log10((high - low) / TICKS))
+    step = next(power * m for m in (1, 2, 5, 10, 20) if (high - low) / (power * m) <= TICKS)
+    return [step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from advisor.errors import UsageError
+from advisor.gate import view
 from advisor.gate.base import read_event
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def annotation(record: GateRecord, loudness: Level) -> str:
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    said = _message(record.reason[:ANNOTATION_CHARS] + "." + figures)
+    said = _message(view.reason(record)[:ANNOTATION_CHARS] + figures)
     return f"::{loudness} title={title}::{said}"
 
 

@@ -40,6 +40,8 @@ CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 """Failures of a run that ended well, but in which the probe saw no steps."""
 
+RUN_LIMIT_S = 1800.0
+
 WHOLE = MeasurePlan(mode="whole")
 
 WHOLE_RUN_UNIT = "run"
@@ -55,14 +57,14 @@ class Bench:
     scratch: Path
     device: Callable[[], Gpu | None]
     """Asked before every run: the card and its stable facts must not change on the way."""
-    run_limit_s: float
     window: MeasurePlan = field(default_factory=MeasurePlan)
     metric: Metric = "throughput"
     allow_writes: bool = False
     started: int = 0
 
-    def run(self, program: Program, arm: Arm, plan: MeasurePlan) -> RunEntry:
+    def run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
         """One fresh process of `program` in `arm`. A failure is in the record, never raised."""
+        limit_s = min(limit_s, RUN_LIMIT_S)
         self.started += 1
         scratch = self.scratch / f"{self.started:03d}-{arm}"
         benchmark_json = scratch / "benchmark.json"
@@ -77,9 +79,9 @@ class Bench:
             env=tuple(self.environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
             unit=program.unit,
-            start_limit_s=2 * self.run_limit_s,
-            hang_limit_s=2 * self.run_limit_s,
-            total_limit_s=self.run_limit_s,  # the one that is reached first: a plain `timeout`
+            start_limit_s=2 * limit_s,
+            hang_limit_s=2 * limit_s,
+            total_limit_s=limit_s,  # the one that is reached first: a plain `timeout`
             allow_writes=self.allow_writes,
         )
         gpu = self.device()

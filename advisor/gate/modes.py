@@ -93,7 +93,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
         session = open_session(asked, place, {"base": head, "head": head}, programs, host)
         session.fixed_pairs = HISTORY_PAIRS
         set_up(asked, place, session)
-        record = measured(session, host, "history")
+        record = _of_head_alone(measured(session, host, "history"))
     if record.verdict in {"error", "invalid"}:
         return record
     verdicts = []
@@ -104,6 +104,13 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     return history.with_verdicts(record, verdicts)
 
 
+def _of_head_alone(record: GateRecord) -> GateRecord:
+    """Both arms were head: what failed in either place is head's failure, not a missing base."""
+    if record.verdict != "no-baseline":
+        return record
+    return record.model_copy(update={"verdict": "error"})
+
+
 def calibrated(asked: Options, place: Place) -> GateRecord:
     """Pairs of head against itself: what this runner can prove."""
     head = base.head_checkout(place.cwd)
@@ -112,7 +119,9 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
         session = open_session(asked, place, {"base": head, "head": head}, programs, host)
         session.fixed_pairs = CALIBRATION_PAIRS
         set_up(asked, place, session)
-        record = measured(session, host, "calibrate")
+        record = _of_head_alone(measured(session, host, "calibrate"))
+    if record.verdict in {"error", "invalid"}:
+        return record
     found = []
     for program in programs:
         entry = calibrate.calibrate(session.programs[program.name], record.inputs)

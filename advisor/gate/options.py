@@ -79,7 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " JSON, else the probe, else the time of the run), probe, or run-time",
     )
     add("--threshold", default="5%", help="largest drop of the rate that is allowed (default 5%%)")
-    add("--max-minutes", default="30", metavar="N", help="budget for all pairs (default 30)")
+    add(
+        "--max-minutes",
+        default="30",
+        metavar="N",
+        help="budget for warm-up and pairs, without --setup (default 30)",
+    )
     add(
         "--on-inconclusive",
         default="fail",

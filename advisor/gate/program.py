@@ -91,9 +91,14 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
         msg = f"Say what to measure: --workload NAME (known: {names}) or --command CMD."
         raise UsageError(msg)
     missing = [name for name in workloads if name not in known]
+    if missing and not known:
+        msg = (
+            f"There is no workload {missing[0]!r}: no gpu-advisor.toml here declares any. Add it, "
+            "or give --command CMD."
+        )
+        raise UsageError(msg)
     if missing:
-        names = ", ".join(known) or "none"
-        msg = f"gpu-advisor.toml has no workload {missing[0]!r} (known: {names})."
+        msg = f"gpu-advisor.toml has no workload {missing[0]!r} (known: {', '.join(known)})."
         raise UsageError(msg)
     return tuple(known[name] for name in dict.fromkeys(workloads))
 

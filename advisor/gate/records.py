@@ -9,7 +9,6 @@ Null means not measured.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -35,7 +34,12 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,  # what is written is written whole
+    )
 
 
 class Rate(_Part):
@@ -246,10 +250,9 @@ class HostEntry(_Part):
     clocks: str = "not locked"
 
 
-class GateRecord(_Part):
-    """gate.json. The first block is also what `--json` prints."""
+class Headline(_Part):
+    """What `gate --json` prints, and the first block of gate.json."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
     verdict: Verdict
     slowdown_pct: float | None = None
     ci_low_pct: float | None = None
@@ -259,6 +262,11 @@ class GateRecord(_Part):
     discarded_pairs: int = 0
     workloads: list[WorkloadVerdict] = Field(default_factory=list)
 
+
+class GateRecord(Headline):
+    """gate.json."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
     reason: str
     mode: Mode = "ab"
     tool_version: str
@@ -274,19 +282,6 @@ class GateRecord(_Part):
     attribution: list[Attribution] = Field(default_factory=list)
     calibration: list[CalibrationEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
-
-
-HEADLINE = (
-    "verdict",
-    "slowdown_pct",
-    "ci_low_pct",
-    "ci_high_pct",
-    "mde_pct",
-    "pairs",
-    "discarded_pairs",
-    "workloads",
-)
-"""Keys of the one object that `gate --json` prints."""
 
 
 def read(path: Path) -> GateRecord:
@@ -316,4 +311,5 @@ def write(record: GateRecord, path: Path) -> None:
 
 def headline(record: GateRecord) -> str:
     """The one object that `--json` prints."""
-    return json.dumps(record.model_dump(mode="json", include=set(HEADLINE)), allow_nan=False)
+    found = Headline(**{name: getattr(record, name) for name in Headline.model_fields})
+    return found.model_dump_json()

@@ -24,6 +24,10 @@ MARGIN = 1.2
 """A pair may take this much longer than the longest so far and still fit the budget."""
 
 
+HANGS = 3.0
+"""A run that takes this many times as long as any before it hangs; a shorter one may outlast the
+budget, which was not spent when its pair began."""
+
 SHORT_RUN_S = 10.0
 """A program that ends within this is run to its end, whatever the budget."""
 
@@ -35,13 +39,13 @@ class Session:
     bench: Bench
     asked: tuple[Program, ...]
     inputs: Inputs
-    deadline: float
-    """On the monotonic clock."""
     say: Callable[[str], None]
     fixed_pairs: int | None = None
     """Measure this many pairs that count, whatever they say."""
     programs: dict[str, ProgramEntry] = field(default_factory=dict)
     plans: dict[str, MeasurePlan] = field(default_factory=dict)
+    deadline: float = field(default=0.0, init=False)
+    """End of the budget on the monotonic clock; it begins with the first warm-up."""
 
     def __post_init__(self) -> None:
         for program in self.asked:
@@ -65,6 +69,7 @@ class Session:
 
     def run(self) -> None:
         """Warm up every program that is not closed, then measure pairs. Raises Interrupted."""
+        self.deadline = time.monotonic() + 60 * self.inputs.max_minutes
         for program in self.asked:
             if not self._closed(program.name):
                 self._warm_up(program)
@@ -82,34 +87,37 @@ class Session:
         work can be compared; of a longer one the probe measures a window.
         """
         self.say(f"{program.name}: warming up")
-        limit_s, self.bench.run_limit_s = self.bench.run_limit_s, self._whole_limit_s()
         plan = WHOLE
-        head = self._run(program, "head", plan)
-        self.bench.run_limit_s = limit_s
+        head = self._run(program, "head", plan, self._whole_limit_s())
         if head.problem and head.problem.kind == "timeout":
             plan = self.bench.window
-            head = self._run(program, "head", plan)
+            head = self._run(program, "head", plan, self.left_s)
         self.plans[program.name] = plan
         runs = [head]
         if not head.problem:
-            runs.append(self._run(program, "base", plan))
+            runs.append(self._run(program, "base", plan, max(self.left_s, HANGS * head.wall_s)))
         self._update(program.name, warm_ups=runs)
 
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
         runs = 2 * rule_of(self.inputs).looks_for(len(self.asked))[0] * len(self.asked)
-        return min(self.bench.run_limit_s, max(SHORT_RUN_S, self.left_s / 2 / runs))
+        return self.left_s / 2 / runs
 
     def _announce(self) -> None:
-        looks = rule_of(self.inputs).looks_for(len(self.asked))
         pair_s = sum(self._pair_s(p.name) for p in self.asked if not self._closed(p.name))
         if not pair_s:
             return
-        self.say(
-            f"a pair takes about {pair_s:.0f} s: the first verdict can fall after {looks[0]} pairs "
-            f"(about {looks[0] * pair_s / 60:.1f} min), the last after {looks[-1]} "
-            f"(about {looks[-1] * pair_s / 60:.1f} min)"
+
+        def lasts(pairs: int) -> str:
+            return f"{pairs} pairs (about {pairs * pair_s / 60:.1f} min)"
+
+        looks = rule_of(self.inputs).looks_for(len(self.asked))
+        plan = (
+            f"the first verdict can fall after {lasts(looks[0])}, the last after {lasts(looks[-1])}"
         )
+        if self.fixed_pairs:
+            plan = f"{lasts(self.fixed_pairs)} follow"
+        self.say(f"a pair takes about {pair_s:.0f} s: {plan}")
 
     # --- pairs ---
 
@@ -141,7 +149,8 @@ class Session:
         kept = sum(pair.discarded is None for pair in entry.pairs)
         order: Literal["base first", "head first"] = "base first" if kept % 2 == 0 else "head first"
         arms = ARMS if order == "base first" else ARMS[::-1]
-        runs = {arm: self._run(program, arm, self.plans[program.name]) for arm in arms}
+        plan, hangs_s = self.plans[program.name], HANGS * self._longest_s(program.name)
+        runs = {arm: self._run(program, arm, plan, max(self.left_s, hangs_s)) for arm in arms}
         first = entry.warm_ups[0].gpu if entry.warm_ups else None
         pair = PairEntry(
             number=len(entry.pairs) + 1,
@@ -153,8 +162,9 @@ class Session:
         self._update(program.name, pairs=[*entry.pairs, pair])
         self.say(f"{program.name}: {self._told(pair)}")
 
-    def _run(self, program: Program, arm: Arm, plan: MeasurePlan) -> RunEntry:
-        run = self.bench.run(program, arm, plan)
+    def _run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
+        """One process, stopped after `limit_s`: a program that hangs may not outlast the budget."""
+        run = self.bench.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
         if run.problem and run.problem.kind == "interrupted":
             msg = "Interrupted: no verdict. What was measured until then is in the report."
             raise InterruptedByUserError(msg)
@@ -187,6 +197,11 @@ class Session:
         if entry.pairs:
             return max(pair.base.wall_s + pair.head.wall_s for pair in entry.pairs)
         return sum(run.wall_s for run in entry.warm_ups)
+
+    def _longest_s(self, name: str) -> float:
+        entry = self.programs[name]
+        paired = [run for pair in entry.pairs for run in (pair.base, pair.head)]
+        return max(run.wall_s for run in [*entry.warm_ups, *paired])
 
     def _update(self, name: str, **facts: object) -> None:
         self.programs[name] = self.programs[name].model_copy(update=facts)

@@ -63,4 +63,5 @@ def set_up(
     if code == 0:
         return None
     tail = [line for line in said.splitlines() if line.strip()][-TAIL_LINES:]
-    return f"--setup ended with exit code {code}: " + "\n".join(tail)
+    said = "\n".join(tail) or "it wrote nothing"
+    return f"--setup ended with exit code {code}: {said}"

@@ -159,7 +159,8 @@ def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
     for arm, verdict in (("head", "error"), ("base", "no-baseline")):
         for run in runs:
             if run.arm == arm and run.problem:
-                return closed(verdict, f"{arm}: {run.problem.kind}: {run.problem.evidence}")  # type: ignore[arg-type]
+                failed = f"{arm} failed ({run.problem.kind}): {run.problem.evidence}"
+                return closed(verdict, failed)  # type: ignore[arg-type]
     if validity.too_many_discarded(len(discarded), len(program.pairs), rule.looks[0]):
         reasons = "; ".join(sorted({pair.discarded or "" for pair in discarded}))
         return closed(

@@ -11,7 +11,7 @@ from advisor.gate.verdict import rule_of
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
-    from advisor.gate.records import GateRecord, ProgramEntry, WorkloadVerdict
+    from advisor.gate.records import CalibrationEntry, GateRecord, ProgramEntry, WorkloadVerdict
 
 TITLES = {
     "pass": "No regression",
@@ -23,24 +23,48 @@ TITLES = {
 }
 
 NEXT_STEPS = {
-    "inconclusive": "More pairs (--max-minutes), a quieter runner or a larger --threshold would "
-    "decide it; `gpu-advisor gate --mode calibrate` says what this runner can prove.",
+    "inconclusive": "A quieter runner or a larger --threshold would decide it; "
+    "`gpu-advisor gate --mode calibrate` says what this runner can prove.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
     "invalid": "Nothing is said about the code: repair the runner and run the gate again.",
-    "error": "This is not a slowdown: make the named run work, then run the gate again.",
+    "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
 
 MOST_PAIRS_SHOWN = 48
 CHART_BARS = 24
+LABEL_CHARS = 24
+SMALLEST_SHOWN_PCT = 0.05
 
 
 def title(record: GateRecord) -> str:
+    if record.mode == "calibrate" and record.calibration and record.verdict != "invalid":
+        return "Calibrated"
     return TITLES[record.verdict]
 
 
+def reason(record: GateRecord) -> str:
+    """The reason as a sentence."""
+    if record.mode == "calibrate" and record.calibration and record.verdict != "invalid":
+        return " ".join(
+            f"{entry.workload}: the verdict on equal runs is {entry.placebo}."
+            for entry in record.calibration
+        )
+    return record.reason.rstrip(".: \n") + "."
+
+
 def next_step(record: GateRecord) -> str:
-    if record.mode == "history" and record.verdict in {"inconclusive", "no-baseline"}:
-        return "The baseline grows with every call."
+    """What to do now; nothing where the reason is a message that says it already."""
+    if not record.programs:
+        return ""
+    if record.mode == "history":
+        undecided = record.verdict in {"inconclusive", "no-baseline"}
+        return "The baseline grows with every call." if undecided else ""
+    if record.mode == "calibrate" and record.verdict != "invalid":
+        return ""
+    if any(program.stopped for program in record.programs) and record.verdict == "inconclusive":
+        return "More time (--max-minutes) would decide it, or a shorter benchmark."
+    if record.attribution:
+        return " ".join(found.sentence for found in record.attribution)
     return NEXT_STEPS.get(record.verdict, "")
 
 
@@ -55,6 +79,8 @@ def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     if value is None:
         return "not measured"
     said = f"{abs(value):.1f} % {'slower' if value > 0 else 'faster'}"
+    if abs(value) < SMALLEST_SHOWN_PCT:
+        said = "none"
     if workload.ci_low_pct is None and workload.ci_high_pct is None:
         return f"{said} (too few pairs for bounds)"
     low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)
@@ -130,7 +156,12 @@ def _failed(run: object) -> str:
 
 
 def chart(record: GateRecord) -> str:
-    """One mermaid chart: slowdown by pair of a single workload, or by workload of several."""
+    """One mermaid chart: slowdown by pair of a single workload, or by workload of several.
+
+    Pairs of a history are head twice: nothing to draw.
+    """
+    if record.mode == "history":
+        return ""
     bars = _pair_bars(record) if len(record.workloads) < 2 else _workload_bars(record)
     if not bars:
         return ""
@@ -181,11 +212,60 @@ def _workload_bars(record: GateRecord) -> list[tuple[str, float]]:
 
 def _label(name: str) -> str:
     """A name that mermaid cannot take for syntax."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", " ", name)[-24:].strip() or "workload"
+    return re.sub(r"[^A-Za-z0-9_.-]+", " ", short(name, LABEL_CHARS)).strip() or "workload"
+
+
+def short(name: str, chars: int) -> str:
+    """A benchmark without its file, and a long name without its beginning."""
+    own = name.rpartition("::")[2]
+    return own if len(own) <= chars else f"...{own[3 - chars :]}"
+
+
+def processes(record: GateRecord) -> int:
+    """Processes that were started for the timed pairs and the warm-ups."""
+    warm_ups = sum(len(program.warm_ups) for program in record.programs)
+    return warm_ups + runs(record)
 
 
 def runs(record: GateRecord) -> int:
-    """Processes that were started for the timed pairs and the warm-ups."""
-    return sum(
-        len(program.warm_ups) + len(ARMS) * len(program.pairs) for program in record.programs
+    """Processes of the timed pairs."""
+    return sum(len(ARMS) * len(program.pairs) for program in record.programs)
+
+
+# --- calibrate and history ----------------------------------------------------------------
+
+
+def provable(entry: CalibrationEntry) -> str:
+    """`1.6 % with 6 pairs, 0.9 % with 12 pairs`."""
+    return ", ".join(
+        f"{pct(value)} with {pairs} pairs" for pairs, value in entry.provable_pct.items()
+    )
+
+
+def pairs_needed(record: GateRecord, entry: CalibrationEntry) -> str:
+    """How many, and where a gate does not take so many the threshold that it can prove."""
+    most = record.inputs.looks[-1]
+    if entry.pairs_needed is not None and entry.pairs_needed <= most:
+        return str(entry.pairs_needed)
+    count = "too many" if entry.pairs_needed is None else str(entry.pairs_needed)
+    return (
+        f"{count}, and a gate takes {most} at most: here it can rely on --threshold "
+        f"{entry.threshold_pct:g}%"
+    )
+
+
+def rates(record: GateRecord) -> str:
+    """The rate of each workload now."""
+    return ", ".join(f"{w.name} {rate(w.head_units_per_s, w.unit)}" for w in record.workloads)
+
+
+def against_history(record: GateRecord) -> str:
+    """`20.1 % slower than the sessions before (100 sample/s)`."""
+    worst = record.workloads[0] if record.workloads else None
+    if worst is None or worst.slowdown_pct is None:
+        return "not known yet"
+    word = "slower" if worst.slowdown_pct > 0 else "faster"
+    before = rate(worst.base_units_per_s, worst.unit)
+    return (
+        f"{worst.name}: {abs(worst.slowdown_pct):.1f} % {word} than the sessions before ({before})"
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
-from advisor.errors import AdvisorError, InterruptedByUserError, StateBusyError
+from advisor.errors import InterruptedByUserError, StateBusyError
 from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
@@ -36,21 +36,12 @@ if TYPE_CHECKING:
     from advisor.model import Gpu, Machine
 
 SETUP_LIMIT_S = 3600.0
-RUN_LIMIT_S = 1800.0
 LOCK_POLL_S = 0.5
 PROBE_STACK = (
     "import platform, importlib.metadata as m; print(platform.python_version()); "
     "print(m.version('torch'))"
 )
 """Asks an interpreter for its version and torch's without importing torch."""
-
-
-class BrokenOffError(AdvisorError):
-    """The gate was stopped on the way; `record` holds what was measured until then."""
-
-    def __init__(self, message: str, record: GateRecord) -> None:
-        super().__init__(message)
-        self.record = record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +100,7 @@ def open_session(
     programs: Sequence[Program],
     host: HostEntry,
 ) -> Session:
-    """A session whose budget starts now, and whose statistic is what calibration found here."""
+    """A session whose statistic is what calibration found here."""
     statistics = {
         calibrate.kept_statistic(calibrate.kept_at(os.environ), host.key, program.definition)
         for program in programs
@@ -122,7 +113,6 @@ def open_session(
         checkouts=dict(arms),
         scratch=place.scratch,
         device=first_gpu,
-        run_limit_s=RUN_LIMIT_S,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
@@ -131,7 +121,6 @@ def open_session(
         bench=bench,
         asked=tuple(programs),
         inputs=inputs,
-        deadline=time.monotonic() + inputs.max_minutes * 60,
         say=place.say,
     )
 
@@ -160,17 +149,15 @@ def set_up(asked: Options, place: Place, session: Session) -> None:
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
-    """Run the session and make its record. Raises BrokenOffError with a partial one."""
-    started = time.monotonic()
+    """Run the session and make its record: an invalid one, of what there is, if interrupted."""
     try:
         session.run()
     except InterruptedByUserError as problem:
-        record = compose(session, host, mode).model_copy(
+        session.say(str(problem))
+        return compose(session, host, mode).model_copy(
             update={"verdict": "invalid", "reason": str(problem)}
         )
-        raise BrokenOffError(str(problem), record) from problem
-    record = compose(session, host, mode)
-    return record.model_copy(update={"wall_s": time.monotonic() - started})
+    return compose(session, host, mode)
 
 
 def compose(session: Session, host: HostEntry, mode: Mode) -> GateRecord:

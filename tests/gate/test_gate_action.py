@@ -21,6 +21,7 @@ from test_gate_github import fork_event
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.gate import records
+from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
 
@@ -97,6 +98,9 @@ def test_no_expression_reaches_a_shell_and_every_use_is_pinned(path: Path) -> No
         assert "${{" not in step.get("run", "")
         if "uses" in step and step["uses"] != "./":
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+    for line in path.read_text().splitlines():
+        if "@" + 40 * "0" in line:  # no commit: whoever copies the example must see that
+            assert "# REPLACE the zeros" in line
 
 
 def test_workflows_hold_no_more_than_they_need() -> None:
@@ -171,7 +175,7 @@ class Runner:
             always = "always()" in step.get("if", "")
             if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
                 continue
-            code, said, set_, shown = self._run(step, inputs)
+            code, said, set_, shown = self.run_step(step, inputs)
             failed_code, log = failed_code or code, log + said
             outputs |= set_ if step.get("id") == "gate" else {}
             summary += shown
@@ -181,7 +185,7 @@ class Runner:
         }
         return Step(failed_code, log, outputs, summary, conclusions)
 
-    def _run(
+    def run_step(
         self, step: dict[str, Any], inputs: dict[str, str]
     ) -> tuple[int, str, dict[str, str], str]:
         assert step["shell"] == "bash"
@@ -358,6 +362,63 @@ def test_another_repository_consumes_the_action(
     folder = Path(found.outputs["report-md"]).parent
     assert (folder / "gate-comment.md").is_file()
     assert (folder / "gate-figures" / "gate-pairs.svg").is_file()
+
+
+def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
+    """Its second step finds the commit that the report of a red night names."""
+    good = [Session(created="", sha=40 * "a", units_per_s=100.0, processes=4)] * 10
+    series = Series(workload="train", unit="sample", facts={}, sessions=good)
+    found = decided([SAVED["pass"]], Inputs(), HostEntry(), "history")
+    red = found.model_copy(update={"reason": compare(series, 80.0, 0.05).reason})
+    records.write(red, runner.temp / "night.json")
+    (step,) = (
+        step
+        for step in steps_of(ROOT / "docs/examples/workflows/history-nightly.yml")
+        if step.get("id") == "last"
+    )
+    step["env"] = {"REPORT": str(runner.temp / "night.json")}
+    code, log, outputs, _ = runner.run_step(step, {})
+    assert code == 0, log
+    assert outputs["sha"] == 40 * "a"
+
+
+TUNED = """
+import json, sys, time
+size = json.load(open(sys.argv[1]))["batch_size"]
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+data = DataLoader(TensorDataset(torch.zeros(100_000, 4)), batch_size=size)
+model = torch.nn.Linear(4, 4)
+with torch.no_grad():
+    for (x,) in data:
+        model(x)
+        time.sleep(0.005)
+"""
+
+
+@pytest.mark.slow
+def test_the_tuning_job_leaves_diff_and_report(runner, repo) -> None:
+    """Its steps after the installation, in a user's repository: artifact, summary, no push."""
+    repo.commit({"infer.py": TUNED, "infer.json": '{"batch_size": 2}\n'})
+    command = 'command = "python infer.py {config}"\nconfig = "infer.json"\nphase = "test"\n'
+    repo.commit({"gpu-advisor.toml": f"[workload.infer]\n{command}"})
+    script = runner.temp / "gpu-advisor" / "bin" / "gpu-advisor"
+    script.parent.mkdir()
+    python = runner.temp / "gpu-advisor" / "venv" / "bin" / "python"
+    script.write_text(f"#!{python}\nfrom advisor.__main__ import main; main()\n")
+    script.chmod(0o755)
+    tuned, summary = runner.temp / "tuned", ""
+    for step in steps_of(ROOT / "docs/examples/workflows/tune.yml"):
+        if "run" in step and "Install" not in step["name"]:
+            code, log, _, shown = runner.run_step(step, {"config": "infer.json", "budget": "20s"})
+            assert code == 0, log
+            summary += shown
+            # As a longer budget would have left it.
+            (repo.path / "infer.json").write_text('{"batch_size": 64}\n')
+    assert '-{"batch_size": 2}\n+{"batch_size": 64}' in (tuned / "config.diff").read_text()
+    assert (tuned / "report.md").read_text().startswith("# infer.json")
+    assert (tuned / "report.json").is_file()
+    assert summary.startswith("# infer.json")
 
 
 @pytest.mark.slow

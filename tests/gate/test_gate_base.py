@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.gate.base import (
-    NoBaselineError,
-    base_checkout,
-    base_revision,
-    head_checkout,
-)
+from advisor.errors import NoBaselineError, UsageError
+from advisor.gate.base import base_checkout, base_revision, head_checkout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +74,7 @@ def test_base_ref_is_taken_as_it_is(branches) -> None:
 @pytest.mark.parametrize("ref", ["nowhere", "--help", "-x", "a b", "$(touch x)"])
 def test_a_base_ref_that_is_no_commit_says_how_to_get_it(branches, ref: str) -> None:
     repo, _ = branches
-    with pytest.raises(NoBaselineError, match="fetch-depth"):
+    with pytest.raises(UsageError, match="fetch-depth"):
         base_revision(head_checkout(repo.path), ref, {})
     assert not (repo.path / "x").exists()
 
@@ -88,13 +84,24 @@ def test_a_shallow_clone_says_how_to_get_the_history(branches, tmp_path) -> None
     shallow = tmp_path / "shallow"
     repo.git("clone", "-q", "--depth", "1", repo.path.as_uri(), str(shallow))
     pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
-    with pytest.raises(NoBaselineError, match="fetch-depth: 0"):
+    with pytest.raises(UsageError, match="fetch-depth: 0"):
         base_revision(head_checkout(shallow), None, event(tmp_path, pull))
+
+
+def test_a_pull_request_is_never_compared_with_its_own_previous_commit(branches, tmp_path) -> None:
+    """Its target is not in a clone of a single branch: a second push would hide the first."""
+    repo, _ = branches
+    single = tmp_path / "single"
+    source = repo.path.as_uri()
+    repo.git("clone", "-q", "--depth", "2", "--branch", "feature", source, str(single))
+    pull = {"pull_request": {"base": {"sha": "0" * 40, "ref": "main"}}}
+    with pytest.raises(UsageError, match="origin/main is not in this clone"):
+        base_revision(head_checkout(single), None, event(tmp_path, pull))
 
 
 def test_the_first_commit_has_no_baseline(repo) -> None:
     repo.commit({"f": "a"})
-    with pytest.raises(NoBaselineError, match="no parent"):
+    with pytest.raises(NoBaselineError, match="first commit"):
         base_revision(head_checkout(repo.path), None, {})
 
 

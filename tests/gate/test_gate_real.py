@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
+import jsonschema
 import pytest
-from conftest import STEADY
+from conftest import ROOT, STEADY
 
 BENCH = ("--command", "python bench.py")
 
@@ -103,6 +105,62 @@ def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> No
     assert repo.gate(*BENCH, "--max-minutes", "0.05", "--on-inconclusive", "warn").code == 0
 
 
+TURNS = """
+import os, pathlib, time
+turns = pathlib.Path(os.environ["TURNS"])
+with turns.open("a") as file:
+    file.write(".")
+if len(turns.read_text()) {when}:
+    time.sleep({seconds})
+print("throughput: 100")
+"""
+"""A program that is slow from or at a certain run on, counted over both arms."""
+
+
+def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
+    """The eighth run (two warm-ups, three pairs) takes so long that no fourth pair fits."""
+    text = TURNS.format(when="== 8", seconds=9)
+    repo = two(text, text).on_github()
+    repo.env["TURNS"] = str(repo.out / "turns")
+    found = repo.gate(*BENCH, "--json", "--max-minutes", "0.2")
+    assert (found.code, found.json["verdict"]) == (3, "inconclusive"), found.stderr
+    assert "the budget of 0.2 minutes was spent" in found.json["workloads"][0]["reason"]
+    assert len(found.record.programs[0].pairs) == 3
+    assert set(found.outputs) == OUTPUTS
+    assert found.outputs["pairs"] == "3"
+
+
+@pytest.mark.slow
+def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
+    text = TURNS.format(when=">= 5", seconds=600)
+    repo = two(text, text)
+    repo.env["TURNS"] = str(repo.out / "turns")
+    found = repo.gate(*BENCH, "--json", "--max-minutes", "0.3")
+    assert found.json["verdict"] in {"error", "no-baseline"}
+    assert "timeout" in found.json["workloads"][0]["reason"]
+    assert found.record.wall_s < 120
+
+
+def test_the_budget_begins_after_the_setup(two) -> None:
+    """An installation that takes minutes may not eat the pairs."""
+    repo = two(steady(100), steady(100))
+    found = repo.gate(*BENCH, "--setup", "sleep 4", "--max-minutes", "0.12")
+    assert found.record.programs[0].pairs, found.stderr
+
+
+def test_several_workloads_gate_together(repo) -> None:
+    """All are measured before the verdict falls, and two need seven pairs at the first look."""
+    settings = "".join(f'[workload.{n}]\ncommand = "python {n}.py"\n' for n in ("one", "two"))
+    repo.commit({"one.py": steady(100), "two.py": steady(50), "gpu-advisor.toml": settings})
+    repo.commit({"one.py": steady(80)})
+    found = repo.gate("--workload", "one,two", "--json")
+    assert found.code == 1, found.stderr
+    assert [(w["name"], w["verdict"], w["pairs"]) for w in found.json["workloads"]] == [
+        ("one", "regression", 7), ("two", "pass", 7),
+    ]  # fmt: skip
+    assert [e.program for e in found.record.attribution] == ["one"]
+
+
 def test_setup_runs_once_in_each_arm(two) -> None:
     log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
     repo = two(steady(100), steady(100))
@@ -192,10 +250,21 @@ OUTPUTS = {
 }  # fmt: skip
 
 
-def test_an_unknown_base_ref_has_no_baseline(two) -> None:
+def test_an_unknown_base_ref_is_an_error(two) -> None:
+    """No baseline would be a green step with a warning, at every pull request to come."""
     found = two(steady(100), steady(100)).gate(*BENCH, "--base-ref", "v9", "--json")
-    assert found.code == 3
+    assert (found.code, found.json["verdict"]) == (2, "error")
     assert "v9" in found.stderr
+
+
+def test_a_wrong_call_says_so_once(two) -> None:
+    """One message, and a report that does not pretend to have measured anything."""
+    found = two(steady(100), steady(100)).gate(*BENCH, "--threshold", "much")
+    assert found.stdout == ""
+    assert found.stderr.count("much") == 1
+    text = (found.folder / "gate.md").read_text()
+    assert "Nothing was measured" in text
+    assert "Pairs" not in text
 
 
 @pytest.mark.parametrize(
@@ -266,7 +335,49 @@ def test_calibration_says_what_the_runner_can_prove(two) -> None:
     assert entry.noise_pct < 1
     assert entry.pairs_needed == 6
     assert list(entry.provable_pct) == [6, 12, 24]
-    assert "smallest provable" in (found.folder / "gate.md").read_text().lower()
+    assert [line.split(":")[0] for line in found.stdout.splitlines() if line] == [
+        "- **Calibrated**", "- Noise between equal processes of command",
+        "- Smallest provable slowdown", "- Pairs needed for 5 %", "- Hardware",
+    ]  # fmt: skip
+    assert "12 pairs (about" in found.stderr
+
+
+def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:
+    """Python ends with 1 on an exception, and 1 means that a slowdown was proven."""
+    repo = two(steady(100), steady(100)).on_github()
+    breaks = (
+        "import sys; from advisor.gate import modes; from advisor.__main__ import main; "
+        "modes.MODES['ab'] = lambda *_: 1 / 0; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", breaks, *repo.command(*BENCH)[3:]]
+    done = subprocess.run(
+        command, cwd=repo.path, env=repo.environment(), capture_output=True, text=True, check=False
+    )
+    found = repo.ended(done.returncode, done.stdout, done.stderr)
+    assert found.code == 2
+    assert "ZeroDivisionError" in found.stderr
+    assert found.outputs["verdict"] == "error"
+    assert found.record.verdict == "error"
+
+
+def test_a_report_that_cannot_be_written_does_not_pass(two) -> None:
+    """It is found before anything is measured; outputs and summary are there all the same."""
+    repo = two(steady(100), steady(100)).on_github()
+    (repo.out / "file").touch()
+    found = repo.gate(*BENCH, "--report", str(repo.out / "file" / "gate.md"))
+    assert found.code == 2, found.stderr
+    assert "Choose another --report" in found.stderr
+    assert "warming up" not in found.stderr
+    assert set(found.outputs) == OUTPUTS
+    assert "Throughput gate" in found.summary
+
+
+def test_without_git_it_is_one_clear_error(two) -> None:
+    repo = two(steady(100), steady(100))
+    found = repo.gate(*BENCH, env={"PATH": "/nowhere"})
+    assert found.code == 2
+    assert "git" in found.stderr
+    assert found.stderr.count("\n") == 1
 
 
 def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
@@ -276,9 +387,13 @@ def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
     assert "no git repository" in found.stderr
 
 
-def test_the_json_record_holds_raw_values_and_reads_back(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH)
+def test_the_json_record_holds_raw_values_and_both_hold_to_their_schema(two) -> None:
+    found = two(steady(100), steady(100)).gate(*BENCH, "--json")
     raw = json.loads((found.folder / "gate.json").read_text())
+    schema = json.loads((ROOT / "docs" / "gate.schema.json").read_text())
+    jsonschema.validate(raw, schema)
+    jsonschema.validate(found.json, {**schema, "$ref": "#/$defs/Headline"})
+    assert {key: raw[key] for key in found.json} == found.json
     assert raw["schema_version"] == 1
     assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
     assert raw["host"]["boot_id"]

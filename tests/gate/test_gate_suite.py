@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from conftest import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +49,38 @@ def test_a_suite_of_two_commits(two, head: str, code: int, load: str) -> None:
     assert verdicts == {LOAD: load, SAVE: "pass"}
     assert found.json["workloads"][0]["source"] == "pytest-benchmark"
     assert found.json["pairs"] >= 7  # two workloads need more pairs at the first look than one
+
+
+@pytest.mark.slow
+def test_our_own_benchmarks_of_two_commits(repo) -> None:
+    """What the repository's own workflow does, on a part of its suite: head computes each bound
+    twice, which the benchmark of the bounds shows."""
+    for name in ("advisor", "templates", "benchmarks"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, repo.path / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", repo.path)
+    stats = (ROOT / "advisor" / "stats.py").read_text()
+    repo.commit({".gitignore": "__pycache__\n"}, "base")
+    twice = (
+        "\n\nonce = walsh_interval\nwalsh_interval = lambda *args: once(*args) and once(*args)\n"
+    )
+    repo.commit({"advisor/stats.py": stats + twice}, "head")
+    command = f"{workflow_command()}/test_gate.py -k exact_bounds{FAST}"
+    found = repo.gate("--command", command.replace(".venv/bin/", ""), "--json")
+    assert found.code == 1, found.stderr
+    (workload,) = found.json["workloads"]
+    assert workload["name"] == "command: benchmarks/test_gate.py::test_exact_bounds_of_24_pairs"
+    assert workload["source"] == "pytest-benchmark"
+    assert workload["slowdown_pct"] > 30
+
+
+def workflow_command() -> str:
+    """The one command of `benchmarks/`, as the workflow gates it, up to the folder's name."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/gate.yml").read_text())
+    (step,) = (s for s in workflow["jobs"]["gate"]["steps"] if s.get("uses") == "./")
+    command: str = step["with"]["command"]
+    assert command == ".venv/bin/python -m pytest -q --benchmark-enable benchmarks"
+    return command
 
 
 def test_a_suite_that_does_not_start_is_an_error(two) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+from advisor import schemas
 from advisor.errors import ReportError
-from advisor.report import schema, writing
+from advisor.report import writing
 from advisor.report.model import HEADLINE, Gain, Report, Side
 from tests.report import examples
 
@@ -37,7 +38,7 @@ def test_a_report_rendered_again_is_the_same_to_the_byte(make: Any, tmp_path: Pa
 
 @every_example
 def test_the_json_holds_to_its_schema(make: Any) -> None:
-    jsonschema.validate(json.loads(writing.dump(make())), json.loads(schema.report_schema()))
+    jsonschema.validate(json.loads(writing.dump(make())), json.loads(schemas.report_schema()))
 
 
 def test_the_headline_stands_at_the_top_of_the_json() -> None:
