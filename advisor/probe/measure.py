@@ -70,10 +70,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None
     loader = ledger.loader if ledger is not None else None
-    optimizing = ledger is not None and ledger.kind == steps.OPTIMIZER
-    accumulation = None
-    if optimizing and ledger is not None and log.opts:
-        accumulation = _accumulation(log, ledger)
     return {
         "loaders": [_loader(number, entry) for number, entry in enumerate(log.loaders)],
         "loader": loader,
@@ -81,7 +77,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
             {key: getattr(entry, key) for key in ROOT_KEYS} for entry in log.roots[:ROOTS_SHOWN]
         ],
         "root": root,
-        "accumulation": accumulation,
+        "accumulation": ledger.accumulation if ledger is not None else None,
         "set_to_none": session.set_to_none,
         "whatif": session.whatif.told() if session.whatif is not None else None,
         "input_shapes": list(dominant.shapes) if dominant else [],
@@ -92,16 +88,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }
-
-
-def _accumulation(log: Any, ledger: steps.Ledger) -> float | None:
-    """Backwards per optimizer step, to the nearest whole number where it is close to one."""
-    first, last = ledger.bounds[0], ledger.bounds[-1]
-    inside = sum(1 for _, end in log.backwards if first < end <= last)
-    if not ledger.steps or not inside:
-        return None
-    ratio = inside / ledger.steps
-    return float(round(ratio)) if abs(ratio - round(ratio)) < 0.1 else ratio
 
 
 def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.probe import clock, cycles, steps, window
+from advisor.probe import clock, cycles, steps, training, window
 from advisor.probe.batches import Counter, copied
 from advisor.probe.log import EXHAUSTED, Log, Root, Rota
 
@@ -139,7 +139,7 @@ def test_training_counts_the_train_loader_only() -> None:
     now = train(log, 100, start=now)
     now = infer(log, 20, start=now)
     train(log, 100, start=now)
-    assert steps.train_loader(log) == 0
+    assert training.train_loaders(log)[0] == 0
     found = measured(log)
     assert found.ledger.batch == 4
     assert found.units_per_s() == pytest.approx(400.0)
