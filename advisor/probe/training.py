@@ -19,6 +19,8 @@ OWN_SHARE, ALL_SHARE = 0.5, 0.1
 """A second train loader is trained on with half of its batches, and a tenth of all steps."""
 BESIDE_SHARE = 0.5
 """A loader is drawn beside another if so many of that one's batches come right after its own."""
+RARE_SHARE = 0.05
+"""So few batches with fewer backwards than the others say nothing."""
 SKIPPED_SHARE = 0.02
 """Fewer batches without a backward are those loaded ahead."""
 
@@ -192,17 +194,18 @@ def _used(log: Log, mine: list[Next], epochs: int) -> list[Next]:
     Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
     the balance of all, and by the root forwards of those batches that were watched.
     """
-    ends = [end for _, end in log.backwards]
+    starts = [start for start, _ in log.backwards]
     runs: list[_Run] = []
     pending: list[Next] = []
     for position, entry in enumerate(mine):
         pending.append(entry)
         until = mine[position + 1][0] if position + 1 < len(mine) else float("inf")
-        done = bisect.bisect_left(ends, until) - bisect.bisect_left(ends, entry[1])
+        done = bisect.bisect_left(starts, until) - bisect.bisect_left(starts, entry[1])
         if done:
             runs.append(_Run(pending, done, until))
             pending = []
-    usual = most_common([run.backwards for run in runs if len(run.batches) == 1]) or 1
+    alone = [run.backwards for run in runs if len(run.batches) == 1]
+    usual = min((n for n in set(alone) if alone.count(n) > RARE_SHARE * len(alone)), default=1)
     later = runs[len(runs) // 2 :]  # a queue is full by then
     loaded = sum(len(run.batches) for run in later)
     missing = loaded - sum(run.backwards for run in later) / usual
