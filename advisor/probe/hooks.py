@@ -159,23 +159,19 @@ def _roots(torch: Any, session: Session) -> None:
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
+            if current is None:
+                pre_hooks[PRE] = before
+                return
+            roots.listen(module, POST, after)
         except Exception as problem:
             session.step_aside(problem)
             return
-        if current is None:
-            pre_hooks[PRE] = before
-            return
-        module._forward_hooks[POST] = after
-        module._forward_hooks_with_kwargs[POST] = True
-        module._forward_hooks_always_called[POST] = True
         session.attempt(inner.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
-        module._forward_hooks.pop(POST, None)
-        module._forward_hooks_with_kwargs.pop(POST, None)
-        module._forward_hooks_always_called.pop(POST, None)
+        roots.unlisten(module, POST)
         if session.root_finder is None:  # the probe has stepped aside
             return
         if session.rota.on:
@@ -211,8 +207,8 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
     def compiled(self: Any, fn: Any) -> Any:
         made = compile_it(self, fn)
-        if not isinstance(made, types.FunctionType):
-            return made
+        if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
+            return made  # what is not to be compiled must not be entered through us
         owner = getattr(fn, "__self__", None)
         in_place = getattr(fn, "__name__", "") == "_call_impl"
         root = fn if owner is None else owner
@@ -229,7 +225,8 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
         return _around(session, self, functools.partial(call_it, self), args, kwargs, self)
 
     session.patches.put(context, "__call__", compiled)
-    session.patches.put(optimized, "__call__", __call__)
+    if "__call__" in vars(optimized):  # before, it is called as any module, hooks and all
+        session.patches.put(optimized, "__call__", __call__)
 
 
 def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, inside: Any) -> Any:

@@ -29,6 +29,8 @@ QUICK_S = 0.0003
 """Calls that follow each other faster are not followed: the hooks would take more than 2 %."""
 FOLLOWED_AT_ONCE = 16
 
+OPTIONS = ("_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called")
+"""Of global hooks, in later versions of torch."""
 KEY = -7003
 """Key of these hooks in torch's dicts."""
 
@@ -81,41 +83,34 @@ class Watch:
             module = self._session.torch.nn.modules.module
             module._global_forward_pre_hooks[KEY] = self._before
             module._global_forward_hooks[KEY] = self._after
-            module._global_forward_hooks_with_kwargs[KEY] = True
-            module._global_forward_hooks_always_called[KEY] = True
+            for name in OPTIONS:
+                if hasattr(module, name):
+                    getattr(module, name)[KEY] = True
             return
         for inner in self._followed.values():
             module = inner.module()
             if module is None or getattr(module, "_compiled_call_impl", None) is not None:
                 continue  # one compiled in place tells by itself, see hooks.shield_compiled
             module._forward_pre_hooks[KEY] = self._before
-            module._forward_hooks[KEY] = self._after
-            module._forward_hooks_with_kwargs[KEY] = True
-            module._forward_hooks_always_called[KEY] = True
+            roots.listen(module, KEY, self._after)
 
     def suspend(self) -> None:
         """Take the hooks out."""
         module = self._session.torch.nn.modules.module
-        for hooks in (
-            module._global_forward_pre_hooks,
-            module._global_forward_hooks,
-            module._global_forward_hooks_with_kwargs,
-            module._global_forward_hooks_always_called,
-        ):
-            hooks.pop(KEY, None)
+        for name in ("_global_forward_pre_hooks", "_global_forward_hooks", *OPTIONS):
+            getattr(module, name, {}).pop(KEY, None)
         for inner in self._followed.values():
             module = inner.module()
             if module is not None:
                 module._forward_pre_hooks.pop(KEY, None)
-                module._forward_hooks.pop(KEY, None)
-                module._forward_hooks_with_kwargs.pop(KEY, None)
-                module._forward_hooks_always_called.pop(KEY, None)
+                roots.unlisten(module, KEY)
 
     def _before(self, module: Any, args: Any) -> None:
         self._session.attempt(self.enter, module)
 
-    def _after(self, module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
+    def _after(self, module: Any, args: Any, *rest: Any) -> None:
         end = clock()
+        kwargs, output = rest if len(rest) == 2 else (None, *rest)
         self._session.attempt(self.leave, module, args, kwargs, output, end)
 
     # --- calls ----------------------------------------------------------------------------

@@ -33,6 +33,25 @@ def known(session: Session, module: Any) -> Root:
     return root
 
 
+def listen(module: Any, key: int, hook: Any) -> None:
+    """Have `hook(module, args, kwargs, output)` called after each call of `module`, also one that
+    raised where torch can do that (2.1 and later)."""
+    module._forward_hooks[key] = hook
+    module._forward_hooks_with_kwargs[key] = True
+    always = module.__dict__.get("_forward_hooks_always_called")
+    if always is not None:
+        always[key] = True
+
+
+def unlisten(module: Any, key: int) -> None:
+    """Take that hook out again."""
+    module._forward_hooks.pop(key, None)
+    module._forward_hooks_with_kwargs.pop(key, None)
+    always = module.__dict__.get("_forward_hooks_always_called")
+    if always is not None:
+        always.pop(key, None)
+
+
 def enter(session: Session, module: Any) -> Root | None:
     """Before a call: the root, looked at in some of its calls. None for a loss function and the
     like beside a real root: nothing is to be learnt from it."""
