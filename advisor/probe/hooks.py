@@ -239,8 +239,11 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
     outermost = pre_hooks.pop(PRE, None) is not None
     try:
         root = None
-        if outermost and module is not None and not _is_compiling(session.torch)():
-            root = roots.enter(session, module)
+        try:
+            if outermost and module is not None and not _is_compiling(session.torch)():
+                root = roots.enter(session, module)
+        except Exception as problem:
+            session.step_aside(problem)
         start = clock()
         output = call(*args, **kwargs)
         if root is not None:

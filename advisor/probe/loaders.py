@@ -15,6 +15,9 @@ NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: index into the log's loaders."""
 DONE = "_gpu_advisor_done"
 """Attribute of an iterator that came to its end."""
+MASKS = ("attention_mask", "mask")
+LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
+"""What batches of padded sequences carry beside the tokens."""
 BUILT = ("site", "dataset", "length", "asked_batch", "sampler")
 """What is known of a loader when it is built."""
 
@@ -98,13 +101,39 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
 
 
 def note_padding(facts: dict[str, Any], batch: Any) -> None:
-    """Token positions of a batch with an attention mask, and how many of them are padding."""
-    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-    if mask is None or not hasattr(mask, "device") or mask.device.type != "cpu" or mask.dim() < 2:
+    """Token positions of a batch with an attention mask, or with lengths beside its tokens, and
+    how many of them are padding."""
+    sizes = _row_lengths(batch)
+    if sizes is None:
         return
+    rows, width, used = sizes
     tokens, padded = facts.get("tokens", (0, 0))
-    size = mask.numel()
-    facts["tokens"] = (tokens + size, padded + size - int((mask != 0).sum()))
+    facts["tokens"] = (tokens + rows * width, padded + rows * width - used)
+    facts["rows"] = facts.get("rows", 0) + rows
+
+
+def _row_lengths(batch: Any) -> tuple[int, int, int] | None:
+    """(rows, positions of a row, positions in use); None where nothing tells."""
+    if not isinstance(batch, Mapping):
+        return None
+    for name in MASKS:
+        mask: Any = batch.get(name)
+        if _on_host(mask) and mask.dim() == 2:
+            rows, width = mask.shape
+            return int(rows), int(width), int((mask != 0).sum())
+    for name in LENGTHS:
+        lengths: Any = batch.get(name)
+        if not _on_host(lengths) or lengths.dim() != 1 or not lengths.numel():
+            continue
+        rows, longest = len(lengths), int(lengths.max())
+        shapes = [tuple(value.shape[:2]) for value in batch.values() if _on_host(value)]
+        if (rows, longest) in shapes:
+            return rows, longest, int(lengths.sum())
+    return None
+
+
+def _on_host(value: Any) -> bool:
+    return hasattr(value, "numel") and value.device.type == "cpu"
 
 
 def worker_pids(facts: dict[str, Any]) -> list[int]:

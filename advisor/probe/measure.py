@@ -39,6 +39,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "steps": found.count,
             "step_ms": 1000.0 * found.seconds / found.count,
             "wait_share": window.wait_share(log, found, clock),
+            "backward_share": window.overlap(log.backwards, found.start, found.end) / found.seconds,
             "shares": window.shares(log, found, clock),
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
@@ -79,6 +80,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "root": root,
         "accumulation": ledger.accumulation if ledger is not None else None,
         "set_to_none": session.set_to_none,
+        "cpus": observe.cpus(),
         "whatif": session.whatif.told() if session.whatif is not None else None,
         "input_shapes": list(dominant.shapes) if dominant else [],
         "seen": dominant.seen if dominant else {},
@@ -107,4 +109,5 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
     found = {key: entry.get(key) for key in kept}
     tokens, padded = entry.get("tokens", (0, 0))
     found["padding_share"] = padded / tokens if tokens else None
+    found["tokens_per_item"] = (tokens - padded) / entry["rows"] if tokens else None
     return {"number": number, "alive": len(loaders.worker_pids(entry)), **found}

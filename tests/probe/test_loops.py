@@ -164,6 +164,17 @@ def test_two_ranks_by_spawn(tmp_path: Path) -> None:
     _two_ranks(python(tmp_path, "ok_ranks.py", "spawn", env={"PORT": str(_free_port())}))
 
 
+def test_the_straggler_and_the_workers_of_all_ranks_are_named(tmp_path: Path) -> None:
+    """Ranks that reduce gradients have one rate; who is waited for shows in the backwards."""
+    env = {"PORT": str(_free_port()), "UNEVEN": "1"}
+    reading = python(tmp_path, "ok_ranks.py", "spawn", env=env).measured
+    slow, fast = sorted(reading.rank_units_per_s)
+    assert close(slow, fast)
+    assert reading.effects.workers == 1
+    assert any(note.startswith("rank 1 is the straggler") for note in reading.notes)
+    assert any(note.startswith("2 loader workers, 1 in each of 2 ranks") for note in reading.notes)
+
+
 def _two_ranks(outcome) -> None:
     reading = outcome.measured
     assert outcome.exit_code == 0, outcome.stderr
