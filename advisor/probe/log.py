@@ -18,7 +18,7 @@ SETTING_UP = 2
 """Batches or forwards of a program that may still be compiling."""
 
 WATCHED_AT_FIRST = 32
-WATCHED_LATER = 8
+WATCHED_LATER = 16
 FEW_FORWARDS = 3
 USED_AT_FIRST = 30
 """Fewer forwards than this in as many batches as are watched at first: some are skipped."""
@@ -78,7 +78,7 @@ class Root:
 class Rota:
     """Which batches have their root forwards watched.
 
-    All at first; then, where a batch needs few forwards, one in eight: they only serve to tell
+    All at first; then, where a batch needs few forwards, one in sixteen: they only serve to tell
     where the time goes, and watching one costs about ten microseconds.
     """
 
