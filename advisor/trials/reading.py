@@ -12,7 +12,8 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
 
     state              booted | torch | stepping | stopped | exited
     steps              optimizer steps, or else loader batches or root forwards, whichever are more
-    counts             {optimizer_steps, loader_batches, root_forwards, backwards, dropped}
+    counts             {optimizer_steps, loader_batches, root_forwards, inner_forwards,
+                       backwards, dropped}
     boot_time first_step_time last_step_time time
     rank world_size pid ppid argv python torch
     exception          {type, message, where: import|start|step, tail} that ended the process
@@ -24,14 +25,15 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
 and, once the process stopped or exited:
 
     measured           null, or {kind, source, units, units_per_s, window_start, window_end,
-                       windows, steps, step_ms, wait_share, shares, whole_units,
+                       windows, steps, step_ms, wait_share, backward_share, shares, whole_units,
                        finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
-                       persistent, pin, padding_share, ...}; index of the measured one
+                       persistent, pin, padding_share, tokens_per_item, ...}; index of the measured
+                       one
     roots root         every module called from outside a module; index of the dominant one
     seen               {device, model_dtype, compute_dtype, autocast_dtype, compiled,
                        channels_last, tf32, cudnn_benchmark} of the dominant root
-    accumulation input_shapes losses fingerprint arguments defaulted set_to_none
+    accumulation input_shapes losses fingerprint arguments defaulted set_to_none cpus
     whatif             null, or {name, applied, why, cost_s, caution}
     memory             {allocated_gib, reserved_gib, alloc_retries, ooms, rss_gib,
                        workers_rss_gib}

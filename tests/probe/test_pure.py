@@ -156,20 +156,21 @@ def test_accumulation_is_one_step() -> None:
     assert found.units_per_s() == pytest.approx(400.0)
 
 
-def loop(log: Log, pattern: str, times: int, *, epoch: int = 0) -> None:
-    """Append `times` rounds of events, a millisecond each: capitals load a batch of loader A or
-    B, f is a forward of its items, g one of the items of two batches, b a backward, s a step."""
-    now, at = len(log.opts) * 1.0, 0
+SIZES = {"A": 4.0, "B": 12.0}
+
+
+def loop(log: Log, pattern: str, times: int) -> None:
+    """Append `times` rounds of events, a millisecond each: A and B load a batch of their loader,
+    f is a forward of A's items, g one of two such batches, b a backward, s a step."""
+    now = len(log.opts) * 1.0
     for _ in range(times):
         for event in pattern:
             now += 0.001
-            if event in "AB":
-                at += event == "A"
-                log.nexts.append((now, now + 0.0001, "AB".index(event), 4.0, True))
-                if epoch and event == "A" and not at % epoch:
-                    log.nexts.append((now + 0.0002, now + 0.0003, 0, EXHAUSTED, True))
+            if event in SIZES:
+                loader = "AB".index(event)
+                log.nexts.append((now, now + 0.0001, loader, SIZES[event], True))
             elif event in "fg":
-                items = 4.0 if event == "f" else 8.0
+                items = SIZES["A"] * (1 + (event == "g"))
                 log.forwards.append((now, now + 0.0005, 0, items, True))
             elif event == "b":
                 log.backwards.append((now, now + 0.0005))
@@ -191,7 +192,7 @@ def loop(log: Log, pattern: str, times: int, *, epoch: int = 0) -> None:
         ("AfbfbsAAfbfbs", 4),
         ("ABfbs", 4),
         ("ABffbs", 4),
-        ("AfbsBfbs", 4),
+        ("AfbsBfbs", 8),
         ("AffbfbsA", 4),
     ],
     ids=[
