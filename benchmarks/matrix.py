@@ -87,6 +87,52 @@ CASES = (
         forwards_per_unit=40,
     ),
     Case(
+        name="sampler in forward",
+        command=(PYTHON, "matrix_inner.py", "forward", "30", "4"),
+        batch=4,
+        workers=0,
+        forwards_per_unit=30,
+    ),
+    Case(
+        name="sampler in a method, no loader",
+        command=(PYTHON, "matrix_inner.py", "method", "30", "2"),
+        batch=2,
+        workers=None,
+        forwards_per_unit=30,
+    ),
+    Case(
+        name="sampler asked for a number",
+        command=(PYTHON, "matrix_inner.py", "asked", "25", "3"),
+        batch=3,
+        workers=None,
+        forwards_per_unit=25,
+    ),
+    *(
+        Case(name=name, command=(PYTHON, "matrix_loops.py", how), batch=batch, workers=workers)
+        for name, how, batch, workers in (
+            ("train, skips batches", "skip", 7, 0),
+            ("inference, skips batches", "skip-inference", 7, 0),
+            ("train, zipped loaders", "zip", 6, 0),
+            ("train, two loaders in turn", "switch", 8, 0),
+            ("train, overflows skipped", "scaler", 11, 0),
+            ("GAN, no loader", "gan", 9, None),
+            ("LBFGS closure", "closure", 9, None),
+        )
+    ),
+    Case(name="train, padded", command=(PYTHON, "matrix_masked.py"), batch=10, workers=0),
+    Case(
+        name="train, generator of objects",
+        command=(PYTHON, "matrix_objects.py", "train"),
+        batch=7,
+        workers=None,
+    ),
+    Case(
+        name="inference, generator of objects",
+        command=(PYTHON, "matrix_objects.py", "infer"),
+        batch=7,
+        workers=None,
+    ),
+    Case(
         name="torchrun",
         command=(PYTHON, *TORCHRUN, "ok_ranks.py"),
         batch=20,
@@ -130,6 +176,34 @@ CASES = (
         batch=10,
         workers=1,
         needs="accelerate",
+    ),
+    Case(
+        name="accelerate evaluation",
+        command=(PYTHON, "matrix_gather.py"),
+        batch=18,
+        workers=0,
+        needs="accelerate",
+    ),
+    Case(
+        name="Lightning predict",
+        command=(PYTHON, "matrix_predict.py"),
+        batch=14,
+        workers=1,
+        needs="lightning",
+    ),
+    Case(
+        name="transformers pipeline",
+        command=(PYTHON, "matrix_pipeline.py"),
+        batch=8,
+        workers=0,
+        needs="transformers",
+    ),
+    Case(
+        name="transformers processor, files",
+        command=(PYTHON, "matrix_processor.py"),
+        batch=3,
+        workers=None,
+        needs="transformers",
     ),
 )
 

@@ -14,9 +14,12 @@ program's namespace is shadowed; for that reason its modules import each other r
     hooks.py                what torch tells us: batches, forwards, backwards, optimizer steps
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module
+    inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds
     log.py                  what the hooks saw, as flat tuples
-    steps.py                log to ledger: what is a step here, and how many units it finished
+    ledger.py               what one step is, when each ended, how many units it finished
+    steps.py                log to ledger: inference, samplers
+    training.py             log to ledger: training, and which batches were trained on
     cycles.py               where a sampler without a loader begins its next item
     window.py               ledger to window: warm-up discarded, rate, waits, shares
     observe.py              losses, outputs and memory, read when the record is written

@@ -21,8 +21,10 @@ class Counter:
     `expected`: items that the loader was asked for, if it was.
     """
 
-    def __init__(self, expected: float | None = None) -> None:
+    def __init__(self, expected: float | None = None, least_depth: int = 0) -> None:
         self.expected = expected
+        self._least_depth = least_depth
+        """A sequence less deep is a container, and its length no number of items."""
         self._path: tuple[Any, ...] | None = None
         self._shaped = False
         self._constant: float | None = None
@@ -51,7 +53,7 @@ class Counter:
             if is_tensor(value):
                 if len(value.shape):
                     tensors.append((float(value.shape[0]), path))
-            elif isinstance(value, (list, tuple)):
+            elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
                 sequences.append((float(len(value)), path))
         if self.expected:
             for size, path in tensors + sequences:

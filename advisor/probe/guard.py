@@ -84,6 +84,8 @@ class Guard:
             self._judge(os.fsdecode(path), tree)
         except (TypeError, ValueError):
             pass
+        except Exception as problem:  # the user's open() must not fail for us
+            self._session.fail(problem)
         finally:
             self._busy = False
 

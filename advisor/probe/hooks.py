@@ -12,8 +12,8 @@ import time
 import types
 from typing import Any, Callable
 
-from . import batches, control, loaders, observe, roots, whatif
-from .loaders import NUMBER
+from . import batches, control, inner, loaders, observe, roots, whatif
+from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
 
@@ -105,6 +105,7 @@ def _batches(torch: Any, session: Session) -> None:
         except BaseException as problem:
             if isinstance(problem, StopIteration):
                 log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+                self.__dict__[DONE] = True
             rota.on = True
             if session.root_finder is not None:
                 pre_hooks[PRE] = session.root_finder
@@ -158,32 +159,34 @@ def _roots(torch: Any, session: Session) -> None:
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
+            if current is None:
+                pre_hooks[PRE] = before
+                return
+            roots.listen(module, POST, after)
         except Exception as problem:
             session.step_aside(problem)
             return
-        if current is None:
-            pre_hooks[PRE] = before
-            return
-        module._forward_hooks[POST] = after
-        module._forward_hooks_with_kwargs[POST] = True
-        module._forward_hooks_always_called[POST] = True
+        session.attempt(inner.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
-        module._forward_hooks.pop(POST, None)
-        module._forward_hooks_with_kwargs.pop(POST, None)
-        module._forward_hooks_always_called.pop(POST, None)
+        roots.unlisten(module, POST)
         if session.root_finder is None:  # the probe has stepped aside
             return
         if session.rota.on:
             pre_hooks[PRE] = before
+        if session.watch is not None:
+            session.attempt(inner.end, session, entered, end)
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
         step_ended(end)
 
     def remove() -> None:
         session.root_finder = None
         pre_hooks.pop(PRE, None)
+        if session.watch is not None:
+            session.watch.suspend()
+            session.watch = None
 
     session.root_finder = pre_hooks[PRE] = before
     session.patches.on_undo(remove)
@@ -204,34 +207,43 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
     def compiled(self: Any, fn: Any) -> Any:
         made = compile_it(self, fn)
-        if not isinstance(made, types.FunctionType):
-            return made
+        if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
+            return made  # what is not to be compiled must not be entered through us
         owner = getattr(fn, "__self__", None)
         in_place = getattr(fn, "__name__", "") == "_call_impl"
+        root = fn if owner is None else owner
 
         @functools.wraps(made)
         def shielded(*args: Any, **kwargs: Any) -> Any:
-            return _around(session, owner if in_place else None, made, args, kwargs)
+            return _around(session, root, made, args, kwargs, owner if in_place else None)
 
         if hasattr(made, "_torchdynamo_wrapper_id"):
             shielded._torchdynamo_wrapper_id = id(shielded)  # type: ignore[attr-defined]
         return shielded
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _around(session, self, functools.partial(call_it, self), args, kwargs)
+        return _around(session, self, functools.partial(call_it, self), args, kwargs, self)
 
     session.patches.put(context, "__call__", compiled)
-    session.patches.put(optimized, "__call__", __call__)
+    if "__call__" in vars(optimized):  # before, it is called as any module, hooks and all
+        session.patches.put(optimized, "__call__", __call__)
 
 
-def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
-    """Call with the hook out; as a root, if `module` is one and none is running."""
+def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, inside: Any) -> Any:
+    """Call with the hooks out; as root `module` if none is running; `inside`: what one that is
+    running is told of."""
+    watch = session.watch
+    if watch is not None:
+        return _inside(session, watch, inside, call, args, kwargs)
     pre_hooks = session.torch.nn.modules.module._global_forward_pre_hooks
     outermost = pre_hooks.pop(PRE, None) is not None
     try:
         root = None
-        if outermost and module is not None and not _is_compiling(session.torch)():
-            root = roots.enter(session, module)
+        try:
+            if outermost and module is not None and not _is_compiling(session.torch)():
+                root = roots.enter(session, module)
+        except Exception as problem:
+            session.step_aside(problem)
         start = clock()
         output = call(*args, **kwargs)
         if root is not None:
@@ -244,11 +256,28 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any) ->
             pre_hooks[PRE] = session.root_finder
 
 
+def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
+    """Something compiled is called inside a root whose calls are followed."""
+    watch.suspend()
+    if module is not None:
+        session.attempt(watch.enter, module)
+    output = None
+    try:
+        output = call(*args, **kwargs)
+        return output
+    finally:
+        if session.watch is not None:
+            if module is not None:
+                session.attempt(watch.leave, module, args, kwargs, output, clock())
+            watch.resume()
+
+
 # --- training -----------------------------------------------------------------------------
 
 
 def _backwards(torch: Any, session: Session) -> None:
     original = torch.autograd.backward
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
@@ -256,12 +285,16 @@ def _backwards(torch: Any, session: Session) -> None:
         backwards = session.log.backwards
         if len(backwards) < observe.LOSSES_KEPT or not len(backwards) % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
+        finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
             result = original(tensors, *args, **kwargs)
         except Exception as problem:
             session.swallow(problem, "backward")
             raise
+        finally:
+            if finder is not None and session.root_finder is not None:
+                pre_hooks[PRE] = finder
         backwards.append((enter, clock()))
         return result
 

@@ -13,6 +13,13 @@ from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: index into the log's loaders."""
+DONE = "_gpu_advisor_done"
+"""Attribute of an iterator that came to its end."""
+MASKS = ("attention_mask", "mask")
+LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
+"""What batches of padded sequences carry beside the tokens."""
+BUILT = ("site", "dataset", "length", "asked_batch", "sampler")
+"""What is known of a loader when it is built."""
 
 
 def built(session: Session, loader: Any) -> None:
@@ -31,27 +38,57 @@ def built(session: Session, loader: Any) -> None:
     }
     known = session.log.loaders
     for number, other in enumerate(known):
-        if all(other.get(key) == value for key, value in facts.items()):
+        if _same(facts, other):
             loader.__dict__[NUMBER] = number
             return
+    loader.__dict__[NUMBER] = _add(session, facts)
+
+
+def _same(facts: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(facts.get(key) == other.get(key) for key in BUILT)
+
+
+def _add(session: Session, facts: dict[str, Any]) -> int:
+    """A loader of its own; returns its number."""
+    batch = facts["asked_batch"]
     sizes = isinstance(batch, int) and not isinstance(batch, bool)
-    facts["counter"] = batches.Counter(float(batch) if sizes else None)
-    loader.__dict__[NUMBER] = len(known)
-    known.append(facts)
+    counter = batches.Counter(float(batch) if sizes else None)
+    session.log.loaders.append({**{key: facts[key] for key in BUILT}, "counter": counter})
+    return len(session.log.loaders) - 1
+
+
+def _apart(session: Session, number: int, loader: Any) -> int:
+    """Two loaders built at one line that are iterated side by side are two."""
+    known = session.log.loaders
+    facts = known[number]
+    for other in range(number, len(known)):
+        if _same(facts, known[other]) and not _in_turn(known[other], loader):
+            return other
+    return _add(session, facts)
+
+
+def _in_turn(facts: dict[str, Any], loader: Any) -> bool:
+    """Whether another loader object is being iterated under this number."""
+    iterator = facts["iterator"]() if facts.get("iterator") else None
+    if iterator is None or iterator.__dict__.get(DONE):
+        return False
+    return bool(facts["by"] != id(loader))
 
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note what an epoch really runs with."""
     if NUMBER not in loader.__dict__:
         built(session, loader)
-    number = loader.__dict__[NUMBER]
-    iterator.__dict__[NUMBER] = number
+    number = _apart(session, loader.__dict__[NUMBER], loader)
+    loader.__dict__[NUMBER] = iterator.__dict__[NUMBER] = number
+    iterator.__dict__.pop(DONE, None)
     facts = session.log.loaders[number]
     workers = int(getattr(iterator, "_num_workers", 0))
     persistent = bool(getattr(iterator, "_persistent_workers", False))
     facts.update(
         iterated=True,
         iterator=weakref.ref(iterator),
+        by=id(loader),
         loader=weakref.ref(loader),
         workers=workers,
         prefetch=getattr(loader, "prefetch_factor", None) if workers else None,
@@ -64,13 +101,39 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
 
 
 def note_padding(facts: dict[str, Any], batch: Any) -> None:
-    """Token positions of a batch with an attention mask, and how many of them are padding."""
-    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
-    if mask is None or not hasattr(mask, "device") or mask.device.type != "cpu" or mask.dim() < 2:
+    """Token positions of a batch with an attention mask, or with lengths beside its tokens, and
+    how many of them are padding."""
+    sizes = _row_lengths(batch)
+    if sizes is None:
         return
+    rows, width, used = sizes
     tokens, padded = facts.get("tokens", (0, 0))
-    size = mask.numel()
-    facts["tokens"] = (tokens + size, padded + size - int((mask != 0).sum()))
+    facts["tokens"] = (tokens + rows * width, padded + rows * width - used)
+    facts["rows"] = facts.get("rows", 0) + rows
+
+
+def _row_lengths(batch: Any) -> tuple[int, int, int] | None:
+    """(rows, positions of a row, positions in use); None where nothing tells."""
+    if not isinstance(batch, Mapping):
+        return None
+    for name in MASKS:
+        mask: Any = batch.get(name)
+        if _on_host(mask) and mask.dim() == 2:
+            rows, width = mask.shape
+            return int(rows), int(width), int((mask != 0).sum())
+    for name in LENGTHS:
+        lengths: Any = batch.get(name)
+        if not _on_host(lengths) or lengths.dim() != 1 or not lengths.numel():
+            continue
+        rows, longest = len(lengths), int(lengths.max())
+        shapes = [tuple(value.shape[:2]) for value in batch.values() if _on_host(value)]
+        if (rows, longest) in shapes:
+            return rows, longest, int(lengths.sum())
+    return None
+
+
+def _on_host(value: Any) -> bool:
+    return hasattr(value, "numel") and value.device.type == "cpu"
 
 
 def worker_pids(facts: dict[str, Any]) -> list[int]:

@@ -18,16 +18,22 @@ SETTING_UP = 2
 """Batches or forwards of a program that may still be compiling."""
 
 WATCHED_AT_FIRST = 32
-WATCHED_LATER = 8
+WATCHED_LATER = 16
 FEW_FORWARDS = 3
+USED_AT_FIRST = 30
+"""Fewer forwards than this in as many batches as are watched at first: some are skipped."""
 
 
 class Root:
     """A module that is called from outside any module."""
 
     __slots__ = (
+        "by_output",
         "calls",
         "counter",
+        "entered",
+        "inners",
+        "looped",
         "module",
         "name",
         "number",
@@ -47,7 +53,15 @@ class Root:
         self.name = type(module).__name__
         self.parameters = parameters
         self.calls = 0
-        self.counter = batches.Counter()
+        self.entered = False
+        """It was called from outside any module."""
+        self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves
+        self.by_output: bool | None = None
+        """Only the output tells the number of items; None before the first call."""
+        self.inners: list[Root] = []
+        """Networks that it calls many times within one forward, see `inner`."""
+        self.looped: float | None = None
+        """Calls of such a network in one forward, where they are too quick to be followed."""
         self.shapes: tuple[str, ...] = ()
         self.site: str | None = None
         """`file.py:line` of its first call."""
@@ -64,7 +78,7 @@ class Root:
 class Rota:
     """Which batches have their root forwards watched.
 
-    All at first; then, where a batch needs few forwards, one in eight: they only serve to tell
+    All at first; then, where a batch needs few forwards, one in sixteen: they only serve to tell
     where the time goes, and watching one costs about ten microseconds.
     """
 
@@ -81,11 +95,12 @@ class Rota:
         if seen <= WATCHED_AT_FIRST:
             self.on = True
             if seen == 1:
-                self._began[loader] = len(log.forwards)
+                self._began[loader] = len(log.forwards) + len(log.inners)
             elif seen == WATCHED_AT_FIRST:
-                forwards = len(log.forwards) - self._began[loader]
-                if forwards >= FEW_FORWARDS * WATCHED_AT_FIRST:
-                    self._seen[loader] = -(10**9)  # its forwards are its steps
+                forwards = len(log.forwards) + len(log.inners) - self._began[loader]
+                many = forwards >= FEW_FORWARDS * WATCHED_AT_FIRST
+                if many or 0 < forwards < USED_AT_FIRST:
+                    self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
         else:
             self.on = not seen % WATCHED_LATER
         return self.on
@@ -101,6 +116,10 @@ class Log:
         self.forwards: list[tuple[float, float, int, float, bool]] = []
         """(enter, exit, root, batch, graded) of calls at depth 0; a root is an index into
         `roots`; graded: gradients were enabled."""
+        self.inners: list[tuple[float, float, int, float, bool]] = []
+        """The same of networks called many times within a root's forward."""
+        self.running: tuple[float, int] | None = None
+        """(enter, root) of the root that runs, where its inner calls are followed."""
         self.backwards: list[tuple[float, float]] = []
         """(enter, exit)"""
         self.opts: list[tuple[float, float, int]] = []
@@ -116,16 +135,28 @@ class Log:
 
     def trim(self) -> None:
         """Keep the lists bounded in programs that run for hours."""
-        for entries in (self.nexts, self.forwards, self.backwards, self.opts, self.saves):
+        for entries in (
+            self.nexts,
+            self.forwards,
+            self.inners,
+            self.backwards,
+            self.opts,
+            self.saves,
+        ):
             if len(entries) > LIMIT:
                 self.dropped += LIMIT // 2
                 del entries[: LIMIT // 2]
 
     def at_work(self) -> bool:
         """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
-        return bool(self.opts) or len(self.forwards) > SETTING_UP or len(self.nexts) > SETTING_UP
+        most = max(len(self.forwards), len(self.inners), len(self.nexts))
+        return bool(self.opts) or most > SETTING_UP
 
     def last_time(self) -> float | None:
         """End of the latest entry, or None before the first."""
-        ends = [entries[-1][1] for entries in (self.nexts, self.forwards, self.opts) if entries]
+        ends = [
+            entries[-1][1]
+            for entries in (self.nexts, self.forwards, self.inners, self.opts)
+            if entries
+        ]
         return max(ends) if ends else None

@@ -39,6 +39,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "steps": found.count,
             "step_ms": 1000.0 * found.seconds / found.count,
             "wait_share": window.wait_share(log, found, clock),
+            "backward_share": window.overlap(log.backwards, found.start, found.end) / found.seconds,
             "shares": window.shares(log, found, clock),
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
@@ -70,10 +71,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None
     loader = ledger.loader if ledger is not None else None
-    optimizing = ledger is not None and ledger.kind == steps.OPTIMIZER
-    accumulation = None
-    if optimizing and ledger is not None and log.opts:
-        accumulation = _accumulation(log, ledger)
     return {
         "loaders": [_loader(number, entry) for number, entry in enumerate(log.loaders)],
         "loader": loader,
@@ -81,8 +78,9 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
             {key: getattr(entry, key) for key in ROOT_KEYS} for entry in log.roots[:ROOTS_SHOWN]
         ],
         "root": root,
-        "accumulation": accumulation,
+        "accumulation": ledger.accumulation if ledger is not None else None,
         "set_to_none": session.set_to_none,
+        "cpus": observe.cpus(),
         "whatif": session.whatif.told() if session.whatif is not None else None,
         "input_shapes": list(dominant.shapes) if dominant else [],
         "seen": dominant.seen if dominant else {},
@@ -92,16 +90,6 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }
-
-
-def _accumulation(log: Any, ledger: steps.Ledger) -> float | None:
-    """Backwards per optimizer step, to the nearest whole number where it is close to one."""
-    first, last = ledger.bounds[0], ledger.bounds[-1]
-    inside = sum(1 for _, end in log.backwards if first < end <= last)
-    if not ledger.steps or not inside:
-        return None
-    ratio = inside / ledger.steps
-    return float(round(ratio)) if abs(ratio - round(ratio)) < 0.1 else ratio
 
 
 def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
@@ -121,4 +109,5 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
     found = {key: entry.get(key) for key in kept}
     tokens, padded = entry.get("tokens", (0, 0))
     found["padding_share"] = padded / tokens if tokens else None
+    found["tokens_per_item"] = (tokens - padded) / entry["rows"] if tokens else None
     return {"number": number, "alive": len(loaders.worker_pids(entry)), **found}

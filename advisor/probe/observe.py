@@ -68,6 +68,14 @@ def memory(session: Session) -> dict[str, Any]:
     return found
 
 
+def cpus() -> int | None:
+    """CPUs that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count()
+
+
 def _own_rss_gib() -> float | None:
     try:
         import resource

@@ -57,7 +57,8 @@ def full(session: Session, ended: bool) -> dict[str, Any]:
 def _head(session: Session) -> dict[str, Any]:
     log = session.log
     last = log.last_time()
-    first = log.nexts[0][1] if log.nexts else (log.forwards[0][0] if log.forwards else None)
+    calls = log.forwards or log.inners
+    first = log.nexts[0][1] if log.nexts else (calls[0][0] if calls else None)
     return {
         "version": VERSION,
         "pid": session.pid,
@@ -70,11 +71,12 @@ def _head(session: Session) -> dict[str, Any]:
         "time": time.time(),
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
-        "steps": len(log.opts) or max(len(log.nexts), len(log.forwards)),
+        "steps": len(log.opts) or max(len(log.nexts), len(log.forwards), len(log.inners)),
         "counts": {
             "optimizer_steps": len(log.opts),
             "loader_batches": len(log.nexts),
             "root_forwards": len(log.forwards),
+            "inner_forwards": len(log.inners),
             "backwards": len(log.backwards),
             "dropped": log.dropped,
         },

@@ -19,49 +19,104 @@ LEAF = -7002
 """Key of the hook that looks into a leaf during one call."""
 
 
-def enter(session: Session, module: Any) -> Root | None:
-    """Before a call: the root, looked at in some of its calls. None for a loss function and the
-    like beside a real root: nothing is to be learnt from it."""
+def known(session: Session, module: Any) -> Root:
+    """The root of a module, or of a compiled function; a new one if it is met for the first
+    time."""
     root = session.roots.get(id(module))
     if root is None or root.module() is not module:
-        size = sum(p.numel() for p in module.parameters() if not _lazy(p))
+        held = module.parameters() if hasattr(module, "parameters") else ()
+        size = sum(p.numel() for p in held if not _lazy(p))
         root = Root(module, len(session.log.roots), size)
         session.roots[id(module)] = root
         session.log.roots.append(root)
         root.site = loaders.call_site()
-        session.heavy_roots += bool(size)
-        for act in session.on_root if size else ():
+    return root
+
+
+def listen(module: Any, key: int, hook: Any) -> None:
+    """Have `hook(module, args, kwargs, output)` called after each call of `module`, also one that
+    raised where torch can do that (2.1 and later)."""
+    module._forward_hooks[key] = hook
+    module._forward_hooks_with_kwargs[key] = True
+    always = module.__dict__.get("_forward_hooks_always_called")
+    if always is not None:
+        always[key] = True
+
+
+def unlisten(module: Any, key: int) -> None:
+    """Take that hook out again."""
+    module._forward_hooks.pop(key, None)
+    module._forward_hooks_with_kwargs.pop(key, None)
+    always = module.__dict__.get("_forward_hooks_always_called")
+    if always is not None:
+        always.pop(key, None)
+
+
+def enter(session: Session, module: Any) -> Root | None:
+    """Before a call: the root, looked at in some of its calls. None for a loss function and the
+    like beside a real root: nothing is to be learnt from it."""
+    root = known(session, module)
+    if not root.entered:
+        root.entered = True
+        session.heavy_roots += bool(root.parameters)
+        for act in session.on_root if root.parameters else ():
             session.attempt(act, module)
-    root.calls += 1
     if not root.parameters and session.heavy_roots:
+        root.calls += 1
         return None
+    look(session, root, module)
+    return root
+
+
+def look(session: Session, root: Root, module: Any) -> None:
+    """Another call of `root` begins."""
+    root.calls += 1
     if root.calls in LOOKS and root.parameters:
         root.seen = _look(session.torch, module)
         if not root.seen["compiled"]:
             _watch_leaves(root, module)
-    return root
 
 
 def leave(
     session: Session, root: Root, args: Any, kwargs: Any, output: Any, start: float, end: float
 ) -> None:
     """After the call, also when it raised: then there is no output."""
-    if root.watched:
-        _unwatch_leaves(root)
     problem = sys.exc_info()[1]
     if output is None and problem is not None:
+        if root.watched:
+            _unwatch_leaves(root)
         session.swallow(problem, "forward")
         return
-    inputs = (args, kwargs) if kwargs else args
+    items = noted(session, root, args, kwargs, output)
     graded = session.torch.is_grad_enabled()
-    items = root.counter.count(inputs)
     session.log.forwards.append((start, end, root.number, items, graded))
     if not session.log.nexts and len(root.scalars) < SCALARS_KEPT:
         root.scalars.append(_numbers(args, kwargs or {}, items))
+
+
+def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> float:
+    """Items that went through this call; what it was like is kept of the first ones."""
+    if root.watched:
+        _unwatch_leaves(root)
+    inputs = (args, kwargs or {})
+    if root.by_output is None:
+        root.by_output = _by_output(args, kwargs, output)
     if root.calls <= OUTPUTS_KEPT and root.parameters:
-        if root.calls == 1:
+        if not root.shapes:
             _note_shapes(root, inputs, output)
         root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+    return root.counter.count(output if root.by_output else inputs)
+
+
+def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
+    """Whether only the output tells the number of items: it was asked for as a number."""
+    if any(isinstance(value, (list, tuple)) for value in (*args, *(kwargs or {}).values())):
+        return False
+    return not _has_rows((args, kwargs)) and _has_rows(output)
+
+
+def _has_rows(value: Any) -> bool:
+    return any(len(tensor.shape) for tensor in batches.tensors_in(value))
 
 
 def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
@@ -91,10 +146,19 @@ def _numbers(args: Any, kwargs: dict[str, Any], items: float) -> dict[str, Any]:
 
 def _samples(tensor: Any) -> Any:
     """A few numbers of the first item, copied without waiting for the device."""
-    first = tensor.detach()
+    first = _plain(tensor.detach())
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
+
+
+def _plain(tensor: Any) -> Any:
+    """What lies below the transforms of torch.func, whose tensors do not outlive the call."""
+    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
+    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    while wrapped is not None and wrapped(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 # --- looking ------------------------------------------------------------------------------

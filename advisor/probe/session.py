@@ -52,6 +52,8 @@ class Session:
         self.log = Log()
         self.roots: dict[int, Root] = {}
         """By id of the module; an id may come back after its module is gone."""
+        self.watch: Any = None
+        """Of the root that runs, where what it calls is followed."""
         self.heavy_roots = 0
         """Those that hold parameters."""
         self.rota = Rota()

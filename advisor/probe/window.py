@@ -257,7 +257,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     if total <= 0:
         return {}
     wait = overlap(_waits(log, ledger, clock), start, end)
-    foreign = _foreign_spans(log, ledger.loader) if ledger.kind == steps.OPTIMIZER else []
+    foreign = _foreign_spans(log, ledger) if ledger.kind == steps.OPTIMIZER else []
     parts = {"data_wait": wait}
     for name, spans in (("validation", foreign), ("saving", log.saves)):
         if seconds := overlap(spans, start, end):
@@ -267,7 +267,10 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
         return {name: seconds / sum(parts.values()) for name, seconds in parts.items()}
     busy = 0.0
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
-        (log.forwards, _unwatched(log, window)),
+        (
+            log.forwards if log.running is None else [*log.forwards, (log.running[0], end)],
+            _unwatched(log, window),
+        ),
         (log.backwards, 1.0),
         (log.opts, 1.0),
     ]
@@ -292,13 +295,13 @@ def _unwatched(log: Log, window: Window) -> float:
     return len(inside) / sum(inside) if any(inside) else 1.0
 
 
-def _foreign_spans(log: Log, loader: int | None) -> list[tuple[float, float]]:
-    """Spans in which another loader than the measured one was in turn."""
-    spans = []
-    if loader is None:
-        return []
+def _foreign_spans(log: Log, ledger: steps.Ledger) -> list[tuple[float, float]]:
+    """Spans in which another loader than the measured ones was in turn."""
+    spans: list[tuple[float, float]] = []
+    if ledger.loader is None:
+        return spans
     for position, (enter, end, which, items, _) in enumerate(log.nexts):
-        if which == loader:
+        if which == ledger.loader or which in ledger.beside:
             continue
         later = log.nexts[position + 1][0] if position + 1 < len(log.nexts) else end
         spans.append((enter, end if items == EXHAUSTED else later))
@@ -316,7 +319,8 @@ def wait_share(log: Log, window: Window, clock: DeviceClock | None = None) -> fl
 
 def _waits(log: Log, ledger: steps.Ledger, clock: DeviceClock | None) -> list[tuple[float, float]]:
     if ledger.loader is not None:
-        waits = [(n[0], n[1]) for n in log.nexts if n[2] == ledger.loader]
+        own = {ledger.loader, *ledger.beside}
+        waits = [(n[0], n[1]) for n in log.nexts if n[2] in own]
     elif ledger.kind == steps.OPTIMIZER:
         waits = []
         enters = [f[0] for f in log.forwards if f[2] == ledger.root]

@@ -12,7 +12,8 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
 
     state              booted | torch | stepping | stopped | exited
     steps              optimizer steps, or else loader batches or root forwards, whichever are more
-    counts             {optimizer_steps, loader_batches, root_forwards, backwards, dropped}
+    counts             {optimizer_steps, loader_batches, root_forwards, inner_forwards,
+                       backwards, dropped}
     boot_time first_step_time last_step_time time
     rank world_size pid ppid argv python torch
     exception          {type, message, where: import|start|step, tail} that ended the process
@@ -24,14 +25,15 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
 and, once the process stopped or exited:
 
     measured           null, or {kind, source, units, units_per_s, window_start, window_end,
-                       windows, steps, step_ms, wait_share, shares, whole_units,
+                       windows, steps, step_ms, wait_share, backward_share, shares, whole_units,
                        finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
-                       persistent, pin, padding_share, ...}; index of the measured one
+                       persistent, pin, padding_share, tokens_per_item, ...}; index of the measured
+                       one
     roots root         every module called from outside a module; index of the dominant one
     seen               {device, model_dtype, compute_dtype, autocast_dtype, compiled,
                        channels_last, tf32, cudnn_benchmark} of the dominant root
-    accumulation input_shapes losses fingerprint arguments defaulted set_to_none
+    accumulation input_shapes losses fingerprint arguments defaulted set_to_none cpus
     whatif             null, or {name, applied, why, cost_s, caution}
     memory             {allocated_gib, reserved_gib, alloc_retries, ooms, rss_gib,
                        workers_rss_gib}
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
+STRAGGLES = 0.05
+"""Difference in the ranks' shares of backward, in which they wait for each other."""
 OOM_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
@@ -132,10 +136,14 @@ def read_records(records_dir: Path, trial: Trial) -> Reading | None:
         notes += (f"{finished} batches were finished to the end, {wanted} were asked for",)
     for record in chosen:
         ceilings = record.get("ceilings") or {"notes": ()}
-        padding = _loader(record).get("padding_share")
+        padding, tokens = (_loader(record).get(k) for k in ("padding_share", "tokens_per_item"))
+        if tokens is not None:
+            rate = tokens * record["measured"]["units_per_s"]
+            notes += (f"{tokens:.1f} tokens a unit, {rate:,.0f} tokens/s without padding",)
         if padding:
             notes += (f"{padding:.0%} of the token positions of a batch were padding",)
         notes += (*record["notes"], *record["measured"]["notes"], *ceilings["notes"])
+    notes += _rank_notes(chosen)
     return _merged(
         chosen,
         {
@@ -202,6 +210,32 @@ def _same_job(record: Record, best: Record) -> bool:
     shorter = min(r["window_end"] - r["window_start"] for r in (mine, its))
     together = overlap > shorter / 2
     return together and bool(best["world_size"] > 1 or record["ppid"] == best["ppid"])
+
+
+def _rank_notes(chosen: list[Record]) -> tuple[str, ...]:
+    """Of several ranks: loader workers against CPUs, and the rank that the others wait for.
+
+    Ranks that reduce gradients step together whatever holds them up; the one that never waits in
+    its backward is the one that the others wait for.
+    """
+    if len(chosen) < 2:
+        return ()
+    notes = []
+    workers = [int(_loader(r).get("workers") or 0) for r in chosen]
+    if any(workers):
+        cpus = chosen[0].get("cpus")
+        each = f"{workers[0]} in each" if len(set(workers)) == 1 else ", ".join(map(str, workers))
+        notes.append(
+            f"{sum(workers)} loader workers, {each} of {len(chosen)} ranks, on {cpus} CPUs"
+        )
+    shares = [r["measured"].get("backward_share") for r in chosen]
+    known = [float(share) for share in shares if share is not None]
+    if len(known) == len(chosen) and max(known) - min(known) >= STRAGGLES:
+        slow, share = chosen[known.index(min(known))], max(known) - min(known)
+        notes.append(
+            f"rank {slow['rank']} is the straggler: others wait for it {share:.0%} of the time"
+        )
+    return tuple(notes)
 
 
 # --- merging -------------------------------------------------------------------------------

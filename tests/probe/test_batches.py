@@ -7,6 +7,7 @@ import types
 import pytest
 
 from advisor.probe.batches import Counter
+from advisor.probe.loaders import note_padding
 
 torch = pytest.importorskip("torch")
 
@@ -33,3 +34,21 @@ class Hostile:
 def test_what_stands_beside_the_batch_does_not_matter(beside: object) -> None:
     given = ((), {"cache": beside, "input_ids": torch.zeros(4, 9), "labels": torch.zeros(4)})
     assert Counter().count(given) == 4
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "padded"),
+    [
+        ({"ids": torch.ones(2, 4), "attention_mask": torch.tensor([[1, 1, 0, 0], [1] * 4])}, 8, 2),
+        ({"ids": torch.ones(2, 4), "lengths": torch.tensor([1, 4])}, 8, 3),
+        ({"ids": torch.ones(2, 9), "lengths": torch.tensor([1, 4])}, None, None),
+        ({"ids": torch.ones(2, 4)}, None, None),
+        ([torch.ones(2, 4)], None, None),
+    ],
+    ids=["mask", "lengths", "lengths of something else", "nothing tells", "no mapping"],
+)
+def test_padding(batch: object, tokens: int | None, padded: int | None) -> None:
+    """By the attention mask, or by lengths that fit the tokens beside them."""
+    facts: dict[str, object] = {}
+    note_padding(facts, batch)
+    assert facts.get("tokens") == (None if tokens is None else (tokens, padded))

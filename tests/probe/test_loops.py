@@ -97,6 +97,26 @@ def test_iterative_samplers(tmp_path: Path, program: str, rounds: int, batch: in
     assert close(reading.units_per_s, outcome.true_rate())
 
 
+@pytest.mark.parametrize("how", ["forward", "method", "asked"])
+def test_a_loop_inside_a_modules_own_forward(tmp_path: Path, how: str) -> None:
+    """The network within is counted, not the one call around it."""
+    outcome = python(tmp_path, "matrix_inner.py", how, "30", "4")
+    reading = outcome.measured
+    assert reading.step_kind == "root forward"
+    assert reading.effects.forwards_per_unit == 30
+    assert reading.effects.batch == 4
+    assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_a_loop_inside_one_long_forward_may_be_stopped_in_it(tmp_path: Path) -> None:
+    """With the forwards per unit known, the first item need not be finished."""
+    plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=100_000.0)
+    outcome = python(tmp_path, "matrix_inner.py", "forward", "100000", "4", plan=plan)
+    reading = outcome.measured
+    assert reading.whole_units == 0
+    assert close(reading.units_per_s, outcome.true_rate())
+
+
 def test_a_sampler_may_stop_inside_a_batch(tmp_path: Path) -> None:
     """With the forwards per unit known, no batch need be finished."""
     plan = MeasurePlan(measure_s=0.6, min_steps=10, forwards_per_unit=5000.0)
@@ -162,6 +182,17 @@ def test_two_ranks_by_torchrun(tmp_path: Path) -> None:
 def test_two_ranks_by_spawn(tmp_path: Path) -> None:
     """The same under torch.multiprocessing.spawn."""
     _two_ranks(python(tmp_path, "ok_ranks.py", "spawn", env={"PORT": str(_free_port())}))
+
+
+def test_the_straggler_and_the_workers_of_all_ranks_are_named(tmp_path: Path) -> None:
+    """Ranks that reduce gradients have one rate; who is waited for shows in the backwards."""
+    env = {"PORT": str(_free_port()), "UNEVEN": "1"}
+    reading = python(tmp_path, "ok_ranks.py", "spawn", env=env).measured
+    slow, fast = sorted(reading.rank_units_per_s)
+    assert close(slow, fast)
+    assert reading.effects.workers == 1
+    assert any(note.startswith("rank 1 is the straggler") for note in reading.notes)
+    assert any(note.startswith("2 loader workers, 1 in each of 2 ranks") for note in reading.notes)
 
 
 def _two_ranks(outcome) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from advisor.probe import clock, cycles, steps, window
+from advisor.probe import clock, cycles, steps, training, window
 from advisor.probe.batches import Counter, copied
 from advisor.probe.log import EXHAUSTED, Log, Root, Rota
 
@@ -139,7 +139,7 @@ def test_training_counts_the_train_loader_only() -> None:
     now = train(log, 100, start=now)
     now = infer(log, 20, start=now)
     train(log, 100, start=now)
-    assert steps.train_loader(log) == 0
+    assert training.train_loaders(log)[0] == 0
     found = measured(log)
     assert found.ledger.batch == 4
     assert found.units_per_s() == pytest.approx(400.0)
@@ -154,6 +154,159 @@ def test_accumulation_is_one_step() -> None:
     assert found.ledger.batches_per_step == 4
     assert found.seconds / found.count == pytest.approx(0.04)
     assert found.units_per_s() == pytest.approx(400.0)
+
+
+SIZES = {"A": 4.0, "B": 12.0}
+
+
+def loop(log: Log, pattern: str, times: int) -> None:
+    """Append `times` rounds of events, a millisecond each: A and B load a batch of their loader,
+    f is a forward of A's items, g one of two such batches, b a backward, s a step."""
+    now = len(log.opts) * 1.0
+    for _ in range(times):
+        for event in pattern:
+            now += 0.001
+            if event in SIZES:
+                loader = "AB".index(event)
+                log.nexts.append((now, now + 0.0001, loader, SIZES[event], True))
+            elif event in "fg":
+                items = SIZES["A"] * (1 + (event == "g"))
+                log.forwards.append((now, now + 0.0005, 0, items, True))
+            elif event == "b":
+                log.backwards.append((now, now + 0.0005))
+            else:
+                log.opts.append((now, now + 0.0005, 1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "units"),
+    [
+        ("Afbs", 4),
+        ("AAfbs", 4),
+        ("AfbsAAAfbs", 4),
+        ("AAffbbs", 8),
+        ("AAffbs", 8),
+        ("AAgbs", 8),
+        ("AfAfbs", 8),
+        ("AfbAfbs", 8),
+        ("AfbfbsAAfbfbs", 4),
+        ("ABfbs", 4),
+        ("ABffbs", 4),
+        ("AfbsBfbs", 8),
+        ("AffbfbsA", 4),
+    ],
+    ids=[
+        "plain",
+        "every second one skipped",
+        "some skipped",
+        "gathered for two backwards",
+        "gathered for one backward",
+        "gathered into one forward",
+        "losses summed",
+        "accumulation",
+        "two backwards a batch, some skipped",
+        "zip",
+        "zip, a forward for each",
+        "two loaders in turn",
+        "loaded ahead",
+    ],
+)
+def test_batches_that_were_trained_on(pattern: str, units: float) -> None:
+    """What was loaded and skipped is no unit; what was loaded ahead or gathered is."""
+    log = log_with(loaders=2)
+    loop(log, pattern, 100)
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    whole = ledger.units[10:-10]
+    assert sum(whole) / len(whole) == pytest.approx(units, rel=0.02)
+
+
+def test_a_batch_loaded_ahead_over_short_epochs_is_none_skipped() -> None:
+    """The first two batches of each epoch come in a row."""
+    log = log_with()
+    for _ in range(12):
+        loop(log, "A", 1)
+        loop(log, "Afbs", 19)
+        loop(log, "fbs", 1)
+        log.nexts.append((log.opts[-1][1], log.opts[-1][1], 0, EXHAUSTED, True))
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    assert sum(ledger.units) == pytest.approx(4 * 20 * 12, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "units"),
+    [("fbs", 4), ("fbfbs", 8), ("fffbs", 4), ("gbs", 8)],
+    ids=["plain", "accumulation", "three views of a batch", "larger batch"],
+)
+def test_units_without_a_loader(pattern: str, units: float) -> None:
+    """One forward counts for each backward."""
+    log = log_with(loaders=0)
+    loop(log, pattern, 60)
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    assert set(ledger.units[1:]) == {units}
+
+
+def test_a_critic_and_its_generator_train_on_one_batch() -> None:
+    """Backwards that another optimizer has applied are not counted again."""
+    log = log_with(loaders=0)
+    loop(log, "ffbsfbs", 60)
+    log.opts = [(a, b, 1 + k % 2) for k, (a, b, _) in enumerate(log.opts)]
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    assert set(ledger.units) == {4}
+    assert ledger.accumulation == 1
+
+
+def test_a_closure_goes_through_one_batch() -> None:
+    """Backwards within an optimizer's step are one."""
+    log = log_with(loaders=0)
+    loop(log, "fbfbfbs", 60)
+    log.opts = [(end - 0.006, end, 1) for _, end, _ in log.opts]
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    assert set(ledger.units) == {4}
+    assert ledger.accumulation == 1
+
+
+def inner_log(outer: int, many: int, *, running: int = 0) -> Log:
+    """A root called `outer` times that calls another network `many` times; then once more, up to
+    its `running`th call."""
+    log = log_with(loaders=0)
+    network = Root(torch.nn.Linear(1, 1), 1, 2)
+    log.roots.append(network)
+    log.roots[0].inners = [network]
+    now = 0.0
+    for number in range(outer + bool(running)):
+        start = now
+        for _ in range(many if number < outer else running):
+            log.inners.append((now + 0.001, now + 0.009, 1, 6.0, False))
+            now += 0.01
+        if number < outer:
+            log.forwards.append((start, now, 0, 3.0, False))
+        else:
+            log.running = (start, 0)
+    return log
+
+
+def test_a_loop_within_a_roots_forward() -> None:
+    """The network's calls are the forwards; the root's input tells the items."""
+    found = measured(inner_log(5, 40, running=10))
+    assert found.ledger.forwards_per_unit == 40
+    assert found.ledger.batch == 3
+    assert found.units_per_s() == pytest.approx(3 / 0.4, rel=0.01)
+    assert sum(window.shares(inner_log(5, 40, running=10), found).values()) == pytest.approx(1)
+
+
+def test_a_loop_within_the_first_forward_waits_for_its_end() -> None:
+    """How many forwards it takes is not known before; unless the plan knows."""
+    log = inner_log(0, 40, running=200)
+    ledger = steps.read(log, PLAN)
+    assert ledger is not None
+    assert window.find(log, ledger, PLAN)[1] is not None
+    found = measured(log, {**PLAN, "forwards_per_unit": 1000.0})
+    assert found.units_per_s() == pytest.approx(6 / 10, rel=0.01)
 
 
 def test_several_optimizers_are_one_loop() -> None:
@@ -298,14 +451,14 @@ def test_a_number_that_jumps_back(values: list[float], found: list[int] | None) 
 
 
 def test_loops_with_few_forwards_are_watched_now_and_then() -> None:
-    """All at first, then one batch in eight; a sampler's forwards always."""
+    """All at first, then one batch in sixteen; a sampler's forwards always."""
     log, rota = log_with(), Rota()
     few = []
     for _ in range(96):
         few.append(rota.turn(0, log))
         log.forwards.append((0.0, 0.0, 0, 1.0, True))
     assert all(few[:31])
-    assert sum(few[32:]) == 8
+    assert sum(few[32:]) == 4
     many = Rota()
     log.forwards.clear()
     for _ in range(96):

@@ -1,0 +1,278 @@
+"""The ledger of a training: a step is an optimizer step.
+
+Units are the items of the train loaders' batches, or of the root forwards where there is no
+loader. Batches that the program loaded and skipped are no units.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from .averages import median, most_common
+from .ledger import OPTIMIZER, Ledger, dominant_root
+from .log import EXHAUSTED, Log
+
+Fed = list[tuple[float, float]]
+"""(time, items) of each batch that was trained on."""
+
+OWN_SHARE, ALL_SHARE = 0.5, 0.1
+"""A second train loader is trained on with half of its batches, and a tenth of all steps."""
+BESIDE_SHARE = 0.5
+"""A loader is drawn beside another if so many of that one's batches come right after its own."""
+RARE_SHARE = 0.05
+"""So few batches with fewer backwards than the others say nothing."""
+SKIPPED_SHARE = 0.02
+"""Fewer batches without a backward are those loaded ahead."""
+
+
+def read(log: Log) -> Ledger:
+    """The ledger of a program whose optimizers have stepped."""
+    main = _main_optimizer(log)
+    ledger = Ledger(OPTIMIZER, "")
+    ledger.bounds = [end for _, end, optimizer in log.opts if optimizer == main]
+    ledger.root = dominant_root(log)
+    ledger.loader, also, ledger.beside = train_loaders(log)
+    clusters = _backwards_of_steps(log, main)
+    counts = [float(len(cluster)) for cluster in clusters[1:] if cluster]
+    ledger.accumulation = median(counts) if counts else None
+    fed = _from_loaders(log, ledger.loader, also)
+    middle = ledger.bounds[len(ledger.bounds) // 2]
+    if ledger.loader is not None and (len(ledger.bounds) < 4 or (fed and fed[-1][0] >= middle)):
+        ledger.source = "items of the train loader's batches, at optimizer steps"
+        ledger.finished_batches = bisect.bisect_right([end for end, _ in fed], ledger.bounds[-1])
+        ledger.whole_units = sum(items for _, items in fed[: ledger.finished_batches])
+        first = [n[3] for n in log.nexts if n[2] == ledger.loader and n[3] != EXHAUSTED]
+        ledger.batch = most_common(first)
+    else:
+        ledger.loader, ledger.beside = None, set()
+        ledger.source = "batch dimension of the root forwards, at optimizer steps"
+        fed = _from_forwards(log, ledger.root, clusters)
+        ledger.whole_units = sum(batch for end, batch in fed if end <= ledger.bounds[-1])
+        ledger.batch = most_common([items for _, items in fed])
+    ledger.units = _between(ledger.bounds, fed)
+    steps_fed = _between(ledger.bounds, [(end, 1.0) for end, _ in fed])
+    ledger.batches_per_step = sum(steps_fed) / len(steps_fed) if steps_fed else 1.0
+    if ledger.loader is not None:
+        ledger.marks = _interruptions(log, ledger)
+    return ledger
+
+
+def _main_optimizer(log: Log) -> int:
+    counts: dict[int, int] = {}
+    for _, _, optimizer in log.opts:
+        counts[optimizer] = counts.get(optimizer, 0) + 1
+    last = log.opts[-1][2]
+    return max(counts, key=lambda key: (counts[key], key == last))
+
+
+def _between(bounds: list[float], moments: Fed) -> list[float]:
+    """Sum of the values whose time lies in each (bounds[k], bounds[k + 1]]."""
+    sums = [0.0] * max(0, len(bounds) - 1)
+    step = 0
+    for time, value in moments:
+        while step < len(sums) and time > bounds[step + 1]:
+            step += 1
+        if step == len(sums):
+            break
+        if time > bounds[step]:
+            sums[step] += value
+    return sums
+
+
+def _interruptions(log: Log, ledger: Ledger) -> list[int]:
+    """Steps that hold the end of an epoch, or batches of a foreign loader (validation)."""
+    own = {ledger.loader, *ledger.beside}
+    times = [
+        end
+        for _, end, loader, items, _ in log.nexts
+        if loader not in own or (loader == ledger.loader and items == EXHAUSTED)
+    ]
+    steps = {bisect.bisect_left(ledger.bounds, time) - 1 for time in times}
+    return sorted(step for step in steps if 0 <= step < ledger.steps)
+
+
+# --- train loaders ------------------------------------------------------------------------
+
+
+def train_loaders(log: Log) -> tuple[int | None, set[int], set[int]]:
+    """The leading train loader, others whose batches are trained on in turn with its own, and
+    all others that belong to the steps: those in turn, and those drawn beside (`zip`)."""
+    credit = _credit(log)
+    if not credit:
+        return None, set(), set()
+    own: dict[int, int] = {}
+    for _, _, loader, items, _ in log.nexts:
+        own[loader] = own.get(loader, 0) + (items != EXHAUSTED)
+    main = max(credit, key=lambda key: credit[key])
+    site = log.loaders[main].get("site")
+    total = sum(credit.values())
+    also = {
+        loader
+        for loader, times in credit.items()
+        if loader != main
+        and times >= OWN_SHARE * own[loader]
+        and (times >= ALL_SHARE * total or (site and log.loaders[loader].get("site") == site))
+    }
+    chain = drawn_beside(log, main, [end for _, end in log.backwards])
+    lead = chain[0] if chain else main
+    also -= set(chain)
+    beside = (also | set(chain) | {main}) - {lead}
+    return lead, also, beside
+
+
+def _credit(log: Log) -> dict[int, int]:
+    """By loader: batches that were followed by a backward."""
+    served = [entry for entry in log.nexts if entry[3] != EXHAUSTED]
+    exits = [entry[1] for entry in served]
+    credited: dict[int, set[int]] = {}
+    for _, end in log.backwards:
+        at = bisect.bisect_right(exits, end) - 1
+        if at >= 0:
+            credited.setdefault(served[at][2], set()).add(at)
+    return {loader: len(batches) for loader, batches in credited.items()}
+
+
+def drawn_beside(log: Log, main: int, work: list[float]) -> list[int]:
+    """Loaders whose batches come right before those of `main`, in order, as from `zip`; `work`:
+    times at which a batch was worked on."""
+    served = [entry for entry in log.nexts if entry[3] != EXHAUSTED]
+    found: dict[tuple[int, ...], int] = {}
+    batches = 0
+    chain: list[int] = []
+    before = float("-inf")
+    for _, end, loader, _, _ in served:
+        if bisect.bisect_left(work, end) != bisect.bisect_left(work, before):
+            chain = []
+        before = end
+        if loader == main:
+            batches += 1
+            key = tuple(dict.fromkeys(other for other in chain if other != main))
+            found[key] = found.get(key, 0) + 1
+            chain = []
+        else:
+            chain.append(loader)
+    if not found:
+        return []
+    common = max(found, key=lambda key: found[key])
+    return list(common) if found[common] >= BESIDE_SHARE * batches else []
+
+
+# --- batches that were trained on ----------------------------------------------------------
+
+
+def _from_loaders(log: Log, lead: int | None, also: set[int]) -> Fed:
+    own = {lead, *also}
+    mine = [entry for entry in log.nexts if entry[2] in own and entry[3] != EXHAUSTED]
+    epochs = sum(entry[2] in own and entry[3] == EXHAUSTED for entry in log.nexts)
+    return [(end, items) for _, end, _, items, _ in _used(log, mine, epochs)]
+
+
+Next = tuple[float, float, int, float, bool]
+
+
+class _Run:
+    """Batches loaded in a row, with the backwards after the last of them."""
+
+    def __init__(self, batches: list[Next], backwards: int, until: float) -> None:
+        self.batches = batches
+        self.backwards = backwards
+        self.until = until
+
+    def forwards(self, log: Log, enters: list[float]) -> list[float] | None:
+        """Items of each root forward with gradients; None where not all were watched."""
+        if not all(entry[4] for entry in self.batches):
+            return None
+        low = bisect.bisect_left(enters, self.batches[0][1])
+        high = bisect.bisect_left(enters, self.until)
+        inside = log.forwards[low:high]
+        return [e[3] for e in inside if e[4] and log.roots[e[2]].parameters]
+
+
+def _used(log: Log, mine: list[Next], epochs: int) -> list[Next]:
+    """The batches that were trained on; one that was loaded and skipped has no backward.
+
+    Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
+    the balance of all, and by the root forwards of those batches that were watched.
+    """
+    starts = [start for start, _ in log.backwards]
+    runs: list[_Run] = []
+    pending: list[Next] = []
+    for position, entry in enumerate(mine):
+        pending.append(entry)
+        until = mine[position + 1][0] if position + 1 < len(mine) else float("inf")
+        done = bisect.bisect_left(starts, until) - bisect.bisect_left(starts, entry[1])
+        if done:
+            runs.append(_Run(pending, done, until))
+            pending = []
+    alone = [run.backwards for run in runs if len(run.batches) == 1]
+    usual = min((n for n in set(alone) if alone.count(n) > RARE_SHARE * len(alone)), default=1)
+    later = runs[len(runs) // 2 :]  # a queue is full by then
+    loaded = sum(len(run.batches) for run in later)
+    missing = loaded - sum(run.backwards for run in later) / usual
+    if missing <= max(2 + epochs, SKIPPED_SHARE * loaded):
+        return mine
+    enters = [entry[0] for entry in log.forwards]
+    seen = [(run, run.forwards(log, enters)) for run in runs]
+    each = most_common([len(f) for run, f in seen if f and len(run.batches) == 1]) or 1
+    kept: dict[int, list[float]] = {}
+    for run, forwards in seen:
+        if forwards:
+            kept.setdefault(len(run.batches), []).append(_kept(run, forwards, each))
+    used: list[Next] = []
+    for run in runs:
+        many = len(run.batches)
+        known = most_common(kept.get(many, []))
+        count = known if known is not None else max(1, min(many, round(run.backwards / usual)))
+        used.extend(run.batches[many - int(count) :])
+    return used + pending
+
+
+def _kept(run: _Run, forwards: list[float], each: float) -> float:
+    """How many of the run's batches went through the root's forwards."""
+    many = len(run.batches)
+    joined = max(forwards) > max(entry[3] for entry in run.batches)
+    if joined or len(forwards) >= many * each:
+        return many
+    return max(1, round(len(forwards) / each))
+
+
+# --- without a loader ----------------------------------------------------------------------
+
+
+def _backwards_of_steps(log: Log, main: int) -> list[list[int]]:
+    """For each step of the main optimizer, the backwards that it applied, as indices.
+
+    Those of another optimizer's step in between (two networks trained on the same batch) are not
+    its own, and a closure that is called again and again goes through one batch.
+    """
+    enters = [enter for enter, _ in log.backwards]
+    found: list[list[int]] = []
+    cluster: list[int] = []
+    position = 0
+    for enter, end, optimizer in log.opts:
+        before, after = bisect.bisect_left(enters, enter), bisect.bisect_left(enters, end)
+        fresh = [*range(position, before), *range(max(position, before), after)[-1:]]
+        cluster = fresh or cluster
+        position = max(position, after)
+        if optimizer == main:
+            found.append(cluster)
+            cluster = []
+    return found
+
+
+def _from_forwards(log: Log, root: int | None, clusters: list[list[int]]) -> Fed:
+    """One root forward for each backward; the others saw the same batch."""
+    heavy = [e for e in log.forwards if log.roots[e[2]].parameters]
+    mine = [e for e in heavy if e[4]] or heavy
+    exits = [entry[1] for entry in mine]
+    fed: Fed = []
+    for index in (index for cluster in clusters for index in cluster):
+        enter, end = log.backwards[index]
+        since = log.backwards[index - 1][1] if index else float("-inf")
+        inside = mine[bisect.bisect_left(exits, since) : bisect.bisect_right(exits, enter)]
+        own = [entry for entry in inside if entry[2] == root] or inside
+        if own:
+            fed.append((end, own[-1][3]))
+    if fed:
+        return fed
+    return [(end, batch) for _, end, which, batch, _ in mine if which == root]

@@ -1,0 +1,146 @@
+"""The probe under every Python it is written for; a program without torch runs as ever."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import PROBE, run
+
+WHOLE = MeasurePlan(mode="whole")
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+
+PROGRAM = """
+import argparse, json, sys, threading
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", type=int, default=3)
+parser.add_argument("words", nargs="*")
+args = parser.parse_args()
+print(json.dumps(vars(args), sort_keys=True), sys.flags.isolated, sorted(sys.path)[-1:])
+thread = threading.Thread(target=print, args=("in a thread",))
+thread.start(); thread.join()
+with open("made.txt", "w") as file:
+    file.write("made")
+print("to stderr", file=sys.stderr)
+sys.exit(args.width)
+"""
+
+PURE = """
+import importlib, importlib.util, os, sys
+folder = sys.argv[1]
+package = importlib.util.spec_from_file_location(
+    "_probe", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+module = importlib.util.module_from_spec(package)
+sys.modules["_probe"] = module
+package.loader.exec_module(module)
+for name in sorted(os.listdir(folder)):
+    if name.endswith(".py") and name != "__init__.py":
+        importlib.import_module("_probe." + name[:-3])
+from _probe import batches, steps, window
+from _probe.log import Log
+log, now = Log(), 0.0
+log.loaders = [{"workers": 0, "prefetch": None}]
+for _ in range(300):
+    log.nexts.append((now, now + 0.002, 0, 4.0, True))
+    log.backwards.append((now + 0.002, now + 0.01))
+    log.opts.append((now + 0.01, now + 0.01, 1))
+    now += 0.01
+ledger = steps.read(log, {})
+found, _ = window.find(log, ledger, {"measure_s": 0.5, "min_steps": 10})
+print(round(found.units_per_s()), batches.Counter(3).count({"names": ["a", "b", "c"]}))
+"""
+
+
+def interpreter(version: str) -> Path:
+    """A Python of this version on the machine, that is not a shim of a version manager."""
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        return Path(sys.executable)
+    homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    found = [str(path) for path in homes[-1:]] or [shutil.which(f"python{version}")]
+    for path in filter(None, found):
+        asked = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        told = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if told.stdout.strip() == version:
+            return Path(path)
+    pytest.skip(f"no Python {version} on this machine")
+
+
+@pytest.fixture(params=VERSIONS)
+def python(request: pytest.FixtureRequest) -> Path:
+    return interpreter(request.param)
+
+
+def test_a_program_without_torch_runs_as_ever(python: Path, tmp_path: Path) -> None:
+    """Output, exit code and files are the same; the probe was there."""
+    (tmp_path / "cwd").mkdir()
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [str(python), str(program), "--width", "4", "a", "b"]
+    alone = subprocess.run(
+        command, cwd=tmp_path / "cwd", capture_output=True, text=True, check=False
+    )
+    (tmp_path / "cwd" / "made.txt").unlink()
+    outcome = run(tmp_path, *command, plan=WHOLE)
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (4, alone.stdout, alone.stderr)
+    assert (tmp_path / "cwd" / "made.txt").read_text() == "made"
+    (boot,) = outcome.boots
+    asked = [str(python), "-c", "import platform; print(platform.python_version())"]
+    assert boot["python"] == subprocess.check_output(asked, text=True).strip()
+    (record,) = outcome.records
+    assert record["errors"] == []
+    assert record["writes"] == [str(tmp_path / "cwd" / "made.txt")]
+
+
+def test_the_pure_parts_compute_the_same(python: Path, tmp_path: Path) -> None:
+    """Every module of the probe can be imported, and a ledger read."""
+    told = subprocess.run(
+        [str(python), "-W", "error", "-c", PURE, str(PROBE)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout.split() == ["400", "3.0"], told.stderr
+
+
+def test_a_virtual_environment_of_theirs(python: Path, tmp_path: Path) -> None:
+    """Its own sitecustomize and its .pth files run once each, as they do without the probe."""
+    home = tmp_path / "venv"
+    subprocess.run([str(python), "-m", "venv", "--without-pip", str(home)], check=True)
+    (site,) = (home / "lib").glob("python*/site-packages")
+    (site / "sitecustomize.py").write_text("print('theirs')\n")
+    (site / "more.pth").write_text("import sys; print('pth')\n")
+    code = "import sys; print(sys.prefix)"
+    own = str(home / "bin" / "python")
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    alone = subprocess.run([own, "-c", code], capture_output=True, text=True, check=True, env=clean)
+    outcome = run(tmp_path, own, "-c", code, plan=WHOLE, env={"PYTHONPATH": ""})
+    assert outcome.stdout == alone.stdout
+    assert outcome.stdout.count("theirs") == 1
+    assert "pth" in outcome.stdout
+    assert outcome.stderr == ""
+    assert len(outcome.boots) == 1
+
+
+@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
+def test_an_isolated_python_runs_as_ever(python: Path, tmp_path: Path, flag: str) -> None:
+    """It is not reached: no boot file tells the launcher so."""
+    outcome = run(tmp_path, str(python), flag, "-c", "print('here')", plan=WHOLE)
+    assert (outcome.stdout.strip(), outcome.stderr, outcome.boots) == ("here", "", [])
+
+
+def test_an_exception_looks_as_ever(python: Path, tmp_path: Path) -> None:
+    """The traceback the user sees has no frame of ours; the record has the exception."""
+    command = [str(python), "-c", "def f(x): return 1 / x\nf(0)"]
+    alone = subprocess.run(command, capture_output=True, text=True, check=False)
+    outcome = run(tmp_path, *command, plan=WHOLE)
+    assert (outcome.exit_code, outcome.stderr) == (1, alone.stderr)
+    assert json.dumps(outcome.records[0]["exception"])
+    assert outcome.records[0]["exception"]["type"] == "ZeroDivisionError"
