@@ -4,7 +4,9 @@
 
 Hooks are put in and taken out again and again inside one process, so that both arms share the
 machine's moods; each round is one sample, and the interval is over rounds. CPU time is compared,
-not the wall's: the hooks never wait, and other tenants of the machine do not count.
+not the wall's: the hooks never wait. Other tenants of the machine empty its caches all the same;
+`least` compares each arm's least disturbed round. What the probe does once, in the first steps of
+a program, is a row of its own: it belongs to the warm-up that is discarded.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 SITE = Path(hooks.__file__).parent / "site"
 STEP_MS = 10.0
+WARM = 40
+"""First steps, in which the probe looks at everything once."""
 
 
 class Loop:
@@ -49,15 +53,17 @@ class Loop:
             torch.zeros(100_000, 64), torch.zeros(100_000, dtype=torch.long)
         )
 
-    def run(self, steps: int) -> float:
-        """Mean seconds a step, the fetch of the batch included."""
+    def run(self, steps: int) -> tuple[float, float]:
+        """(mean seconds of a step after the first ones, seconds of the first ones together), the
+        fetch of the batch included."""
         batches = iter(torch.utils.data.DataLoader(self._data, batch_size=8))
-        for _ in range(3):
+        begin = time.thread_time()
+        for _ in range(WARM):
             self._step(next(batches))
         start = time.thread_time()
         for _ in range(steps):
             self._step(next(batches))
-        return (time.thread_time() - start) / steps
+        return (time.thread_time() - start) / steps, start - begin
 
     def _step(self, batch: Any) -> None:
         x, y = batch
@@ -80,30 +86,52 @@ def probed(folder: str) -> Iterator[Session]:
         session.patches.undo()
 
 
-def compare(pad_ms: float, steps: int, rounds: int, folder: str) -> tuple[list[float], list[float]]:
-    """(microseconds added a step, ratio of step times) of each round, arms in flipped order."""
+class Arms:
+    """Paired rounds of the same work, bare and probed."""
+
+    def __init__(self) -> None:
+        self.bare: list[float] = []
+        self.probed: list[float] = []
+
+    def add(self, seconds: dict[str, float]) -> None:
+        self.bare.append(seconds["bare"])
+        self.probed.append(seconds["probed"])
+
+    def added(self, scale: float) -> tuple[list[float], float]:
+        """Differences of the rounds, and of the least disturbed ones."""
+        rounds = [scale * (b - a) for a, b in zip(self.bare, self.probed, strict=True)]
+        return rounds, scale * (min(self.probed) - min(self.bare))
+
+    def ratios(self) -> tuple[list[float], float]:
+        """The same as ratios."""
+        rounds = [b / a for a, b in zip(self.bare, self.probed, strict=True)]
+        return rounds, min(self.probed) / min(self.bare)
+
+
+def compare(pad_ms: float, steps: int, rounds: int, folder: str) -> tuple[Arms, Arms]:
+    """Seconds of a step, and of the first steps together, arms in flipped order."""
     loop = Loop(pad_ms)
     loop.run(steps)
-    added, ratios = [], []
+    later, first = Arms(), Arms()
     for number in range(rounds):
         seconds = {}
         for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
             with probed(folder) if arm == "probed" else contextlib.nullcontext():
                 seconds[arm] = loop.run(steps)
-        added.append(1e6 * (seconds["probed"] - seconds["bare"]))
-        ratios.append(seconds["probed"] / seconds["bare"])
-    return added, ratios
+        later.add({arm: both[0] for arm, both in seconds.items()})
+        first.add({arm: both[1] for arm, both in seconds.items()})
+    return later, first
 
 
-def start_up(rounds: int, folder: str) -> list[float]:
-    """Milliseconds added to a process that imports torch, one value a round."""
+def start_up(rounds: int, folder: str) -> Arms:
+    """CPU seconds of a process that imports torch."""
     spec = Path(folder, "spec.json")
     spec.write_text(
         json.dumps({"records": folder, "scratch": folder, "protect": folder, "plan": {}})
     )
     bare = {k: v for k, v in os.environ.items() if k != "GPU_ADVISOR_SPEC"}
     with_probe = {**bare, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(SITE)}
-    added = []
+    arms = Arms()
     for number in range(rounds):
         seconds = {}
         for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
@@ -115,8 +143,8 @@ def start_up(rounds: int, folder: str) -> list[float]:
             )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds[arm] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        added.append(1e3 * (seconds["probed"] - seconds["bare"]))
-    return added
+        arms.add(seconds)
+    return arms
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -136,19 +164,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        added, _ = compare(0.0, args.steps, args.rounds, folder)
-        _, ratios = compare(STEP_MS, 100, args.rounds, folder)
+        tight, first = compare(0.0, args.steps, args.rounds, folder)
+        padded, _ = compare(STEP_MS, 100, args.rounds, folder)
         boots = start_up(max(7, args.rounds // 2), folder)
     rows = (
-        ("added a step", "us", added, 15.0),
-        (f"step-time ratio at {STEP_MS:g} ms", "", ratios, 1.005),
-        ("added to start-up with torch", "ms", boots, 50.0),
+        ("added a step", "us", tight.added(1e6), 15.0),
+        (f"step-time ratio at {STEP_MS:g} ms", "", padded.ratios(), 1.005),
+        ("added to start-up with torch", "ms", boots.added(1e3), 50.0),
+        (f"added to the first {WARM} steps", "ms", first.added(1e3), float("nan")),
     )
-    print(f"{'':32}{'median':>9}{'95 % interval':>20}{'limit':>9}")
-    for name, unit, values, limit in rows:
+    print(f"{'':34}{'median':>9}{'95 % interval':>20}{'least':>9}{'limit':>9}")
+    for name, unit, (values, least), limit in rows:
         middle, low, high = interval(values)
         label = f"{name} [{unit}]" if unit else name
-        print(f"{label:32}{middle:9.4g}{low:11.4g} {high:8.4g}{limit:9.4g}")
+        print(f"{label:34}{middle:9.4g}{low:11.4g} {high:8.4g}{least:9.4g}{limit:9.4g}")
 
 
 if __name__ == "__main__":

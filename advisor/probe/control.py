@@ -11,7 +11,7 @@ from . import ceilings, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
-BEAT_S = 0.5
+BEAT_S = 1.0
 """Shortest time between two rewrites of the record."""
 TRAINING_PATIENCE_S = 30.0
 """How long inference is watched on when the program seems about to train."""

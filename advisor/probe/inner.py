@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import roots
+from .averages import median
 from .log import Root
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ clock = time.perf_counter
 class Calls:
     """Calls of one module within one forward of the root."""
 
-    __slots__ = ("count", "first", "last", "module", "path", "spans")
+    __slots__ = ("count", "first", "gaps", "last", "module", "path", "spans")
 
     def __init__(self, module: Any, path: tuple[int, ...]) -> None:
         self.module = module
@@ -48,11 +49,16 @@ class Calls:
         """Ids of the modules around its first call."""
         self.count = 0
         self.first = self.last = 0.0
+        self.gaps: list[float] = []
+        """From one call's end to the next one's."""
         self.spans: list[tuple[float, float, bool]] = []
         """(enter, exit, graded), until it is followed."""
 
     def add(self, enter: float, end: float) -> None:
-        self.first = self.first if self.count else enter
+        if self.count:
+            self.gaps.append(end - self.last)
+        else:
+            self.first = enter
         self.last = end
         self.count += 1
 
@@ -161,7 +167,7 @@ class Watch:
     def _follow(self, calls: Calls, args: Any, kwargs: Any, output: Any) -> None:
         """From now on its calls count; those of modules within it no longer do."""
         key = id(calls.module)
-        for other in [k for k in self._followed if key in self._calls[k].path]:
+        for other in self._within_it(key):
             self.root.inners.remove(self._followed.pop(other))
         inner = roots.known(self._session, calls.module)
         self._followed[key] = inner
@@ -174,6 +180,11 @@ class Watch:
             (enter, end, inner.number, items, graded) for enter, end, graded in before
         ]
         calls.spans.clear()
+
+    def _within_it(self, key: int) -> list[int]:
+        """Followed modules that were called within the module `key`."""
+        called = [other for other in self._followed if other in self._calls]
+        return [other for other in called if key in self._calls[other].path]
 
     def _note(
         self,
@@ -204,7 +215,7 @@ class Watch:
         loops = [(k, c) for k, c in self._calls.items() if k in self._followed and c.count >= MANY]
         if not loops:
             return
-        key, calls = max(loops, key=lambda pair: pair[1].last - pair[1].first)
+        key, calls = max(loops, key=lambda pair: median(pair[1].gaps) * pair[1].count)
         span = calls.last - calls.first
         fills = span >= MOST * (end - start)
         quick = span < QUICK_S * calls.count

@@ -106,18 +106,31 @@ def train_loaders(log: Log) -> tuple[int | None, set[int], set[int]]:
     main = max(credit, key=lambda key: credit[key])
     site = log.loaders[main].get("site")
     total = sum(credit.values())
-    also = {
+    work = [end for _, end in log.backwards]
+    others = {
         loader
         for loader, times in credit.items()
         if loader != main
         and times >= OWN_SHARE * own[loader]
         and (times >= ALL_SHARE * total or (site and log.loaders[loader].get("site") == site))
     }
-    chain = drawn_beside(log, main, [end for _, end in log.backwards])
+    chain = drawn_beside(log, main, work)
     lead = chain[0] if chain else main
-    also -= set(chain)
-    beside = (also | set(chain) | {main}) - {lead}
+    also = {other for other in others - set(chain) if not _drawn_after(log, other, work)}
+    beside = (others | set(chain) | {main}) - {lead}
     return lead, also, beside
+
+
+def _drawn_after(log: Log, loader: int, work: list[float]) -> bool:
+    """Whether its batches come right after another loader's, with no work in between: a second
+    source for the same steps, now and then or always."""
+    served = [entry for entry in log.nexts if entry[3] != EXHAUSTED]
+    pairs = [(a, b) for a, b in zip(served, served[1:]) if b[2] == loader]
+    close = sum(
+        a[2] != loader and bisect.bisect_left(work, a[1]) == bisect.bisect_left(work, b[1])
+        for a, b in pairs
+    )
+    return close >= BESIDE_SHARE * len(pairs) > 0
 
 
 def _credit(log: Log) -> dict[int, int]:

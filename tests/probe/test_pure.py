@@ -193,6 +193,7 @@ def loop(log: Log, pattern: str, times: int) -> None:
         ("ABfbs", 4),
         ("ABffbs", 4),
         ("AfbsBfbs", 8),
+        ("ABffbsAfbsAfbsAfbs", 4),
         ("AffbfbsA", 4),
     ],
     ids=[
@@ -208,6 +209,7 @@ def loop(log: Log, pattern: str, times: int) -> None:
         "zip",
         "zip, a forward for each",
         "two loaders in turn",
+        "a second batch beside every fourth",
         "loaded ahead",
     ],
 )
