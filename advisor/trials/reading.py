@@ -11,6 +11,7 @@ A trial's records directory holds, for each process of the user's program that P
 The record (version 1; times are epoch seconds, `null` is "not measured"):
 
     state              booted | torch | stepping | stopped | exited
+    alone              the window is full, the parts are being measured alone
     steps              optimizer steps, or else loader batches or root forwards, whichever are more
     counts             {optimizer_steps, loader_batches, root_forwards, inner_forwards,
                        backwards, dropped}
