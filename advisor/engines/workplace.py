@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from advisor.trials import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +20,20 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
+    """A folder for all trials of this call; gone afterwards, and when this process is killed."""
+    folder = tempfile.mkdtemp(prefix="gpu-advisor-")
+    kept = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", keeper.__file__, folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    try:
         yield Path(folder)
+    finally:
+        kept.communicate()
 
 
 @contextmanager
