@@ -49,8 +49,9 @@ def main() -> int:
             continue
         cells, found = _row(name, case, args.repeats, random.Random(f"{args.seed} {name}"))
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-        problems += [f"{name}: {problem}" for problem in found]
-    print(*problems, sep="\n", file=sys.stderr)
+        for problem in found:
+            print(f"{name}: {problem}", file=sys.stderr, flush=True)
+        problems += found
     return 1 if problems else 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for all trials of this call; gone afterwards, and when this process is killed."""
-    folder = tempfile.mkdtemp(prefix="gpu-advisor-")
+    folder = Path(tempfile.gettempdir(), f"gpu-advisor-{secrets.token_hex(6)}")
     kept = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", keeper.__file__, folder],
+        [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -31,9 +33,11 @@ def scratch_folder() -> Iterator[Path]:
         cwd="/",
     )
     try:
-        yield Path(folder)
+        folder.mkdir(mode=0o700)  # now that somebody would remove it
+        yield folder
     finally:
-        kept.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on without us
+            kept.communicate(timeout=5.0)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ def built(session: Session, loader: Any) -> None:
         "dataset": type(loader.dataset).__name__,
         "length": _length(loader.dataset),
         "asked_batch": batch,
+        "left_out": _left_out(loader, batch),
         "sampler": type(getattr(loader, "sampler", None)).__name__,
     }
     known = session.log.loaders
@@ -149,6 +150,15 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except Exception:
         return None
+
+
+def _left_out(loader: Any, batch: Any) -> int | None:
+    """Items of one pass that are in no batch, because the last one would not be full."""
+    own = getattr(loader, "batch_sampler", None)
+    if not getattr(own or loader, "drop_last", False):
+        return 0
+    length = _length(loader.dataset if own is None else getattr(own, "sampler", ()))
+    return None if length is None or not isinstance(batch, int) else length % batch
 
 
 # --- call sites ---------------------------------------------------------------------------

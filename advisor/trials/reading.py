@@ -303,6 +303,7 @@ def _effects(record: Record, ranks: int) -> Effects:
         batch=measured["batch"],
         batch_asked=asked if isinstance(asked := loader.get("asked_batch"), int) else None,
         workers=loader.get("workers"),
+        left_out=loader.get("left_out"),
         prefetch_factor=loader.get("prefetch"),
         persistent_workers=loader.get("persistent"),
         pin_memory=loader.get("pin"),
