@@ -66,7 +66,8 @@ def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(
     """One process finds it out; the line where the loader is built is named."""
     code, stderr, report = optimize(tmp_path, "batch_size: 2\n", "overrides")
     assert code == 0, stderr
-    line = next(n for n, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "DataLoader(" in text)
+    lines = PROGRAM.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
     assert "ignored by the program" in row(report, "batch_size")
     used = f"it used 6 (DataLoader built at odd_infer.py:{line}) whatever the config says."
     assert used in row(report, "batch_size")

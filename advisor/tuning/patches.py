@@ -41,6 +41,14 @@ WITHOUT_WORKERS: dict[str, int | bool | None] = {
     "timeout": 0,
 }
 """The only values a DataLoader accepts when it has no workers."""
+ARGUMENTS = {
+    "num_workers": "dataloader_num_workers",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "persistent_workers": "dataloader_persistent_workers",
+    "pin_memory": "dataloader_pin_memory",
+}
+"""What the TrainingArguments of transformers call the arguments of their Trainer's loaders."""
+TRAINER_METHODS = {"train", "evaluate", "predict"}
 BOM = b"\xef\xbb\xbf"
 
 Value = int | bool | None
@@ -81,10 +89,26 @@ def loader_patch(path: Path, line: int, values: Mapping[str, Value], cwd: Path) 
     call = _loader_call(source, line) if source else None
     if source is None or call is None:
         return None
+    given = dict(values)
+    if call.from_arguments:
+        if not given.keys() <= ARGUMENTS.keys():
+            return None
+        written = {keyword.arg for keyword in call.node.keywords}
+        if given.get("num_workers") == 0:
+            neutral = {n: v for n, v in WITHOUT_WORKERS.items() if ARGUMENTS.get(n) in written}
+            given = neutral | given
+        given = {ARGUMENTS[name]: value for name, value in given.items()}
     splices: list[Splice] = []
-    if not _set_arguments(source, call, dict(values), splices):
+    if not _set_arguments(source, call.node, given, splices):
         return None
     return _patch(source, splices, cwd)
+
+
+def loader_place(path: Path, line: int) -> tuple[int, str] | None:
+    """Line and name of the call that `loader_patch` would edit."""
+    source = _read(path)
+    call = _loader_call(source, line) if source else None
+    return (call.node.lineno, _last_name(call.node.func) or "") if call else None
 
 
 def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | None:
@@ -149,8 +173,18 @@ def _read(path: Path) -> Source | None:
     return Source(path=path, code=code, tree=tree, bom=raw[: len(raw) - len(code)])
 
 
-def _loader_call(source: Source, line: int) -> ast.Call | None:
-    """The only DataLoader call whose lines cover `line`."""
+@dataclass(frozen=True, slots=True)
+class _LoaderCall:
+    """The call whose arguments a loader is made with."""
+
+    node: ast.Call
+    from_arguments: bool
+    """It makes TrainingArguments; the Trainer of transformers makes the loader."""
+
+
+def _loader_call(source: Source, line: int) -> _LoaderCall | None:
+    """The only DataLoader call whose lines cover `line`; where a Trainer is told to go there, the
+    only TrainingArguments of the file."""
     names = {"DataLoader"} | {
         alias.asname
         for node in ast.walk(source.tree)
@@ -165,7 +199,20 @@ def _loader_call(source: Source, line: int) -> ast.Call | None:
         and node.lineno <= line <= (node.end_lineno or node.lineno)
         and _last_name(node.func) in names
     ]
-    return found[0] if len(found) == 1 else None
+    if found:
+        return _LoaderCall(found[0], from_arguments=False) if len(found) == 1 else None
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    trained = any(
+        node.lineno <= line <= (node.end_lineno or node.lineno)
+        and _last_name(node.func) in TRAINER_METHODS
+        for node in calls
+    )
+    arguments = [
+        node for node in calls if (_last_name(node.func) or "").endswith("TrainingArguments")
+    ]
+    if not trained or len(arguments) != 1:
+        return None
+    return _LoaderCall(arguments[0], from_arguments=True)
 
 
 def _last_name(node: ast.expr) -> str | None:

@@ -67,7 +67,7 @@ def try_precisions(search: Search, knob: Knob, values: list[JsonScalar], guard: 
             return
     if attempts.ignored:
         return
-    if not (attempts.ids or attempts.evidence):
+    if not attempts.ids and len(attempts.evidence) == 1:
         search.decide(knob, "skipped", "The budget was spent before another precision could run.")
         return
     search.decide(
