@@ -225,9 +225,31 @@ def _measured(run: Run) -> list[str]:
         "device": effects.device or numbers.NOT_MEASURED,
     }
     facts.append(", ".join(f"{name} {value}" for name, value in told.items()))
+    facts += _gpu(run)
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
     return facts
+
+
+def _gpu(run: Run) -> list[str]:
+    """What the card did meanwhile, and what it does not tell."""
+    seen = run.telemetry
+    joules = seen.energy_j / run.units if seen.energy_j and run.units else None
+    told = {
+        "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
+        "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
+        "{}": seen.power_w and numbers.quantity(seen.power_w, "W"),
+        f"{{}} a {run.unit}": joules and numbers.quantity(joules, "J"),
+        "SM clock {}": seen.sm_clock_mhz and numbers.quantity(seen.sm_clock_mhz, "MHz"),
+    }
+    parts = [words.format(value) for words, value in told.items() if value]
+    if not parts:
+        return []
+    missing: dict[str, list[str]] = {}
+    for reading, reason in seen.gaps:
+        missing.setdefault(reason, []).append(reading)
+    lost = [f"no {', '.join(readings)}: {reason}" for reason, readings in missing.items()]
+    return [f"GPU {', '.join(parts)}", *lost]
 
 
 def _ceilings(run: Run) -> list[str]:
