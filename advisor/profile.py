@@ -213,12 +213,13 @@ def failure_memo(result: Run | Failure) -> str:
 def _measured(run: Run) -> list[str]:
     units, effects = numbers.plural(run.unit), run.effects
     seconds = run.window_end - run.window_start
-    done = f"{numbers.count(round(run.units, 2))} {units} in {numbers.duration(seconds)}"
+    finished = round(run.units, 2 if run.units < 10 else None)
+    done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
     facts = [f"{numbers.number(run.units_per_s)} {units}/s: {done} ({run.rate_source})"]
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),
-        "ranks": numbers.count(run.ranks),
+        "ranks": numbers.count(run.ranks) + _spread(run),
         "step": numbers.quantity(run.step_ms, "ms"),
         "peak memory": numbers.gib(run.peak_mem_gib),
         "dtype": effects.dtype or numbers.NOT_MEASURED,
@@ -229,6 +230,15 @@ def _measured(run: Run) -> list[str]:
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
     return facts
+
+
+def _spread(run: Run) -> str:
+    """Rates of the slowest and the fastest rank, in brackets; empty with one rank."""
+    each = run.rank_units_per_s
+    if not each:
+        return ""
+    slow, fast = numbers.number(min(each)), numbers.number(max(each))
+    return f" ({slow} to {fast} {numbers.plural(run.unit)}/s each)"
 
 
 def _gpu(run: Run) -> list[str]:
@@ -256,7 +266,10 @@ def _ceilings(run: Run) -> list[str]:
     found = run.ceilings
     if found is None:
         return []
-    rates = {f"loader alone, {each.workers} workers": each.units_per_s for each in found.loader}
+    rates = {
+        f"loader alone, {bounds.several(each.workers, 'worker')}": each.units_per_s
+        for each in found.loader
+    }
     if found.compute_units_per_s is not None:
         rates = {"compute alone": found.compute_units_per_s, **rates}
     width = max(map(len, rates), default=0)

@@ -108,6 +108,5 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: 
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
     code, stderr, report = optimize(tmp_path, "batch_size: 1\n", "drop-last")
     assert code == 0, stderr
-    lost = "in batches of 4, 2 samples of a pass would be left out, where 0 are"
-    assert lost in row(report, "batch_size")
+    assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)

@@ -188,7 +188,8 @@ def _measured_processes(records: list[Record]) -> tuple[list[Record], tuple[str,
     others = len(able) - len(chosen)
     if not others:
         return chosen, ()
-    return chosen, (f"{others} other processes ran steps too and were not counted",)
+    many = "1 other process" if others == 1 else f"{others} other processes"
+    return chosen, (f"{many} ran steps too, not counted: less of the work, or at another time",)
 
 
 def _weight(record: Record) -> tuple[bool, float]:
