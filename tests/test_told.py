@@ -24,9 +24,11 @@ numeric-tolerance = "5%"
 pytest.importorskip("torch")
 
 
-def optimize(folder: Path, config: str, how: str | None = None) -> tuple[int, str, str]:
+def optimize(
+    folder: Path, config: str, how: str | None = None, *flags: str
+) -> tuple[int, str, str]:
     """Exit code, standard error and report of a call over `config`, whose bytes must stay."""
-    (folder / ".git").mkdir()
+    (folder / ".git").mkdir(exist_ok=True)
     (folder / "odd_infer.py").write_bytes(PROGRAM.read_bytes())
     (folder / "c.yaml").write_text(config)
     (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
@@ -34,7 +36,7 @@ def optimize(folder: Path, config: str, how: str | None = None) -> tuple[int, st
     done = subprocess.run(
         [
             *(sys.executable, "-m", "advisor", "optimize", "c.yaml", "--dry-run"),
-            *("--window", "0.3s", "--budget", "2m", *command),
+            *("--window", "0.3s", "--budget", "2m", *flags, *command),
         ],
         cwd=folder,
         env={
@@ -110,3 +112,18 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: 
     assert code == 0, stderr
     assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
+
+
+@pytest.mark.slow
+def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(tmp_path: Path) -> None:
+    """Stopped before the write; with --allow-writes the program may, and the report says so."""
+    mine = tmp_path / "best.ckpt"
+    mine.write_text("good weights")
+    code, stderr, report = optimize(tmp_path, "batch_size: 4\n", "overwrites")
+    assert (code, mine.read_text()) == (FAILURE_EXIT_CODES["outputs-not-apart"], "good weights")
+    assert str(mine) in stderr
+    assert "--allow-writes" in stderr
+    assert report == ""
+    code, stderr, report = optimize(tmp_path, "batch_size: 4\n", "overwrites", "--allow-writes")
+    assert (code, mine.read_text()) == (0, "worse weights"), stderr
+    assert "the program wrote to best.ckpt" in report
