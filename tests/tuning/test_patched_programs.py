@@ -12,7 +12,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from advisor.tuning import patches
-from advisor.tuning.whatif import loader_whatif
+from advisor.tuning.loader_arguments import loader_whatif
 from tests.probe import program
 
 if TYPE_CHECKING:
