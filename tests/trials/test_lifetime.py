@@ -14,7 +14,7 @@ import pytest
 from advisor.errors import StateBusyError
 from advisor.model import Failure, TrialFile
 from advisor.trials import run_trial
-from advisor.trials.prepare import candidate_path
+from advisor.trials.prepare import candidate_path, prepare
 from tests.trials.conftest import MakeTrial, processes_of, program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,6 +155,7 @@ def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -
     assert outcome.kind == "killed"
     assert gone(trial.scratch)
     assert [path.name for path in work.iterdir()] == ["config.json"]
+    assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
 
 
 def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Path) -> None:
