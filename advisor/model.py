@@ -222,6 +222,8 @@ class Effects:
     """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
     workers: int | None = None
     """Loader worker processes alive during the window."""
+    left_out: int | None = None
+    """Samples of one pass over the loader that drop_last leaves out."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None

@@ -311,6 +311,7 @@ def conclude(
             cwd=job.invocation.cwd,
             target=job.target,
             diff=text,
+            price_per_hour=job.invocation.settings.defaults.price_per_hour,
             interrupted=interrupted,
             wall_s=wall_s,
         ),

@@ -213,28 +213,63 @@ def failure_memo(result: Run | Failure) -> str:
 def _measured(run: Run) -> list[str]:
     units, effects = numbers.plural(run.unit), run.effects
     seconds = run.window_end - run.window_start
-    done = f"{numbers.count(round(run.units, 2))} {units} in {numbers.duration(seconds)}"
+    finished = round(run.units, 2 if run.units < 10 else None)
+    done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
     facts = [f"{numbers.number(run.units_per_s)} {units}/s: {done} ({run.rate_source})"]
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),
-        "ranks": numbers.count(run.ranks),
+        "ranks": numbers.count(run.ranks) + _spread(run),
         "step": numbers.quantity(run.step_ms, "ms"),
         "peak memory": numbers.gib(run.peak_mem_gib),
         "dtype": effects.dtype or numbers.NOT_MEASURED,
         "device": effects.device or numbers.NOT_MEASURED,
     }
     facts.append(", ".join(f"{name} {value}" for name, value in told.items()))
+    facts += _gpu(run)
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
     return facts
+
+
+def _spread(run: Run) -> str:
+    """Rates of the slowest and the fastest rank, in brackets; empty with one rank."""
+    each = run.rank_units_per_s
+    if not each:
+        return ""
+    slow, fast = numbers.number(min(each)), numbers.number(max(each))
+    return f" ({slow} to {fast} {numbers.plural(run.unit)}/s each)"
+
+
+def _gpu(run: Run) -> list[str]:
+    """What the card did meanwhile, and what it does not tell."""
+    seen = run.telemetry
+    joules = seen.energy_j / run.units if seen.energy_j and run.units else None
+    told = {
+        "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
+        "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
+        "{}": seen.power_w and numbers.quantity(seen.power_w, "W"),
+        f"{{}} a {run.unit}": joules and numbers.quantity(joules, "J"),
+        "SM clock {}": seen.sm_clock_mhz and numbers.quantity(seen.sm_clock_mhz, "MHz"),
+    }
+    parts = [words.format(value) for words, value in told.items() if value]
+    if not parts:
+        return []
+    missing: dict[str, list[str]] = {}
+    for reading, reason in seen.gaps:
+        missing.setdefault(reason, []).append(reading)
+    lost = [f"no {', '.join(readings)}: {reason}" for reason, readings in missing.items()]
+    return [f"GPU {', '.join(parts)}", *lost]
 
 
 def _ceilings(run: Run) -> list[str]:
     found = run.ceilings
     if found is None:
         return []
-    rates = {f"loader alone, {each.workers} workers": each.units_per_s for each in found.loader}
+    rates = {
+        f"loader alone, {bounds.several(each.workers, 'worker')}": each.units_per_s
+        for each in found.loader
+    }
     if found.compute_units_per_s is not None:
         rates = {"compute alone": found.compute_units_per_s, **rates}
     width = max(map(len, rates), default=0)

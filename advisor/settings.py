@@ -114,6 +114,8 @@ class Defaults(_Table):
     target: str = "auto"
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
+    price_per_hour: float | None = Field(default=None, gt=0)
+    """What an hour of this machine costs, in any currency; the report then tells it a unit."""
 
 
 class Settings(_Table):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nvml_stub
 import psutil
 import pytest
 
@@ -74,6 +75,30 @@ def told(project: Path, *words: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(stdout)
     assert found.keys() == KEYS
     return found
+
+
+@pytest.mark.parametrize(
+    ("card", "told"),
+    [
+        (nvml_stub.H100, ["GPU 97 % busy, 12.0 GiB in use", "650 W", "SM clock 1,980 MHz"]),
+        (nvml_stub.LAPTOP, ["GPU 88 % busy", "79.0 W", "no energy_j,", "not supported by this"]),
+    ],
+)
+def test_what_a_card_says_is_told_and_what_it_withholds_too(
+    card: dict[str, object], told: list[str], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scripted driver under the real NVML binding, read from outside while the program runs."""
+    driver = project / "driver"
+    driver.mkdir()
+    stub = nvml_stub.build(driver)
+    stub.write(card)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in stub.env().items():
+        monkeypatch.setenv(name, value)
+    code, stdout, stderr = profile(project, "--window", "2s", "--", *TRAIN)
+    assert code == 0, stderr
+    for words in told:
+        assert words in stdout
 
 
 def test_a_command_alone_is_enough_and_nothing_is_left_behind(project: Path) -> None:

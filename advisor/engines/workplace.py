@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from advisor.trials import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +22,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    """A folder for all trials of this call; gone afterwards, and when this process is killed."""
+    folder = Path(tempfile.gettempdir(), f"gpu-advisor-{secrets.token_hex(6)}")
+    kept = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    try:
+        folder.mkdir(mode=0o700)  # now that somebody would remove it
+        yield folder
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on without us
+            kept.communicate(timeout=5.0)
 
 
 @contextmanager

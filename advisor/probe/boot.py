@@ -197,8 +197,8 @@ class _Waiter:
             spec = find(name, path, target)
             if spec is not None:
                 break
+        self._waiting[name] = todo  # many a library only looks whether the module is there
         if spec is None or not hasattr(spec.loader, "exec_module"):
-            self._waiting[name] = todo  # it may come later, from another place
             return spec
         loader: Any = spec.loader
         execute = loader.exec_module
@@ -206,6 +206,7 @@ class _Waiter:
         def exec_module(module: Any) -> None:
             loader.__dict__.pop("exec_module", None)  # the class's own stands again
             execute(module)
+            self._waiting.pop(name, None)
             _act(module, todo)
 
         loader.exec_module = exec_module

@@ -87,6 +87,7 @@ def window_is_full(session: Session) -> None:
     if not measured or not ceilings.begin(session, measured):
         stop(session)
     session.next_check = float("inf")
+    record.beat(session)
 
 
 def replayed(session: Session) -> Any:

@@ -18,7 +18,7 @@ DONE = "_gpu_advisor_done"
 MASKS = ("attention_mask", "mask")
 LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
 """What batches of padded sequences carry beside the tokens."""
-BUILT = ("site", "dataset", "length", "asked_batch", "sampler")
+BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
 """What is known of a loader when it is built."""
 
 
@@ -29,19 +29,24 @@ def built(session: Session, loader: Any) -> None:
     batch: Any = getattr(loader, "batch_size", None)
     if batch is None:
         batch = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    known = session.log.loaders
     facts: dict[str, Any] = {
-        "site": call_site(),
+        "site": _first_site(loader, known) or call_site(),
         "dataset": type(loader.dataset).__name__,
         "length": _length(loader.dataset),
         "asked_batch": batch,
+        "left_out": _left_out(loader, batch),
         "sampler": type(getattr(loader, "sampler", None)).__name__,
     }
-    known = session.log.loaders
     for number, other in enumerate(known):
         if _same(facts, other):
             loader.__dict__[NUMBER] = number
             return
-    loader.__dict__[NUMBER] = _add(session, facts)
+    number = loader.__dict__[NUMBER] = _add(session, facts)
+    try:
+        known[number]["data"] = weakref.ref(loader.dataset)
+    except TypeError:
+        pass
 
 
 def _same(facts: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -151,6 +156,15 @@ def _length(dataset: Any) -> int | None:
         return None
 
 
+def _left_out(loader: Any, batch: Any) -> int | None:
+    """Items of one pass that are in no batch, because the last one would not be full."""
+    own = getattr(loader, "batch_sampler", None)
+    if not getattr(own or loader, "drop_last", False):
+        return 0
+    length = _length(loader.dataset if own is None else getattr(own, "sampler", ()))
+    return None if length is None or not isinstance(batch, int) else length % batch
+
+
 # --- call sites ---------------------------------------------------------------------------
 
 
@@ -170,6 +184,22 @@ def call_site() -> str | None:
                 fallback = where
         frame = frame.f_back
     return fallback
+
+
+def _first_site(loader: Any, known: list[dict[str, Any]]) -> str | None:
+    """Where the program built a loader for the same data, if a library builds this one from it."""
+    own = os.path.dirname(os.path.abspath(__file__))
+    frame: Any = sys._getframe(1)
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(own)
+        or f"{os.sep}torch{os.sep}" in frame.f_code.co_filename
+    ):
+        frame = frame.f_back
+    if frame is None or not _installed(frame.f_code.co_filename):
+        return None
+    data = loader.dataset
+    sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
+    return next(sites, None)
 
 
 def _installed(name: str) -> bool:

@@ -98,6 +98,7 @@ def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
         "dataset",
         "length",
         "asked_batch",
+        "left_out",
         "sampler",
         "iterated",
         "workers",

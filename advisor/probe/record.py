@@ -67,6 +67,7 @@ def _head(session: Session) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "torch": str(getattr(session.torch, "__version__", "")) or None,
         "state": session.state,
+        "alone": session.frozen is not None,
         "boot_time": session.boot_time,
         "time": time.time(),
         "first_step_time": None if first is None else first + session.epoch,

@@ -51,6 +51,7 @@ class Asked:
     cwd: Path
     target: Target
     diff: str
+    price_per_hour: float | None
     interrupted: bool
     wall_s: float
 
@@ -123,6 +124,7 @@ def optimize_report(
         pairs=pairs(proof),
         noise_band=search.noise or None,
         smallest_gain=search.smallest_gain,
+        price_per_hour=asked.price_per_hour,
         trials=[trial_entry(taken) for taken in search.runner.taken],
         skipped=search.skipped,
         diff=asked.diff,

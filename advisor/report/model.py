@@ -231,6 +231,8 @@ class Report(_Part):
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03
+    price_per_hour: float | None = None
+    """What an hour of the machine costs, as gpu-advisor.toml says; null where it does not."""
     trials: list[TrialEntry] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)
     """What did not fit into the budget, or was not tried, and why."""

@@ -114,6 +114,13 @@ def measures(report: Report) -> list[Row]:
     if any(side.energy_j_per_unit is not None for side in sides):
         joules = [numbers.quantity(side.energy_j_per_unit, "J") for side in sides]
         table.append((f"energy a {unit}", joules))
+    if report.price_per_hour is not None:
+        hours = [_seconds(side, 1_000, with_start) for side in sides]
+        prices = [
+            numbers.NOT_MEASURED if each is None else f"{each / 3600 * report.price_per_hour:.3g}"
+            for each in hours
+        ]
+        table.append((f"cost of 1,000 {units} at {report.price_per_hour:g} an hour", prices))
     table += [
         (
             _quality_label(report, name),

@@ -3,6 +3,7 @@
 prepare.py    Trial to Job: files, directories, argv, environment
 launch.py     starts the job through its guardian and ends it
 guardian.py   the process between: nothing outlives the parent
+keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
 records.py    the probe's record files while the program runs
 resources.py  memory and CPU of the process tree; out-of-memory kills

@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 TAIL_LINES = 20
 STACK_LINES = 400
 EVIDENCE_CHARS = 300
+LAUNCHERS = {
+    "CalledProcessError",
+    "ChildFailedError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "SignalException",
+}
+"""Exceptions in which a launcher tells that a process of its own has failed."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 
 _EXCEPTION_LINE = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (?P<message>.*))?$")
@@ -69,7 +77,17 @@ def log_tail(ending: Ending) -> str:
     """The stacks of a hung program, then the last lines of its standard error, or output."""
     lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
     lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
-    return "\n".join([*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]])
+    lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
+    # a launcher's own words may stand where those of the process that failed would be
+    told = [problem.tail.rstrip() for problem in _raised(ending)[:1] if problem.tail]
+    lost = [tail for tail in told if tail.rpartition("\n")[2] not in lines]
+    return "\n".join([*lost, *lines])
+
+
+def _raised(ending: Ending) -> list[ProgramException]:
+    """What ended processes: that of the work itself before that of whoever launched it."""
+    problems = [process.exception for process in ending.processes if process.exception]
+    return sorted(problems, key=lambda problem: problem.type in LAUNCHERS)
 
 
 # --- one judge after another --------------------------------------------------------------
@@ -111,7 +129,7 @@ def _guarded(_: Trial, ending: Ending) -> Finding | None:
 
 def _died(trial: Trial, ending: Ending) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
-    problems = [process.exception for process in ending.processes if process.exception]
+    problems = _raised(ending)
     if ending.end == "measured" or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
         problems = [problem for problem in problems if problem.where == "step"]
@@ -160,7 +178,7 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         return Finding.of("no-steps", f"{ended}; {lines}", "Mend the pattern: see --unit-regex.")
     if not ending.booted:
         return _probe_missing(trial, ending)
-    problems = [process.exception for process in ending.processes if process.exception]
+    problems = _raised(ending)
     if problems:
         return _cause(trial, ending, problems)
     if not ending.steps:

@@ -135,9 +135,12 @@ class Control:
 
 
 def lay_out(job: dict[str, Any]) -> None:
-    """Make the directories, then the files; a file that is already there is refused."""
-    for folder in job["directories"]:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+    """Make the directories, then the files; a file that is already there is refused.
+
+    A parent that is missing is not made: it was removed because whoever made it was killed.
+    """
+    for folder in (job["scratch"], *job["directories"]):
+        Path(folder).mkdir(exist_ok=True)
     for entry in job["files"]:
         path = Path(entry["path"])
         with path.open("xb") as file:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,3 +163,5 @@ class Launched:
         for file in self.job.files:
             if not file.keep:
                 Path(file.path).unlink(missing_ok=True)
+        for folder in self.job.temporary:
+            shutil.rmtree(folder, ignore_errors=True)

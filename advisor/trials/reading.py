@@ -11,6 +11,7 @@ A trial's records directory holds, for each process of the user's program that P
 The record (version 1; times are epoch seconds, `null` is "not measured"):
 
     state              booted | torch | stepping | stopped | exited
+    alone              the window is full, the parts are being measured alone
     steps              optimizer steps, or else loader batches or root forwards, whichever are more
     counts             {optimizer_steps, loader_batches, root_forwards, inner_forwards,
                        backwards, dropped}
@@ -187,7 +188,8 @@ def _measured_processes(records: list[Record]) -> tuple[list[Record], tuple[str,
     others = len(able) - len(chosen)
     if not others:
         return chosen, ()
-    return chosen, (f"{others} other processes ran steps too and were not counted",)
+    many = "1 other process" if others == 1 else f"{others} other processes"
+    return chosen, (f"{many} ran steps too, not counted: less of the work, or at another time",)
 
 
 def _weight(record: Record) -> tuple[bool, float]:
@@ -302,6 +304,7 @@ def _effects(record: Record, ranks: int) -> Effects:
         batch=measured["batch"],
         batch_asked=asked if isinstance(asked := loader.get("asked_batch"), int) else None,
         workers=loader.get("workers"),
+        left_out=loader.get("left_out"),
         prefetch_factor=loader.get("prefetch"),
         persistent_workers=loader.get("persistent"),
         pin_memory=loader.get("pin"),

@@ -21,6 +21,8 @@ class ProcessRecord:
     pid: int
     state: str = "booted"
     """booted, torch, stepping, stopped (by us: the window is full), exited."""
+    alone: bool = False
+    """Its window is full; loader and compute are being measured alone, which makes no steps."""
     steps: int = 0
     last_step_time: float | None = None
     exception: ProgramException | None = None
@@ -46,11 +48,6 @@ class Records:
         self._seen: dict[Path, tuple[int, int, ProcessRecord]] = {}
         self._booted: set[int] = set()
 
-    @property
-    def booted(self) -> frozenset[int]:
-        """Processes in which Python started with the probe."""
-        return frozenset(self._booted)
-
     def read(self) -> tuple[ProcessRecord, ...]:
         """Every process known so far, in order of its pid."""
         with contextlib.suppress(FileNotFoundError):
@@ -66,9 +63,14 @@ class Records:
         records |= {record.pid: record for _, _, record in self._seen.values()}
         return tuple(records[pid] for pid in sorted(records))
 
-    def stacks_path(self, pid: int) -> Path:
-        """Where the probe writes the threads' stacks of `pid` on SIGUSR1."""
-        return self._folder / f"stacks-{pid}.txt"
+    def stacks(self) -> dict[int, str]:
+        """What each process that answers SIGUSR1 has written so far, forked workers too."""
+        found = {}
+        for path in self._folder.glob("stacks-*.txt"):
+            with contextlib.suppress(OSError, ValueError):
+                number = int(path.stem.rpartition("-")[2])
+                found[number] = path.read_text(encoding="utf-8", errors="replace")
+        return found
 
     def _update(self, path: Path, pid: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # being replaced this moment: next time
@@ -86,6 +88,7 @@ def _record(pid: int, data: Mapping[str, Any]) -> ProcessRecord:
     return ProcessRecord(
         pid=pid,
         state=str(data.get("state", "booted")),
+        alone=bool(data.get("alone")),
         steps=int(data.get("steps") or 0),
         last_step_time=data.get("last_step_time"),
         exception=end,

@@ -24,7 +24,7 @@ NEXT_STEPS = {
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Mend what the line tells of: a rate over work that failed is no rate.",
     "probe-not-loaded": "Start Python without -S, -I, -E, keep PYTHONPATH, or give --unit-regex.",
-    "outputs-not-apart": "Give the program another output directory, or allow writes explicitly.",
+    "outputs-not-apart": "Give the program another output directory, or pass --allow-writes.",
     "interrupted": "Call again to go on from what was measured.",
 }
 """One sentence for every kind of failure; a sign may have a better one."""

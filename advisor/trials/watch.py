@@ -15,7 +15,6 @@ from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from advisor.model import Trial
@@ -29,8 +28,8 @@ EXIT_S = 0.05
 """For the command's own end to be heard, after the probe has stopped its last process."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
-HANG_MARGIN = 0.95
-"""Part of the hang limit after which a silence is acted on, so that it is reported in time."""
+HANG_MARGIN = 0.9
+"""Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
 BUSY_S = 10.0
 """What is looked back over to tell whether a silent program is busy."""
 BUSY_CPUS = 0.05
@@ -123,12 +122,6 @@ class Watch:
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
-        plan = trial.plan
-        # after the window the parts are measured alone, and no step is told of meanwhile
-        alone_s = plan.ceilings_s * CEILINGS_SLACK * (1 + len(plan.ceilings_workers))
-        self._hang_limit_s = trial.hang_limit_s * HANG_MARGIN + (
-            alone_s if plan.ceilings_workers else 0.0
-        )
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
@@ -199,13 +192,21 @@ class Watch:
             return "measured"
         if launched.ended and not (stepping and self._grace(now)):
             return "exited" if self._full_since is None else "measured"
-        if at_work and silence > self._hang_limit_s and not self._warming_up(now):
+        alone = any(process.alone for process in stepping)
+        if at_work and silence > self._hang_limit_s(alone=alone) and not self._warming_up(now):
             return "hang"
         if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
         if now - launched.started > trial.total_limit_s:
             return "total-limit"
         return None
+
+    def _hang_limit_s(self, *, alone: bool) -> float:
+        """Longest silence; no step is told of while the parts are measured alone."""
+        limit = self._trial.hang_limit_s * HANG_MARGIN
+        plan = self._trial.plan
+        parts = 1 + len(plan.ceilings_workers)
+        return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
 
     def _warming_up(self, now: float) -> bool:
         """Busy in the first steps: torch.compile may take minutes there, and that is no hang."""
@@ -239,18 +240,18 @@ class Watch:
 
     def _stacks(self) -> str:
         """Stacks of all threads of every Python process that the probe reached."""
-        asked = [pid for pid in sorted(self._records.booted) if _alive(pid)]
+        asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
         for pid in asked:
             self._launched.signal(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACKS_S
         texts: dict[int, str] = {}
         while asked and time.monotonic() < deadline:
             time.sleep(0.05)
-            fresh = {pid: _read(self._records.stacks_path(pid)) for pid in asked}
-            if all(fresh.values()) and fresh == texts:
+            fresh = self._records.stacks()
+            if all(fresh.get(pid) for pid in asked) and fresh == texts:
                 break
             texts = fresh
-        return "\n".join(f"process {pid}:\n{text}" for pid, text in texts.items() if text)
+        return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
 
     def _progress(self) -> None:
         now = time.time()
@@ -269,11 +270,3 @@ def _alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
-
-
-def _read(path: os.PathLike[str]) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123  any PathLike
-            return file.read()
-    except OSError:
-        return ""

@@ -95,8 +95,6 @@ def try_values(search: Search, knob: Knob, values: Sequence[JsonScalar]) -> None
 
 def decide_ignored(search: Search, knob: Knob, run: Run, ids: list[str]) -> None:
     """The program did not follow the knob; say what it did instead."""
-    seen = getattr(run.effects, effects.OBSERVED.get(knob.kind, ""), None)
     override = effects.overriding(knob.path, knob.value, run)
-    site = f" (DataLoader built at {run.effects.loader_site})" if run.effects.loader_site else ""
-    why = f"Ignored by the program: it used {seen} whatever the config says{site}"
+    why = f"Ignored by the program: it {effects.done_instead(knob, run)} whatever the config says"
     search.decide(knob, "ignored", why + (f"; {override}." if override else "."), trials=ids)

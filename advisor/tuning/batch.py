@@ -53,6 +53,10 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
         if effects.verdict(change, start, result) == "ignored":
             decide_ignored(search, knob, result, ids)
             return
+        lost = effects.unprocessed(search.original, result)
+        if lost is not None:  # a larger batch leaves out as many or more
+            reason = lost
+            break
         evidence.append(f"{value}: {shown(result)}")
         if result.peak_mem_gib is not None and result.peak_mem_gib > search.memory_limit_gib:
             reason = (

@@ -135,7 +135,7 @@ def _ceilings(run: Run, ceilings: Ceilings | None) -> list[str]:
         best = max(ceilings.loader, key=lambda c: c.units_per_s)
         lines.append(
             f"The loader alone did up to {figure(best.units_per_s)} {run.unit}s/s "
-            f"(with {best.workers} workers)."
+            f"(with {best.workers} worker{'' if best.workers == 1 else 's'})."
         )
     return lines
 

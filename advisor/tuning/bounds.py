@@ -104,6 +104,11 @@ def _bound(run: Run, name: str, share: float, parts: dict[str, float], cpus: int
     return Bound(title=title, detail=detail, at_most=_without(share))
 
 
+def several(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _without(share: float) -> float | None:
     return 1.0 / (1.0 - share) if share < 1.0 else None
 
@@ -113,14 +118,14 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     said = []
     workers = run.effects.workers
     if workers is not None and cpus is not None:
-        said.append(f"The loader has {workers} workers; the program may use {cpus} CPUs.")
+        each = " a rank" if run.ranks > 1 else ""
+        has = f"The loader has {several(workers, 'worker')}{each}"
+        said.append(f"{has}; the program may use {several(cpus, 'CPU')}.")
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
-        said.append(
-            f"With {best.workers} workers it alone did {best.units_per_s / run.units_per_s:.3g}x "
-            "this run's rate."
-        )
+        ratio = f"{best.units_per_s / run.units_per_s:.3g}x this run's rate"
+        said.append(f"With {several(best.workers, 'worker')} it alone did {ratio}.")
     return said
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Candidate, Failure, Interval, Run
 from advisor.stats import ratio_interval
+from advisor.tuning.runner import OverBudgetError
 
 if TYPE_CHECKING:
     from advisor.tuning.search import Search
@@ -118,6 +119,7 @@ def confirm(
     """Run the rounds; an arm that fails ends them.
 
     The winner finishes a whole item once, here if it has not yet; the original did as the baseline.
+    Where the budget ends before the rounds do, those that are complete must do.
     """
     proof = Confirmation(arms=arms)
     names = list(proof.arms)
@@ -126,9 +128,13 @@ def confirm(
     for round_ in range(planned_rounds(search, len(names), expected_ratio)):
         for name in names if round_ % 2 == 0 else reversed(names):
             whole = unfinished and round_ == 0 and name == "after"
-            result = search.run(
-                proof.arms[name], "confirm", fresh=True, whole_batches=1 if whole else 0
-            )
+            try:
+                result = search.run(
+                    proof.arms[name], "confirm", fresh=True, whole_batches=1 if whole else 0
+                )
+            except OverBudgetError as problem:  # processes became slower than they were
+                search.over_budget("the rest of the confirmation", problem)
+                return proof
             if isinstance(result, Failure):
                 proof.failure = result
                 return proof

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.model import Candidate, Change, EffectVerdict, Run
+    from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
 
 OBSERVED = {
     "batch_size": "batch",
@@ -20,6 +20,15 @@ OBSERVED = {
     "compile": "compiled",
 }
 """Kinds whose value the probe sees as it is, and the field of Effects that shows it."""
+
+
+LOADER_KINDS = {
+    "batch_size",
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory",
+}
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
@@ -44,10 +53,39 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     return "unknown"
 
 
+def done_instead(knob: Knob, run: Run) -> str:
+    """What a program that ignores `knob` did: `used 6 (DataLoader built at train.py:8)`."""
+    seen = run.effects
+    if knob.kind == "precision":
+        return f"computed in {seen.dtype or 'the same dtype'}"
+    value = getattr(seen, OBSERVED.get(knob.kind, ""), None)
+    used = f"{value:g}" if isinstance(value, float) else str(value)
+    loads = knob.kind in LOADER_KINDS and seen.loader_site
+    return f"used {used} (DataLoader built at {seen.loader_site})" if loads else f"used {used}"
+
+
 def _differs(before: object, after: object) -> EffectVerdict:
     if after is None or after == (None, None):
         return "unknown"
     return "ignored" if before == after else "took effect"
+
+
+def unprocessed(before: Run, after: Run) -> str | None:
+    """Why `after` would finish less than `before` does; None if it finishes as much.
+
+    In training a smaller last batch that is left out comes back in another epoch; in inference
+    its samples are missing from the product.
+    """
+    was, now = before.effects.left_out, after.effects.left_out
+    if not now or was is None or now <= was or after.step_kind == "optimizer step":
+        return None
+    batch = after.effects.batch
+    return (
+        f"in batches of {batch:g}, {now} samples of a pass would be left out, where {was} are: "
+        "the loader drops a last batch that is not full (drop_last)"
+        if batch
+        else None
+    )
 
 
 def ignored(candidate: Candidate, before: Run, after: Run) -> list[Change]:

@@ -19,6 +19,7 @@ from advisor.tuning.proposals import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from advisor.tuning.search import Search
 
@@ -57,12 +58,21 @@ def loader_proposals(search: Search, without_gain: list[str]) -> list[Proposal]:
             detail=loader_detail(best, fastest),
             run=fastest,
             ratio=fastest.units_per_s / best.units_per_s,
-            site=f"{site} DataLoader(...)" if site else None,
+            site=written_at(place, site),
             patch=patches.loader_patch(*place, chosen, search.runner.program.cwd)
             if place
             else None,
         )
     ]
+
+
+def written_at(place: tuple[Path, int] | None, site: str | None) -> str | None:
+    """`train.py:88 DataLoader(...)`: the call that holds the arguments, where it was found."""
+    found = patches.loader_place(*place) if place else None
+    if site is None or found is None:
+        return site
+    line, name = found
+    return f"{site.rpartition(':')[0]}:{line} {name}(...)"
 
 
 def again_faster(search: Search, whatif: str, fastest: Run) -> bool:

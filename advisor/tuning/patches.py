@@ -1,19 +1,18 @@
 """Patches for the user's Python code: one call's arguments, or statements after the imports.
 
-The source is edited by the positions of its syntax tree, and the result is parsed again and must
-be the tree that was meant, so that everything else stays as it was written. Where the place cannot
-be found with certainty there is no patch. Files themselves are only read.
+Where the place cannot be found with certainty there is no patch.
 """
 
 from __future__ import annotations
 
 import ast
 import bisect
-import difflib
 import io
 import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from advisor.tuning.python_source import Source, Splice, as_patch, last_name, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,33 +40,16 @@ WITHOUT_WORKERS: dict[str, int | bool | None] = {
     "timeout": 0,
 }
 """The only values a DataLoader accepts when it has no workers."""
-BOM = b"\xef\xbb\xbf"
+ARGUMENTS = {
+    "num_workers": "dataloader_num_workers",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "persistent_workers": "dataloader_persistent_workers",
+    "pin_memory": "dataloader_pin_memory",
+}
+"""What the TrainingArguments of transformers call the arguments of their Trainer's loaders."""
+TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 Value = int | bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A Python file's bytes without a byte order mark, and its tree."""
-
-    path: Path
-    code: bytes
-    tree: ast.Module
-    bom: bytes
-
-    def offset(self, line: int, column: int) -> int:
-        """Byte offset of a position of the tree: lines from 1, columns in bytes."""
-        lines = self.code.split(b"\n")
-        return sum(len(text) + 1 for text in lines[: line - 1]) + column
-
-    @property
-    def newline(self) -> bytes:
-        """The file's own line end."""
-        return b"\r\n" if b"\r\n" in self.code else b"\n"
-
-
-Splice = tuple[int, int, bytes]
-"""Byte range of the code, and what replaces it."""
 
 
 def loader_patch(path: Path, line: int, values: Mapping[str, Value], cwd: Path) -> str | None:
@@ -77,14 +59,30 @@ def loader_patch(path: Path, line: int, values: Mapping[str, Value], cwd: Path) 
     is none. None if there is no such call, or if what it is given cannot be told: a value that is
     computed or passed in is set elsewhere.
     """
-    source = _read(path)
+    source = read_source(path)
     call = _loader_call(source, line) if source else None
     if source is None or call is None:
         return None
+    given = dict(values)
+    if call.from_arguments:
+        if not given.keys() <= ARGUMENTS.keys():
+            return None
+        written = {keyword.arg for keyword in call.node.keywords}
+        if given.get("num_workers") == 0:
+            neutral = {n: v for n, v in WITHOUT_WORKERS.items() if ARGUMENTS.get(n) in written}
+            given = neutral | given
+        given = {ARGUMENTS[name]: value for name, value in given.items()}
     splices: list[Splice] = []
-    if not _set_arguments(source, call, dict(values), splices):
+    if not _set_arguments(source, call.node, given, splices):
         return None
-    return _patch(source, splices, cwd)
+    return as_patch(source, splices, cwd)
+
+
+def loader_place(path: Path, line: int) -> tuple[int, str] | None:
+    """Line and name of the call that `loader_patch` would edit."""
+    source = read_source(path)
+    call = _loader_call(source, line) if source else None
+    return (call.node.lineno, last_name(call.node.func) or "") if call else None
 
 
 def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | None:
@@ -92,7 +90,7 @@ def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | N
 
     None if `torch` is not imported by that name there, or if the file sets one of the flags.
     """
-    source = _read(path)
+    source = read_source(path)
     if source is None:
         return None
     wanted = ast.parse("\n".join(statements)).body
@@ -123,34 +121,24 @@ def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | N
         return None
     text = b"".join(s.encode() + source.newline for s in statements)
     source.tree.body[index + 1 : index + 1] = wanted
-    return _patch(source, [(at, at, source.newline + text)], cwd)
+    return as_patch(source, [(at, at, source.newline + text)], cwd)
 
 
 # --- reading ------------------------------------------------------------------------------
 
 
-def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
-    """The rewrite of a whole file, config or code; None where nothing changes."""
-    return None if old == new else _unified(old, new, _shown(path, cwd))
+@dataclass(frozen=True, slots=True)
+class _LoaderCall:
+    """The call whose arguments a loader is made with."""
+
+    node: ast.Call
+    from_arguments: bool
+    """It makes TrainingArguments; the Trainer of transformers makes the loader."""
 
 
-def _read(path: Path) -> Source | None:
-    """The source, or None where it is no UTF-8 Python with the line ends of today."""
-    try:
-        raw = path.read_bytes()
-        code = raw.removeprefix(BOM)
-        text = code.decode("utf-8")
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-        tree = ast.parse(code)
-    except (OSError, ValueError, SyntaxError):
-        return None
-    if encoding not in {"utf-8", "utf-8-sig"} or "\r" in text.replace("\r\n", "") or "\f" in text:
-        return None
-    return Source(path=path, code=code, tree=tree, bom=raw[: len(raw) - len(code)])
-
-
-def _loader_call(source: Source, line: int) -> ast.Call | None:
-    """The only DataLoader call whose lines cover `line`."""
+def _loader_call(source: Source, line: int) -> _LoaderCall | None:
+    """The only DataLoader call whose lines cover `line`; where a Trainer is told to go there, the
+    only TrainingArguments of the file."""
     names = {"DataLoader"} | {
         alias.asname
         for node in ast.walk(source.tree)
@@ -163,15 +151,22 @@ def _loader_call(source: Source, line: int) -> ast.Call | None:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call)
         and node.lineno <= line <= (node.end_lineno or node.lineno)
-        and _last_name(node.func) in names
+        and last_name(node.func) in names
     ]
-    return found[0] if len(found) == 1 else None
-
-
-def _last_name(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None
+    if found:
+        return _LoaderCall(found[0], from_arguments=False) if len(found) == 1 else None
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    trained = any(
+        node.lineno <= line <= (node.end_lineno or node.lineno)
+        and last_name(node.func) in TRAINER_METHODS
+        for node in calls
+    )
+    arguments = [
+        node for node in calls if (last_name(node.func) or "").endswith("TrainingArguments")
+    ]
+    if not trained or len(arguments) != 1:
+        return None
+    return _LoaderCall(arguments[0], from_arguments=True)
 
 
 def _leading_imports(tree: ast.Module) -> list[ast.stmt]:
@@ -214,7 +209,7 @@ def _set_arguments(
             continue
         if not isinstance(written, ast.Constant):
             return False
-        splices.append((*_span(source, written), repr(value).encode()))
+        splices.append((*source.span(written), repr(value).encode()))
     if missing and splats:
         _override(source, splats[0], missing, splices)
     elif missing:
@@ -223,20 +218,11 @@ def _set_arguments(
     return True
 
 
-def _span(source: Source, node: ast.expr) -> tuple[int, int]:
-    assert node.end_lineno is not None
-    assert node.end_col_offset is not None
-    return (
-        source.offset(node.lineno, node.col_offset),
-        source.offset(node.end_lineno, node.end_col_offset),
-    )
-
-
 def _override(
     source: Source, splat: ast.keyword, values: dict[str, Value], splices: list[Splice]
 ) -> None:
     """`**options` may hold any of the names: `**{**options, "num_workers": 4}` is sure."""
-    start, end = _span(source, splat.value)
+    start, end = source.span(splat.value)
     pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
     splices += [(start, start, b"{**"), (end, end, f"{pairs}}}".encode())]
     splat.value = ast.Dict(
@@ -247,8 +233,8 @@ def _override(
 
 def _appended(source: Source, call: ast.Call, values: dict[str, Value]) -> Splice:
     """New keywords after the last argument, on a line of their own where each argument has one."""
-    _, end = _span(source, call)
-    _, start = _span(source, call.func)
+    _, end = source.span(call)
+    _, start = source.span(call.func)
     first, last = _last_tokens(source, start, end)
     keywords = [f"{name}={value!r}".encode() for name, value in values.items()]
     words = b", ".join(keywords)
@@ -296,44 +282,3 @@ def _last_tokens(source: Source, start: int, end: int) -> tuple[_Token, _Token]:
     last = inside[-1]
     line_start = stops[bisect.bisect_right(stops, last.start) - 1]
     return next(token for token in inside if token.start >= line_start), last
-
-
-# --- proving and writing ------------------------------------------------------------------
-
-
-def _patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
-    """The diff, if the edited code parses to the tree that was meant."""
-    new = source.code
-    for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):
-        new = new[:start] + text + new[end:]
-    try:
-        if ast.dump(ast.parse(new)) != ast.dump(source.tree):
-            return None
-    except (SyntaxError, ValueError):
-        return None
-    old, new = source.bom + source.code, source.bom + new
-    return file_patch(source.path, old, new, cwd)
-
-
-def _shown(path: Path, cwd: Path) -> str:
-    """Relative to the repository's root, where `git apply` runs, else to `cwd`."""
-    real = path.resolve()
-    for folder in real.parents:
-        if (folder / ".git").exists():
-            return real.relative_to(folder).as_posix()
-    here = cwd.resolve()
-    return real.relative_to(here).as_posix() if real.is_relative_to(here) else real.as_posix()
-
-
-def _unified(old: bytes, new: bytes, name: str) -> str:
-    """A diff in git's format; lines end as they do in the file."""
-    before, after = ([f"{line}\n" for line in side.decode().split("\n")] for side in (old, new))
-    for side in (before, after):  # what stands behind the last line end
-        side[-1] = side[-1][:-1]
-        if not side[-1]:
-            side.pop()
-    lines = [f"diff --git a/{name} b/{name}\n"]
-    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"):
-        whole = line.endswith("\n")
-        lines.append(line if whole else f"{line}\n\\ No newline at end of file\n")
-    return "".join(lines)

@@ -65,11 +65,15 @@ def try_precisions(search: Search, knob: Knob, values: list[JsonScalar], guard: 
                 trials=attempts.ids,
             )
             return
-    if not attempts.ignored:
-        search.decide(
-            knob,
-            "kept",
-            "No other precision was faster inside its guard.",
-            evidence=attempts.evidence,
-            trials=attempts.ids,
-        )
+    if attempts.ignored:
+        return
+    if not attempts.ids and len(attempts.evidence) == 1:
+        search.decide(knob, "skipped", "The budget was spent before another precision could run.")
+        return
+    search.decide(
+        knob,
+        "kept",
+        "No other precision was faster inside its guard.",
+        evidence=attempts.evidence,
+        trials=attempts.ids,
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.model import Candidate, Failure, Run
+from advisor.tuning import effects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,8 @@ def faster_run(
     elif result.whatif is None or not result.whatif.applied:
         why = result.whatif.why if result.whatif else "the probe could not tell"
         without_gain.append(f"{whatif} (did not apply: {why})")
+    elif lost := effects.unprocessed(search.original, result):
+        without_gain.append(f"{whatif} ({lost})")
     elif not search.faster(result, search.best):
         without_gain.append(f"{whatif} ({result.units_per_s / search.best.units_per_s:.2f}x)")
     elif (result.peak_mem_gib or 0.0) > search.memory_limit_gib:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.tuning import patches
+from advisor.tuning import model_patches, patches
 from advisor.tuning.proposals import (
     Proposal,
     faster_run,
@@ -158,8 +158,7 @@ def tried(
         if not inside:
             without_gain.append(f"{whatif} ({seen})")
             return []
-    site = search.best.effects.model_site
-    placed = located(search, site) if setting.statements else None
+    site, patch = patched(search, setting, dtype)
     cost = run.whatif.cost_s if run.whatif else None
     parts = [
         f"In the code: `{setting.code.format(dtype=dtype)}`",
@@ -176,8 +175,26 @@ def tried(
             ratio=run.units_per_s / search.best.units_per_s,
             extra_s=setting.extra_s,
             site=site,
-            patch=patches.statement_patch(placed[0], setting.statements, search.runner.program.cwd)
-            if placed
-            else None,
+            patch=patch,
         )
     ]
+
+
+def patched(search: Search, setting: Setting, dtype: str | None) -> tuple[str | None, str | None]:
+    """Where the code would change for `setting`, and the patch where that place is certain."""
+    assert search.best is not None
+    site, cwd = search.best.effects.model_site, search.runner.program.cwd
+    place = located(search, site)
+    if place is None:
+        return site, None
+    path, line = place
+    if setting.statements:
+        return site, patches.statement_patch(path, setting.statements, cwd)
+    if setting.name == "autocast" and dtype is not None:
+        device = (search.best.effects.device or "cpu").partition(":")[0]
+        return site, model_patches.autocast_patch(path, line, device, dtype, cwd)
+    if setting.name == "compile":
+        return site, model_patches.compile_patch(path, line, cwd)
+    if setting.name == "set_to_none" and (found := model_patches.zero_grad_patch(path, cwd)):
+        return f"{(site or '').rpartition(':')[0]}:{found[0]} zero_grad(...)", found[1]
+    return site, None

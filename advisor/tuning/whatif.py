@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.model import Advice, Candidate, Failure, Interval
 from advisor.stats import ratio_interval
-from advisor.tuning import patches
+from advisor.tuning import python_source
 from advisor.tuning.confirm import fewest_rounds, proven
 from advisor.tuning.loader_arguments import loader_proposals
 from advisor.tuning.proposals import Proposal, measure
@@ -61,7 +61,7 @@ def training_batches(search: Search) -> list[Proposal]:
         patch = None
         if program.config is not None and program.config.path is not None:
             old, new = (program.content(of) for of in (search.best_candidate, candidate))
-            patch = patches.file_patch(program.config.path, old, new, program.cwd)
+            patch = python_source.file_patch(program.config.path, old, new, program.cwd)
         proposals.append(
             Proposal(
                 candidate=candidate,

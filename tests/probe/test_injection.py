@@ -144,6 +144,16 @@ def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     assert [e.fatal for e in outcome.measured.exceptions] == [False]
 
 
+def test_a_look_whether_torch_is_there_does_not_hide_its_import(tmp_path: Path) -> None:
+    """transformers and others ask for the module's spec long before they import it."""
+    code = (
+        "import importlib.util; assert importlib.util.find_spec('torch')\n"
+        "import torch; torch.nn.Linear(2, 2)(torch.zeros(3, 2))"
+    )
+    (record,) = run(tmp_path, sys.executable, "-c", code, plan=WHOLE).records
+    assert record["counts"]["root_forwards"] == 1
+
+
 def test_stacks_are_written_on_request(tmp_path: Path) -> None:
     """SIGUSR1 writes every thread's stack, also while Python does not run."""
     code = (

@@ -295,3 +295,15 @@ def test_another_unit_and_bottleneck_are_named() -> None:
     text = rendering.render(examples.improved(unit="query", bottleneck_before=calm))
     assert "| queries/s |" in text
     assert "41 % of the time is reading tiles." in text
+
+
+def test_the_price_of_a_thousand_units_is_told_where_an_hour_has_one() -> None:
+    """3.60 an hour are 0.001 a second: the time of 1,000 samples in thousandths."""
+    label = "cost of 1,000 samples at 3.6 an hour"
+    rows = {row.label: row for row in view.measures(examples.on_gpu(price_per_hour=3.6))}
+    report = examples.on_gpu()
+    assert report.before.startup_s is not None
+    assert report.before.units_per_s is not None
+    seconds = 1000 / report.before.units_per_s + report.before.startup_s
+    assert float(rows[label].before) == pytest.approx(seconds / 1000, rel=0.005)
+    assert label not in {row.label for row in view.measures(report)}

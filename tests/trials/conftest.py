@@ -50,12 +50,12 @@ def make_trial(tmp_path: Path, work: Path) -> MakeTrial:
 
 
 def processes_of(scratch: str) -> list[psutil.Process]:
-    """Every living process that was started by the trial with this scratch, its guardian too."""
+    """Every living process of the trials in this folder, with their guardians and its keeper."""
     found = []
     for process in psutil.process_iter():
         try:
             ours = scratch in process.environ().get("GPU_ADVISOR_SPEC", "")
-            ours = ours or scratch in process.cmdline()
+            ours = ours or any(word.startswith(scratch) for word in process.cmdline())
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:

@@ -107,6 +107,20 @@ def test_a_crash_of_a_rank_counts_though_the_launcher_stands_at_its_start() -> N
     assert (found.kind, found.evidence) == ("crash-step", "ValueError: odd")
 
 
+def test_what_a_rank_raised_is_told_before_what_its_launcher_says_of_it() -> None:
+    """torchrun's summary names no cause; the rank's own words and traceback do."""
+    launcher = replace(BOOTED, pid=1, exception=raised("ChildFailedError", "\n==== FAILED"))
+    own = replace(
+        raised("RuntimeError", "12 layers"), tail="Traceback ...\nRuntimeError: 12 layers"
+    )
+    rank = replace(BOOTED, pid=2, exception=own)
+    ending = replace(DIED, processes=(launcher, rank), stderr="==== FAILED\n")
+    found = classify(TRIAL, ending, measured=False)
+    assert found is not None
+    assert (found.kind, found.evidence) == ("crash-start", "RuntimeError: 12 layers")
+    assert log_tail(ending) == "Traceback ...\nRuntimeError: 12 layers\n==== FAILED"
+
+
 def test_a_rank_that_crashed_counts_though_the_rest_was_measured() -> None:
     """Exit code 0 and a full window elsewhere do not outweigh it."""
     lost = replace(STEPPED, exception=raised("IndexError", "12", "step"))

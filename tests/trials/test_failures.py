@@ -3,148 +3,47 @@
 from __future__ import annotations
 
 import json
-import sys
+import random
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.model import Candidate, Change, Failure, MeasurePlan, TrialFile
+from advisor.model import Candidate, Change, Failure, TrialFile
 from advisor.trials import run_trial
 from tests.trials.conftest import MakeTrial, processes_of, program
+from tests.trials.failures import CASES, abandon, attempt
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A command that fails, and how it must be told."""
-
-    kind: str
-    command: tuple[str, ...]
-    evidence: str
-    tail: str = ""
-    """What the log tail must hold; for a hang, the function that a thread waits in."""
-    limits: dict[str, Any] = field(default_factory=dict)
-
-
-TRAINING = {"plan": MeasurePlan(measure_s=1.0, min_steps=20), "start_limit_s": 60.0}
-ENDLESS = TRAINING | {"plan": MeasurePlan(mode="whole")}
-CASES = {
-    "import": Case(
-        kind="crash-import",
-        command=program("fail_crash_import"),
-        evidence="No module named 'package_that_nobody_has'",
-    ),
-    "start": Case(kind="crash-start", command=program("fail_crash_start"), evidence="12 layers"),
-    "no such command": Case(
-        kind="crash-start", command=("no-such-command",), evidence="no-such-command"
-    ),
-    "flag": Case(
-        kind="config-rejected",
-        command=program("fail_config_rejected", "--batch-szie", "8"),
-        evidence="unrecognized arguments: --batch-szie 8",
-    ),
-    "ends without a step": Case(
-        kind="no-steps", command=program("fail_no_steps"), evidence="nothing to do"
-    ),
-    "starts for ever": Case(
-        kind="no-steps",
-        command=program("fail_no_steps", "600"),
-        evidence="no step within 1 s",
-        limits={"start_limit_s": 1.0},
-    ),
-    "host memory": Case(kind="host-oom", command=program("fail_host_oom"), evidence="MemoryError"),
-    "killed": Case(kind="killed", command=program("fail_killed", "SIGKILL"), evidence="SIGKILL"),
-    "killed in a shell": Case(
-        kind="killed",
-        command=("sh", "-c", " ".join(program("fail_killed", "SIGSEGV")) + "; exit $?"),
-        evidence="SIGSEGV",
-    ),
-    "bus error": Case(kind="shm", command=program("fail_shm"), evidence="SIGBUS"),
-    "overwrites": Case(
-        kind="outputs-not-apart", command=program("fail_overwrites"), evidence="best.ckpt"
-    ),
-    "no probe": Case(
-        kind="probe-not-loaded",
-        command=(sys.executable, "-I", program("fail_no_steps")[1]),
-        evidence="-I",
-    ),
-    "items failed": Case(kind="work-not-done", command=program("fail_items"), evidence="Failed: 2"),
-    "GPU memory": Case(
-        kind="gpu-oom",
-        command=program("fail_training", "gpu-oom"),
-        evidence="CUDA out of memory",
-        limits=TRAINING,
-    ),
-    "step": Case(
-        kind="crash-step",
-        command=program("fail_training", "crash"),
-        evidence="IndexError: index 12 is out of bounds",
-        limits=TRAINING,
-    ),
-    "hang": Case(
-        kind="hang",
-        command=program("fail_training", "hang"),
-        evidence="no step for",
-        tail="wait_for_nobody",
-        limits=TRAINING | {"hang_limit_s": 2.0},
-    ),
-    "time": Case(
-        kind="timeout",
-        command=program("fail_training", "never-ends"),
-        evidence="still running",
-        limits=ENDLESS | {"total_limit_s": 5.0},
-    ),
-    "loss": Case(
-        kind="non-finite",
-        command=program("fail_training", "nan"),
-        evidence="is nan",
-        limits=TRAINING,
-    ),
-    "swallowed": Case(
-        kind="work-not-done",
-        command=program("fail_training", "swallowed-oom"),
-        evidence="CUDA out of memory",
-        limits=ENDLESS,
-    ),
-}
-QUICK = [name for name, case in CASES.items() if "fail_training" not in " ".join(case.command)]
-
-
-def fail(make_trial: MakeTrial, work: Path, case: Case) -> Failure:
-    """Run `case`; a Failure that left nothing behind, or the test fails."""
-    (work / "best.ckpt").write_text("good weights")
-    trial = make_trial(*case.command, **case.limits)
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure), outcome
-    assert (outcome.kind, case.evidence in outcome.evidence) == (case.kind, True), outcome
-    assert case.tail in outcome.log_tail
-    assert processes_of(trial.scratch) == []
-    assert [path.name for path in work.iterdir()] == ["best.ckpt"]
-    assert (work / "best.ckpt").read_text() == "good weights"
-    return outcome
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_each_failure_is_told_apart(name: str, make_trial: MakeTrial, work: Path) -> None:
+def test_each_failure_is_told_apart(name: str) -> None:
     """Kind, evidence and next step are right; no process and no file is left behind."""
-    outcome = fail(make_trial, work, CASES[name])
-    assert outcome.next_step
-    assert outcome.kind in FAILURE_EXIT_CODES
+    assert attempt(CASES[name]).problems == ()
+
+
+def test_every_kind_has_a_program() -> None:
+    assert {case.kind for case in CASES.values()} == FAILURE_EXIT_CODES.keys()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_each_failure_is_told_apart_every_time(
-    name: str, make_trial: MakeTrial, work: Path
-) -> None:
+def test_each_failure_is_told_apart_every_time(name: str) -> None:
     """Twenty repeats, no misclassification."""
     for _ in range(20):
-        fail(make_trial, work, CASES[name])
+        assert attempt(CASES[name]).problems == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_no_failure_leaves_anything_when_the_parent_is_killed(name: str) -> None:
+    """kill -9 at random moments, from before the start to after the failure."""
+    chance = random.Random(name)
+    for _ in range(5):
+        assert abandon(CASES[name], chance.uniform(0.05, 6.0)).problems == ()
 
 
 def test_a_config_that_is_no_json_is_a_rejected_config(make_trial: MakeTrial, work: Path) -> None:

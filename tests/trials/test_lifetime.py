@@ -14,7 +14,7 @@ import pytest
 from advisor.errors import StateBusyError
 from advisor.model import Failure, TrialFile
 from advisor.trials import run_trial
-from advisor.trials.prepare import candidate_path
+from advisor.trials.prepare import candidate_path, prepare
 from tests.trials.conftest import MakeTrial, processes_of, program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,6 +105,30 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     killed_parent(tmp_path, 2.0)
 
 
+def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
+    """Between two trials no guardian runs; the folder that they share has a keeper of its own."""
+    script = (
+        "import time\nfrom advisor.engines.workplace import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
+    )
+    call = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert call.stdout is not None
+    folder = call.stdout.readline().strip()
+    assert (Path(folder) / "001").is_dir()
+    call.kill()
+    call.wait()
+    call.stdout.close()
+    assert gone(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_nothing_is_left_whenever_the_parent_is_killed(seed: int, tmp_path: Path) -> None:
@@ -131,6 +155,7 @@ def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -
     assert outcome.kind == "killed"
     assert gone(trial.scratch)
     assert [path.name for path in work.iterdir()] == ["config.json"]
+    assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
 
 
 def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Path) -> None:

@@ -412,3 +412,15 @@ def test_what_trades_results_is_written_only_for_a_gain_of_its_own(
     else:
         rates["free"] = [free] * 6
     assert proven_candidate(Confirmation(arms=arms, rates=rates), 0.03).changes == written
+
+
+def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
+    """Processes may slow down once the rounds are planned: said so, and nothing is written."""
+    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
+    tuned(search)
+    winner = search.best_candidate
+    search.runner.budget_s = search.runner.spent_s
+    proof = confirm(search, winner, arms_of(winner), expected_ratio=2.0)
+    assert proven_candidate(proof, 0.03) == Candidate()
+    assert search.cut_short
+    assert any("rest of the confirmation" in line for line in search.skipped)

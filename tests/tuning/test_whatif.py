@@ -292,6 +292,9 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
+)
 def test_loader_arguments_in_the_code_are_found_measured_and_patched(project: Path) -> None:
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()

@@ -1,0 +1,119 @@
+"""A Python file to be edited by the positions of its syntax tree, and the edit as a diff.
+
+The edited source is parsed again and must be the tree that was meant, so that everything else
+stays as it was written. Files themselves are only read.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A Python file's bytes without a byte order mark, and its tree."""
+
+    path: Path
+    code: bytes
+    tree: ast.Module
+    bom: bytes
+
+    def offset(self, line: int, column: int) -> int:
+        """Byte offset of a position of the tree: lines from 1, columns in bytes."""
+        lines = self.code.split(b"\n")
+        return sum(len(text) + 1 for text in lines[: line - 1]) + column
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Byte range of a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self.offset(node.lineno, node.col_offset),
+            self.offset(node.end_lineno, node.end_col_offset),
+        )
+
+    @property
+    def newline(self) -> bytes:
+        """The file's own line end."""
+        return b"\r\n" if b"\r\n" in self.code else b"\n"
+
+
+Splice = tuple[int, int, bytes]
+"""Byte range of the code, and what replaces it."""
+
+
+def read_source(path: Path) -> Source | None:
+    """The source, or None where it is no UTF-8 Python with the line ends of today."""
+    try:
+        raw = path.read_bytes()
+        code = raw.removeprefix(BOM)
+        text = code.decode("utf-8")
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        tree = ast.parse(code)
+    except (OSError, ValueError, SyntaxError):
+        return None
+    if encoding not in {"utf-8", "utf-8-sig"} or "\r" in text.replace("\r\n", "") or "\f" in text:
+        return None
+    return Source(path=path, code=code, tree=tree, bom=raw[: len(raw) - len(code)])
+
+
+def last_name(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+# --- proving and writing ------------------------------------------------------------------
+
+
+def as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
+    """The diff, if the edited code parses to the tree that was meant."""
+    new = source.code
+    for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):
+        new = new[:start] + text + new[end:]
+    try:
+        if ast.dump(ast.parse(new)) != ast.dump(source.tree):
+            return None
+    except (SyntaxError, ValueError):
+        return None
+    old, new = source.bom + source.code, source.bom + new
+    return file_patch(source.path, old, new, cwd)
+
+
+def file_patch(path: Path, old: bytes, new: bytes, cwd: Path) -> str | None:
+    """The rewrite of a whole file, config or code; None where nothing changes."""
+    return None if old == new else _unified(old, new, _shown(path, cwd))
+
+
+def _shown(path: Path, cwd: Path) -> str:
+    """Relative to the repository's root, where `git apply` runs, else to `cwd`."""
+    real = path.resolve()
+    for folder in real.parents:
+        if (folder / ".git").exists():
+            return real.relative_to(folder).as_posix()
+    here = cwd.resolve()
+    return real.relative_to(here).as_posix() if real.is_relative_to(here) else real.as_posix()
+
+
+def _unified(old: bytes, new: bytes, name: str) -> str:
+    """A diff in git's format; lines end as they do in the file."""
+    before, after = ([f"{line}\n" for line in side.decode().split("\n")] for side in (old, new))
+    for side in (before, after):  # what stands behind the last line end
+        side[-1] = side[-1][:-1]
+        if not side[-1]:
+            side.pop()
+    lines = [f"diff --git a/{name} b/{name}\n"]
+    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"):
+        whole = line.endswith("\n")
+        lines.append(line if whole else f"{line}\n\\ No newline at end of file\n")
+    return "".join(lines)
