@@ -21,6 +21,7 @@ from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.report import compose, numbers, writing
+from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
@@ -126,7 +127,7 @@ class Telling:
 
     def trial_done(self, trial: Taken) -> None:
         """A result is there."""
-        self.progress.trial_done(compose.trial_entry(trial))
+        self.progress.trial_done(trial_entry(trial))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Failure, MeasurePlan, Run
-from advisor.report import compose, numbers
+from advisor.report import numbers
+from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.tuning import bounds
@@ -118,7 +119,7 @@ def measure(program: Program, plan: MeasurePlan, *, gpu_uuid: str | None) -> Run
         progress.trial_started(1, trial.label, trial.purpose)
         result = LocalEngine(on_progress=progress.note, cancel=off).run(trial)
         taken = Taken(id=trial.id, candidate=original, purpose=trial.purpose, result=result)
-        progress.trial_done(compose.trial_entry(taken))
+        progress.trial_done(trial_entry(taken))
     return result
 
 
