@@ -21,7 +21,7 @@ def tune_batch(search: Search) -> None:
 
 
 def climb(search: Search, knob: Knob, start_value: int) -> None:
-    """One batch knob, upwards by doubling; downwards once if doubling gains nothing."""
+    """One batch knob, upwards by doubling."""
     assert search.best is not None
     start = search.best
     rates: dict[int, tuple[Candidate, Run]] = {start_value: (search.best_candidate, start)}

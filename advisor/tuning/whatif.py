@@ -39,7 +39,7 @@ def advise(search: Search, guard: Guard) -> None:
             if applies(search, setting, guard):
                 proposals += tried(search, setting, guard, without_gain)
     except OverBudgetError as problem:
-        search.over_budget("settings of the code", problem)
+        search.over_budget("settings of the code", problem, matters=False)
     for proposal in sorted(proposals, key=lambda proposal: -proposal.ratio):
         settle(search, proposal, without_gain)
     if without_gain:
