@@ -64,13 +64,17 @@ def climb(search: Search, knob: Knob, start_value: int) -> None:
                 f"{search.memory_limit_gib:.2f} GiB usable on {search.memory_owner}"
             )
             break
+        unfilled = seen is not None and seen < value
+        if unfilled:
+            reason = f"the program never filled a batch of {value}: it saw {seen:g}"
+        if unfilled and any(run.effects.batch == seen for _, run in rates.values()):
+            break  # the same work as at a smaller value
         rates[value] = (candidate, result)
         if search.faster(result, fastest):
             fastest, misses = result, 0
         else:
             misses += 1
-        if seen is not None and seen < value:
-            reason = f"the program never filled a batch of {value}: it saw {seen:g}"
+        if unfilled:
             break
         value *= 2
     reason = reason or "the rate is flat"

@@ -166,6 +166,24 @@ def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path)
     assert "never filled a batch of 64: it saw 32" in decision.why
 
 
+@pytest.mark.parametrize(("items", "chosen"), [(32, 32), (48, 64)])
+def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
+    tmp_path: Path, items: int, chosen: int
+) -> None:
+    """64 of 32 items is the same work as 32, whatever the clock said; 64 of 48 is not."""
+
+    class Lucky(Surface):
+        def run(self, trial):  # type: ignore[no-untyped-def]
+            run = super().run(trial)
+            lucky = run.effects.batch_asked == 64
+            return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run
+
+    surface = Lucky(load_s=1e-6, launch_s=0.1, items=items)
+    assert (
+        tuned(search_for(tmp_path, surface, TRAINING.replace("8", "512")))["batch_size"] == chosen
+    )
+
+
 def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
     search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
     assert "precision" not in tuned(search)
