@@ -96,8 +96,8 @@ def settle_batch(
     """The smallest batch within a tie of the fastest wins; the original if it is among them."""
     assert search.best is not None
     top = max(run.units_per_s for _, run in rates.values())
-    tied = [v for v, (_, run) in rates.items() if run.units_per_s * (1 + search.band) >= top]
-    value = min(tied)
+    level = [v for v, (_, run) in rates.items() if run.units_per_s * (1 + search.level) >= top]
+    value = min(level)
     start = rates[start_value][1]
     if value == start_value and start_value != knob.value:
         earlier = search.decisions[(knob.document, knob.path)]

@@ -100,6 +100,15 @@ class Search:
         """Rates closer than this are a tie: the noise seen here, at least the smallest gain."""
         return max(self.smallest_gain, min(self.noise, 0.15))
 
+    @property
+    def level(self) -> float:
+        """Rates closer than this are on one level: half the tie, one standard deviation.
+
+        A neighbour on a rising curve is no stranger: what the other values did speaks for it, so
+        less is asked than of a single run that claims to be faster.
+        """
+        return max(self.smallest_gain, self.band / 2)
+
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         plan = MeasurePlan(
