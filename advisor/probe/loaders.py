@@ -159,7 +159,7 @@ def _length(dataset: Any) -> int | None:
 def _left_out(loader: Any, batch: Any) -> int | None:
     """Items of one pass that are in no batch, because the last one would not be full."""
     own = getattr(loader, "batch_sampler", None)
-    if not getattr(own or loader, "drop_last", False):
+    if not getattr(loader if own is None else own, "drop_last", False):  # may have no len()
         return 0
     length = _length(loader.dataset if own is None else getattr(own, "sampler", ()))
     return None if length is None or not isinstance(batch, int) else length % batch

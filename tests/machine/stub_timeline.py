@@ -43,7 +43,7 @@ def play(folder: str) -> tuple[Recording, float, float]:
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as own,
         Sampler(pids=[own.pid], interval_s=0.05, environ={}) as sampler,
     ):
-        time.sleep(0.2)
+        time.sleep(0.8)
         start = energy_since = time.time()
         while (now := time.time()) < start + BUSY_S:
             energy_j += POWER_W * (now - energy_since)
