@@ -82,11 +82,6 @@ class Versions:
         for suffix in (".json", ".original", ".tuned"):
             (self._folder / f"{version.number:04d}").with_suffix(suffix).unlink(missing_ok=True)
 
-    def holds_ours(self, current: bytes) -> bool:
-        """Whether the config still is exactly what the last rewrite left."""
-        kept = self.all()
-        return bool(kept) and kept[-1].tuned == current
-
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
 

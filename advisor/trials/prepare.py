@@ -171,12 +171,6 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
     return tuple(renewed(token) for token in command)
 
 
-def names_file(command: Sequence[str], cwd: str, path: str) -> bool:
-    """Whether any token of `command` names `path`, as `replace_paths` would find it."""
-    probe = os.path.realpath(path) + ".gpu-advisor"
-    return replace_paths(command, cwd, {path: probe}) != tuple(command)
-
-
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
     """Experiment trackers write into scratch and call nobody."""
     folder = str(trackers)

@@ -158,8 +158,7 @@ def settle_batch(
 def alters_training(search: Search, candidate: Candidate) -> bool:
     """Whether the program trains and `candidate` moves its effective batch."""
     kinds = [change.kind for change in candidate.changes]
-    trains = search.original.step_kind == "optimizer step"
-    return trains and "batch_size" in kinds and "grad_accum" not in kinds
+    return search.trains and "batch_size" in kinds and "grad_accum" not in kinds
 
 
 def memory_refusal(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Run
 from advisor.tuning import patches
+from advisor.tuning.bottleneck import on_gpu
 from advisor.tuning.loader import waits, worker_counts
 from advisor.tuning.proposals import (
     Proposal,
@@ -13,8 +14,6 @@ from advisor.tuning.proposals import (
     held_by_config,
     located,
     measure,
-    on_cuda,
-    trains,
 )
 
 if TYPE_CHECKING:
@@ -92,9 +91,13 @@ def loader_values(search: Search) -> Iterable[tuple[str, list[int] | list[bool]]
             yield "prefetch_factor", [4]
         if not held_by_config(search, "persistent_workers") and not seen.persistent_workers:
             yield "persistent_workers", [True]
-    if on_cuda(search) and not held_by_config(search, "pin_memory") and seen.pin_memory is False:
+    if (
+        on_gpu(search.best)
+        and not held_by_config(search, "pin_memory")
+        and seen.pin_memory is False
+    ):
         yield "pin_memory", [True]
-    if not trains(search) and not held_by_config(search, "batch_size") and seen.batch:
+    if not search.trains and not held_by_config(search, "batch_size") and seen.batch:
         yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
 
 

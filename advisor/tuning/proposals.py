@@ -83,16 +83,6 @@ def held_by_config(search: Search, *kinds: str) -> bool:
     )
 
 
-def on_cuda(search: Search) -> bool:
-    """Whether the best run's model was on a GPU."""
-    return search.best is not None and (search.best.effects.device or "").startswith("cuda")
-
-
-def trains(search: Search) -> bool:
-    """Whether the program steps an optimizer."""
-    return search.best is not None and search.best.step_kind == "optimizer step"
-
-
 def located(search: Search, site: str | None) -> tuple[Path, int] | None:
     """File and line of a `file.py:line`, if the file is there."""
     name, _, line = (site or "").rpartition(":")

@@ -88,6 +88,11 @@ class Search:
         return (self.original.effects.forwards_per_unit or 1) >= 4
 
     @property
+    def trains(self) -> bool:
+        """Whether the program steps an optimizer."""
+        return self.original.step_kind == "optimizer step"
+
+    @property
     def ceilings(self) -> Ceilings | None:
         """The parts of the original alone, if they were measured."""
         for taken in self.runner.taken:

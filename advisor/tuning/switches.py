@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.tuning import model_patches, patches
+from advisor.tuning.bottleneck import on_gpu
 from advisor.tuning.proposals import (
     Proposal,
     faster_run,
     held_by_config,
     located,
-    on_cuda,
-    trains,
 )
 
 if TYPE_CHECKING:
@@ -118,8 +117,8 @@ def applies(search: Search, setting: Setting, guard: Guard) -> bool:
     seen = getattr(search.best.effects, setting.effect)
     if seen != setting.off or (setting.kind and held_by_config(search, setting.kind)):
         return False
-    if (setting.needs_cuda and not on_cuda(search)) or (
-        setting.needs_training and not trains(search)
+    if (setting.needs_cuda and not on_gpu(search.best)) or (
+        setting.needs_training and not search.trains
     ):
         return False
     if setting.name == "autocast" and precision(search) is None:
@@ -139,7 +138,7 @@ def precision(search: Search) -> str | None:
     """The dtype to autocast to; float16 only where no gradients need a scaler."""
     if "bfloat16" in search.precisions:
         return "bfloat16"
-    return "float16" if "float16" in search.precisions and not trains(search) else None
+    return "float16" if "float16" in search.precisions and not search.trains else None
 
 
 def tried(

@@ -12,7 +12,7 @@ import pytest
 from advisor.errors import ConfigReadOnlyError
 from advisor.model import MeasurePlan, Run, TrialFile
 from advisor.trials import run_trial
-from advisor.trials.prepare import Job, candidate_path, names_file, prepare, replace_paths
+from advisor.trials.prepare import Job, candidate_path, prepare, replace_paths
 
 if TYPE_CHECKING:
     from tests.trials.conftest import MakeTrial
@@ -53,7 +53,6 @@ def test_tokens_that_name_the_config_name_the_candidate(
     """Whole tokens and parts of tokens, spelled as the user spelled them; nothing else moves."""
     copies = {str(config): candidate_path(str(config), "001")}
     assert replace_paths([token], str(work), copies) == (expected,)
-    assert names_file([token], str(work), str(config)) == (token != expected)
 
 
 def test_absolute_paths_and_links_lead_to_the_candidate(config: Path, work: Path) -> None:
