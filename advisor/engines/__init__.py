@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from advisor.model import Failure, Machine, Run, Trial
+    from advisor.model import Failure, Machine, Neighbour, Run, Trial
 
 __all__ = ["Engine"]
 
@@ -15,6 +15,10 @@ class Engine(Protocol):
 
     def run(self, trial: Trial) -> Run | Failure:
         """Run one trial to its end; nothing of it is left when this returns."""
+        ...
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        """Wait, at most so long, while others are at work; who still is, busiest first."""
         ...
 
     def machine(self) -> Machine:

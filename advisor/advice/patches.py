@@ -12,7 +12,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.tuning.python_source import Source, Splice, as_patch, last_name, read_source
+from advisor.advice.python_source import Source, Splice, as_patch, last_name, read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from advisor.tuning.python_source import Splice, as_patch, last_name, read_source
+from advisor.advice.python_source import Splice, as_patch, last_name, read_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.tuning.python_source import Source
+    from advisor.advice.python_source import Source
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef

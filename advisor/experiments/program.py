@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from advisor import documents
 from advisor.documents import argv
-from advisor.model import Candidate, JsonScalar, MeasurePlan, Purpose, Trial, TrialFile
+from advisor.model import JsonScalar, Trial, TrialFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from advisor.experiments.attempts import Ask
+    from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
 
@@ -66,13 +69,12 @@ class Program:
     def trial(
         self,
         id_: str,
-        candidate: Candidate,
-        purpose: Purpose,
-        plan: MeasurePlan,
+        ask: Ask,
         scratch: Path,
         command_line: documents.Document | None = None,
     ) -> Trial:
-        """The trial that runs `candidate` in `scratch`, its outputs kept in there too."""
+        """The trial that runs `ask` in `scratch`, its outputs kept in there too."""
+        candidate, plan = ask.arm.candidate, replace(ask.plan, whatif=ask.arm.whatif)
         outputs = str(scratch / "outputs")
         command = self.argv(candidate, command_line)
         for flag in self.output_flags:
@@ -86,8 +88,8 @@ class Program:
             hang_s = max(hang_s, start_s)
         return Trial(
             id=id_,
-            purpose=purpose,
-            label=labelled(candidate, plan.whatif),
+            purpose=ask.purpose,
+            label=ask.arm.label,
             candidate=candidate,
             command=command,
             cwd=str(self.cwd),
@@ -101,11 +103,6 @@ class Program:
             total_limit_s=total_s,
             allow_writes=self.allow_writes,
         )
-
-
-def labelled(candidate: Candidate, whatif: str | None) -> str:
-    """`batch_size=8, what if compile`"""
-    return f"{candidate.label}, what if {whatif}" if whatif else candidate.label
 
 
 def _with_flag(command: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""What removing each cost of one run would give at most, and why the device is not busy.
+"""What removing each cost would give at most, and why the device is not busy.
 
-Every bound follows from one run by arithmetic: a part that takes the share s of the time can save
-no more than itself, so nothing done to it gives more than 1 / (1 - s). A bound is no forecast.
+Every bound follows by arithmetic: a part that takes the share s of the time can save no more than
+itself, so nothing done to it gives more than 1 / (1 - s). A bound is no forecast, and its range is
+that of the runs it was read from.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.tuning.bottleneck import on_gpu
+from advisor.model import Interval
+from advisor.report import numbers
+from advisor.report.bottleneck import FEWEST_RUNS, typical
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.model import Run, Shares
 
 WORTH_SAYING = 0.01
@@ -52,7 +57,7 @@ class Bound:
 
     title: str
     detail: str
-    at_most: float | None
+    at_most: Interval | None
     """None: it would take the whole time away, which bounds nothing."""
 
 
@@ -64,23 +69,34 @@ def measured_parts(shares: Shares) -> dict[str, float]:
 
 def named(run: Run, part: str) -> str:
     """What a field of Shares means in `run`."""
-    waits = part == "other" and on_gpu(run)
+    waits = part == "other" and run.on_gpu
     return PARTS[part][0] + (", or waiting for the GPU to finish" if waits else "")
 
 
-def bounds(run: Run, *, cpus: int | None = None) -> tuple[Bound, ...]:
-    """What would help `run`, the largest bound first. `cpus`: how many the program may use."""
-    parts = measured_parts(run.shares)
-    if run.wait_share is not None:
-        parts.setdefault("data_wait", run.wait_share)
-    found = [
-        _bound(run, name, share, parts, cpus)
-        for name, share in parts.items()
-        if share >= WORTH_SAYING
-    ]
+def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]:
+    """What would help, the largest bound first; nothing with fewer than two runs.
+
+    `cpus`: how many the program may use.
+    """
+    if len(runs) < FEWEST_RUNS:
+        return ()
+    run = typical(runs)
+    names = list(measured_parts(run.shares))
+    if run.wait_share is not None and "data_wait" not in names:
+        names.append("data_wait")
+    found = []
+    for name in names:
+        shares = [_share(each, name) for each in runs]
+        if max(shares) >= WORTH_SAYING:
+            _, title, how = PARTS[name]
+            mean = sum(shares) / len(shares)
+            detail = f"{mean:.1%} of the time is {named(run, name)}; {how} can help."
+            if name == "data_wait":
+                detail = " ".join([detail, *_loader_alone(run, cpus)])
+            bound = _without([_hidden(each, name) for each in runs])
+            found.append(Bound(title=title, detail=detail, at_most=bound))
     forwards = run.effects.forwards_per_unit or 0.0
     if forwards >= SAMPLER_FORWARDS:
-        share = 1.0 - (run.wait_share or 0.0)
         found.append(
             Bound(
                 title="Take fewer sampling steps",
@@ -88,20 +104,21 @@ def bounds(run: Run, *, cpus: int | None = None) -> tuple[Bound, ...]:
                     f"Each {run.unit} takes {forwards:.0f} forwards. This is for half as many; it "
                     "changes the product, so it needs a quality measure with a tolerance."
                 ),
-                at_most=_without(share / 2),
+                at_most=_without([(1.0 - (each.wait_share or 0.0)) / 2 for each in runs]),
             )
         )
-    return tuple(sorted(found, key=lambda b: -(b.at_most or float("inf"))))
+    return tuple(sorted(found, key=lambda b: -(b.at_most.estimate if b.at_most else float("inf"))))
 
 
-def _bound(run: Run, name: str, share: float, parts: dict[str, float], cpus: int | None) -> Bound:
-    _, title, how = PARTS[name]
-    detail = f"{share:.1%} of the time is {named(run, name)}; {how} can help."
-    if name == "data_wait":
-        detail = " ".join([detail, *_loader_alone(run, cpus)])
-    if name == "compute" and on_gpu(run):  # the host may wait for the same compute elsewhere
-        share = min(1.0, share + parts.get("other", 0.0))
-    return Bound(title=title, detail=detail, at_most=_without(share))
+def _share(run: Run, name: str) -> float:
+    part = getattr(run.shares, name)
+    return float((run.wait_share if part is None and name == "data_wait" else part) or 0.0)
+
+
+def _hidden(run: Run, name: str) -> float:
+    """The share that goes with a part: the host may wait for the same compute elsewhere."""
+    beside = (run.shares.other or 0.0) if name == "compute" and run.on_gpu else 0.0
+    return min(1.0, _share(run, name) + beside)
 
 
 def several(number: int, noun: str) -> str:
@@ -109,8 +126,12 @@ def several(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _without(share: float) -> float | None:
-    return 1.0 / (1.0 - share) if share < 1.0 else None
+def _without(shares: list[float]) -> Interval | None:
+    if max(shares) >= 1.0:
+        return None
+    most = [1.0 / (1.0 - share) for share in shares]
+    mean = sum(shares) / len(shares)
+    return Interval(estimate=1.0 / (1.0 - mean), low=min(most), high=max(most), n=len(most))
 
 
 def _loader_alone(run: Run, cpus: int | None) -> list[str]:
@@ -124,8 +145,12 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
-        ratio = f"{best.units_per_s / run.units_per_s:.3g}x this run's rate"
-        said.append(f"With {several(best.workers, 'worker')} it alone did {ratio}.")
+        rate = (
+            f"{numbers.number(best.units_per_s)} {numbers.plural(run.unit)}/s where the whole did"
+        )
+        said.append(
+            f"With {several(best.workers, 'worker')} it alone did {rate} {numbers.number(run.units_per_s)}."
+        )
     return said
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.model import Candidate, Change, EffectVerdict, Knob, Run
+    from advisor.model import Change, EffectVerdict, Knob, Run
 
 OBSERVED = {
     "batch_size": "batch",
@@ -53,15 +53,14 @@ def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     return "unknown"
 
 
-def done_instead(knob: Knob, run: Run) -> str:
-    """What a program that ignores `knob` did: `used 6 (DataLoader built at train.py:8)`."""
+def used_instead(knob: Knob, run: Run) -> tuple[str | None, str | None]:
+    """What a program that ignores `knob` used, and where its DataLoader was built."""
     seen = run.effects
     if knob.kind == "precision":
-        return f"computed in {seen.dtype or 'the same dtype'}"
+        return seen.dtype, None
     value = getattr(seen, OBSERVED.get(knob.kind, ""), None)
     used = f"{value:g}" if isinstance(value, float) else str(value)
-    loads = knob.kind in LOADER_KINDS and seen.loader_site
-    return f"used {used} (DataLoader built at {seen.loader_site})" if loads else f"used {used}"
+    return used, seen.loader_site if knob.kind in LOADER_KINDS else None
 
 
 def _differs(before: object, after: object) -> EffectVerdict:
@@ -70,27 +69,17 @@ def _differs(before: object, after: object) -> EffectVerdict:
     return "ignored" if before == after else "took effect"
 
 
-def unprocessed(before: Run, after: Run) -> str | None:
-    """Why `after` would finish less than `before` does; None if it finishes as much.
+def unprocessed(before: Run, after: Run) -> tuple[tuple[str, float | int], ...]:
+    """What `after` would leave undone that `before` does; empty if it finishes as much.
 
     In training a smaller last batch that is left out comes back in another epoch; in inference
     its samples are missing from the product.
     """
     was, now = before.effects.left_out, after.effects.left_out
     if not now or was is None or now <= was or after.step_kind == "optimizer step":
-        return None
+        return ()
     batch = after.effects.batch
-    return (
-        f"in batches of {batch:g}, {now} samples of a pass would be left out, where {was} are: "
-        "the loader drops a last batch that is not full (drop_last)"
-        if batch
-        else None
-    )
-
-
-def ignored(candidate: Candidate, before: Run, after: Run) -> list[Change]:
-    """Changes of `candidate` that the program did not follow."""
-    return [c for c in candidate.changes if verdict(c, before, after) == "ignored"]
+    return (("batch", batch), ("left_out", now), ("left_out_before", was)) if batch else ()
 
 
 def behaviour(run: Run) -> dict[str, object]:
