@@ -37,7 +37,8 @@ RUNS = 2
 
 MEASURED = (
     "units", "window", "units_per_s", "units_per_s_range", "runs", "disturbed", "wait_share",
-    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
+    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
+    "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 

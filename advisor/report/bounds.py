@@ -145,12 +145,9 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
-        rate = (
-            f"{numbers.number(best.units_per_s)} {numbers.plural(run.unit)}/s where the whole did"
-        )
-        said.append(
-            f"With {several(best.workers, 'worker')} it alone did {rate} {numbers.number(run.units_per_s)}."
-        )
+        rates = [numbers.number(rate) for rate in (best.units_per_s, run.units_per_s)]
+        has, units = several(best.workers, "worker"), numbers.plural(run.unit)
+        said.append(f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}.")
     return said
 
 

@@ -307,7 +307,7 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     if asked.target.note and asked.target.profile is not None:
         told.append(asked.target.note)
     sources = {
-        a.run.rate_source
+        a.run.rate_source.partition(" (")[0]
         for a in found.attempts
         if a.run is not None and a.ask.purpose == "confirm"
     }

@@ -37,6 +37,6 @@ def next_turn(facts: Facts, answers: Sequence[Answer]) -> Turn | Stop:
         for answer in answers:
             turn = steps.send(answer)
     except StopIteration as end:
-        assert isinstance(end.value, Stop)
-        return end.value
+        stop: Stop = end.value
+        return stop
     return turn

@@ -47,7 +47,8 @@ def worker_counts(now: Standing, current: object) -> list[int]:
 
 def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
     """Each value on top of the best; of those that tie with the fastest the smallest is taken."""
-    start, ran = now.front, list[tuple[JsonScalar, "Candidate", "Run"]]()
+    start = now.front
+    ran: list[tuple[JsonScalar, Candidate, Run]] = []
     for value in values:
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
