@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from advisor.machine.host import affinity, cgroup_throttled_s, cpu_quota
 from advisor.machine.processes import ProcessStat, TreeClock, read, read_all
-from advisor.model import Neighbour
+from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -39,7 +39,7 @@ STEAL_SHARE = 0.05
 """Of the CPUs' time, by the hypervisor: one hundredth in a slice on two CPUs is just not it."""
 
 NAMED = 5
-"""Others that are told by name."""
+"""Most others that are told by name."""
 LEAST_CPUS = 0.02
 """Less than this is not worth a name."""
 SHORT_LIVED = "short-lived processes"
@@ -182,6 +182,24 @@ class Others:
         self._scans.append((time.time(), spent))
 
 
+def look(seconds: float) -> Disturbance:
+    """What others do here right now, before a process of ours begins. `disturbed`: they hold so
+    much that it would suffer."""
+    others = Others()
+    others.look(now=True)
+    begun = time.time()
+    time.sleep(seconds)
+    others.look(now=True)
+    seen = others.slices[-1]
+    crowd = None if seen.others_cpus is None else seen.others_cpus > CROWD_SHARE * seen.cpus
+    return Disturbance(
+        disturbed=None if crowd is None else crowd or (seen.steal_share or 0.0) > STEAL_SHARE,
+        others_cpus=seen.others_cpus,
+        steal_share=seen.steal_share,
+        who=others.who(begun, time.time()),
+    )
+
+
 def mean(values: Iterable[tuple[Slice, float | None]]) -> float | None:
     """Mean over time of a figure of slices; None where none of them has it."""
     known = [(each.seconds, value) for each, value in values if value is not None]
@@ -248,13 +266,16 @@ def _spent(
 ) -> Iterable[tuple[str, float]]:
     """(command name, CPU seconds) of every other process between two scans.
 
-    What ended meanwhile (the compilers of a build) goes to the parent that waited for it, less
-    what it had done by the first scan.
+    What ended meanwhile (the compilers of a build) goes to whoever of its ancestors still is there
+    and waited for it, less what it had done by the first scan.
     """
     ended_s: dict[int, float] = defaultdict(float)
     for pid, process in before.items():
         if pid not in after:
-            ended_s[process.parent] += process.cpu_s + process.children_s
+            heir = process.parent
+            while heir not in after and heir in before:
+                heir = before[heir].parent
+            ended_s[heir] += process.cpu_s + process.children_s
     for pid, process in after.items():
         known = before.get(pid)
         if pid in own:
@@ -264,4 +285,4 @@ def _spent(
         else:
             children_s = process.children_s - known.children_s
             yield process.name, process.cpu_s - known.cpu_s
-            yield process.name, max(0.0, children_s - ended_s[pid]) if children_s else 0.0
+            yield process.name, max(0.0, children_s - ended_s[pid])
