@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,7 +15,9 @@ from advisor.model import Disturbance, MeasurePlan, Run, Telemetry
 from advisor.probe import patience
 from advisor.trials import run_trial
 from advisor.trials.disturbance import Part, judge, on_card, spans, window_rates
-from tests.trials.conftest import MakeTrial, program
+
+if TYPE_CHECKING:
+    from tests.trials.conftest import MakeTrial
 
 BURN = (
     "import os, time\nos.fork(); os.fork()\nend = time.time() + 60\nwhile time.time() < end: pass"
@@ -187,13 +190,13 @@ def test_spans_are_apart_and_in_order() -> None:
 @pytest.mark.skipif(not Path("/proc/self/schedstat").is_file(), reason="nobody tells here")
 def test_a_run_beside_hogs_says_so(make_trial: MakeTrial) -> None:
     """Four processes that hold every core: flagged, and named by their command."""
-    hogs = subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True)
-    try:
-        trial = make_trial(*program("fail_training", "never-ends"), plan=MeasurePlan(measure_s=0.5))
-        run = run_trial(trial)
-    finally:
-        os.killpg(hogs.pid, 9)
-        hogs.wait()
+    lines = "while :; do echo tile; sleep 0.02; done"
+    plan = MeasurePlan(measure_s=0.8, min_steps=3, unit_regex="tile")
+    with subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True) as hogs:
+        try:
+            run = run_trial(make_trial("bash", "-c", lines, plan=plan))
+        finally:
+            os.killpg(hogs.pid, 9)
     assert isinstance(run, Run), run
     told = run.disturbance
     assert told.disturbed is True
