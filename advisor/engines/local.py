@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.engines.quiet import Patience, look_around, wait_until_quiet
 from advisor.machine.host import read_machine
 from advisor.machine.telemetry import Sampler
 from advisor.trials import run_trial
@@ -32,11 +34,16 @@ class LocalEngine:
         self._on_progress = on_progress
         self._cancel = cancel
         self._gpu_index = gpu_index
+        self._patience = Patience()
         self._made: set[str] = set()
         """Files that trials created outside their scratch: later ones may write over them."""
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial; see `run_trial`."""
+        """Run one trial once others leave the machine alone, or will not; see `run_trial`."""
+        say = self._on_progress or (lambda _: None)
+        wait = time.sleep if self._cancel is None else self._cancel.wait
+        look = partial(look_around, gpu_index=self._gpu_index)
+        wait_until_quiet(self._patience, say, look=look, wait=wait)
 
         def sampler(root: int) -> Sampler:
             return Sampler(self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)})
