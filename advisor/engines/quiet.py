@@ -29,7 +29,8 @@ BACKOFF = 1.5
 class Patience:
     """How long may still be waited, by what waiting brought before."""
 
-    def __init__(self) -> None:
+    def __init__(self, total_s: float = TOTAL_S) -> None:
+        self._total_s = min(total_s, TOTAL_S)
         self._next_s = PATIENCE_S
         self.waited_s = 0.0
         """In all, without the looks at a quiet machine."""
@@ -37,7 +38,7 @@ class Patience:
     @property
     def limit_s(self) -> float:
         """Longest wait right now; 0 where it has been in vain too often."""
-        limit = min(self._next_s, TOTAL_S - self.waited_s)
+        limit = min(self._next_s, self._total_s - self.waited_s)
         return limit if limit >= LEAST_S else 0.0
 
     def learn(self, seconds: float, *, helped: bool) -> None:
