@@ -75,6 +75,9 @@ class Lab:
     scratch: Path
     attempts: list[Attempt] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    patient: bool = True
+    """Whether it is worth running a disturbed run again: not after that was in vain, until a quiet
+    one is seen."""
     earlier: list[Run] = field(default_factory=list)
     """What earlier calls measured of the original, as this one measured it anew."""
 
@@ -99,8 +102,11 @@ class Lab:
             if isinstance(answer, NotRun):
                 break
             tries.append(answer)
-            disturbs = answer.run is not None and disturbed(answer.run)
-            if not disturbs or len(tries) > REPEATS or ask.purpose == "quality":
+            if ask.purpose == "quality" or answer.run is None or not disturbed(answer.run):
+                self.patient = True
+                break
+            if not self.patient or len(tries) > REPEATS:
+                self.patient = False
                 break
         if not tries:
             return answer
@@ -114,7 +120,7 @@ class Lab:
         """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound."""
         arms = {BEFORE: contest.before, AFTER: contest.after}
         rounds: list[Round[Attempt]] = []
-        most = contest.rounds + max(2, contest.rounds // 2)
+        most = contest.rounds + (max(2, contest.rounds // 2) if self.patient else 0)
         cut_short = False
 
         def run(arm: str, number: int) -> Attempt:
