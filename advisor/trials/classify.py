@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.model import Trial
-    from advisor.trials.reading import ProgramException
+    from advisor.trials.records import ProgramException
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
@@ -178,6 +178,14 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         return Finding.of("no-steps", f"{ended}; {lines}", "Mend the pattern: see --unit-regex.")
     if not ending.booted:
         return _probe_missing(trial, ending)
+    unread = next((process for process in ending.processes if process.unread), None)
+    if unread is not None and not ending.steps:
+        return Finding.of(
+            "probe-not-loaded",
+            f"what the probe told of process {unread.pid} could not be read: {unread.unread}",
+            "Use one version of gpu-advisor for all that runs, or count output lines: see "
+            "unit-regex in docs/configuration.md.",
+        )
     problems = _raised(ending)
     if problems:
         return _cause(trial, ending, problems)

@@ -10,8 +10,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Change, Trial
 from advisor.trials.classify import classify, log_tail
-from advisor.trials.reading import ProgramException
-from advisor.trials.records import ProcessRecord
+from advisor.trials.records import ProcessRecord, ProgramException
 from advisor.trials.resources import OomCounter, new_kills, oom_counters
 from advisor.trials.signs import NEXT_STEPS
 from advisor.trials.watch import Ending
@@ -43,7 +42,7 @@ def kind_of(ending: Ending, *, measured: bool = False) -> str | None:
 
 
 def raised(kind: str, message: str, where: str = "start") -> ProgramException:
-    return ProgramException(type=kind, message=message, where=where, fatal=True)
+    return ProgramException(type=kind, message=message, where=where)
 
 
 def test_every_kind_has_a_next_step() -> None:
@@ -178,9 +177,9 @@ def test_harmless_words_are_no_failure(text: str) -> None:
 
 def test_what_was_caught_inside_a_step_is_lost_work() -> None:
     """Seen by the probe, printed by nobody."""
-    caught = ProgramException(type="RuntimeError", message="odd", where="forward", fatal=False)
+    caught = ProgramException(type="RuntimeError", message="odd", where="forward")
     found = classify(
-        TRIAL, replace(DONE, processes=(replace(STEPPED, caught=(caught,)),)), measured=True
+        TRIAL, replace(DONE, processes=(replace(STEPPED, swallowed=(caught,)),)), measured=True
     )
     assert found is not None
     assert (found.kind, found.evidence) == (
