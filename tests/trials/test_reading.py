@@ -37,8 +37,8 @@ def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
     }
     measured.update(other.pop("measured", {}))
     return {
-        "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped", "steps": 10, "rank": 0,
-        "world_size": 1,
+        "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped",
+        "steps": 10, "rank": 0, "world_size": 1,
         "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
         "swallowed": [], "writes": [], "measured": measured, "loader": {},
         "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
