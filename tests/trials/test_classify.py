@@ -80,19 +80,19 @@ def test_every_kind_has_a_next_step() -> None:
         ("RuntimeError: CUDA driver error: out of memory", "gpu-oom"),
         ("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
          "gpu-oom"),
-        ("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
-         "`cublasCreate(handle)`", "gpu-oom"),
+        (("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+         "`cublasCreate(handle)`"), "gpu-oom"),
         ("RuntimeError: FIND was unable to find an engine to execute this computation", "gpu-oom"),
         ("RuntimeError: GET was unable to find an engine to execute this computation", "gpu-oom"),
         ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "gpu-oom"),
-        ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1970, unhandled cuda error; "
-         "Cuda failure 2 'out of memory'", "gpu-oom"),
+        (("torch.distributed.DistBackendError: NCCL error in: x.cpp:1970, unhandled cuda error; "
+         "Cuda failure 2 'out of memory'"), "gpu-oom"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu-fault"),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "gpu-fault"),
         ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
          "gpu-fault"),
-        ("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, "
-         "Hardware limit: 101376. Reducing block sizes or `num_stages` may help.", "crash-step"),
+        (("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, "
+         "Hardware limit: 101376. Reducing block sizes or `num_stages` may help."), "crash-step"),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_traceback_tells_the_kind(line: str, kind: str) -> None:
