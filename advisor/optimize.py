@@ -24,6 +24,7 @@ from advisor.report import compose, numbers, writing
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
+from advisor.trials import limits
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
 from advisor.tuning.confirm import (
     Confirmation,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from advisor.model import Candidate, Change, Machine
     from advisor.report.model import Report
+    from advisor.trials.limits import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
     )
+    limits.add_arguments(parser)
     parser.add_argument(
         "--seed",
         type=int,
@@ -142,6 +145,7 @@ class Job:
     versions: Versions
     state: Path
     budget_s: float
+    limits: Limits
     progress: Progress
     output: Path
 
@@ -191,6 +195,7 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
         versions=Versions(state, args.config),
         state=state,
         budget_s=budget_s,
+        limits=limits.asked(args, asked.workload, asked.settings.defaults),
         progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
         output=args.output or args.config,
     )
@@ -220,6 +225,7 @@ def start_search(
             env=env,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=args.allow_writes,
+            limits=job.limits,
         ),
         scratch=scratch,
         budget_s=job.budget_s,

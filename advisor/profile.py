@@ -21,6 +21,7 @@ from advisor.report import numbers
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
+from advisor.trials import limits
 from advisor.tuning import bounds
 from advisor.tuning.bottleneck import Diagnosis, diagnose, on_gpu
 from advisor.tuning.program import Program
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
     )
+    limits.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--allow-writes",
@@ -82,6 +84,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
         env={**dict(aim.environment), **workload.env},
         allow_writes=args.allow_writes,
+        limits=limits.asked(args, workload, asked.settings.defaults),
     )
     plan = MeasurePlan(
         measure_s=_window_s(args.window),

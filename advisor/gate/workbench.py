@@ -115,6 +115,7 @@ def open_session(
         device=first_gpu,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
+        limits=asked.limits,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
     )
     return Session(
