@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import documents, invocation, knobs
 from advisor.engines.local import LocalEngine
-from advisor.engines.workplace import cancellable, scratch_folder
+from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.machine import target
 from advisor.machine.host import read_machine
-from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Failure, MeasurePlan, Run
 from advisor.report import numbers
 from advisor.report.entries import trial_entry
@@ -112,15 +111,14 @@ def measure(program: Program, plan: MeasurePlan, *, gpu_uuid: str | None) -> Run
     """One run of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
     with (
         Progress(unit=program.unit) as progress,
-        gpu_lock(gpu_uuid),
-        scratch_folder() as scratch,
         cancellable() as off,
+        LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         original = Candidate()
-        trial = program.trial("001", original, "profile", plan, scratch / "001")
+        trial = program.trial("001", original, "profile", plan, engine.scratch("001"))
         progress.stage("profile")
         progress.trial_started(1, trial.label, trial.purpose)
-        result = LocalEngine(on_progress=progress.note, cancel=off).run(trial)
+        result = engine.run(trial)
         taken = Taken(id=trial.id, candidate=original, purpose=trial.purpose, result=result)
         progress.trial_done(trial_entry(taken))
     return result
