@@ -61,19 +61,21 @@ def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
 def wait_until_quiet(
     patience: Patience,
     say: Callable[[str], None],
+    limit_s: float = PATIENCE_S,
     *,
     look: Callable[[float], Disturbance] = look_around,
     wait: Callable[[float], object] = time.sleep,
 ) -> Disturbance:
-    """Look; while others hold the machine, wait as long as `patience` has. The last look.
+    """Look; while others hold the machine, wait `limit_s`, or as long as `patience` has.
 
+    Gives the last look.
     `wait` sleeps for so many seconds, and may return true to give up.
     """
     seen = look(LOOK_S)
     if not seen.disturbed:
         return seen
     begun, pause = time.monotonic(), LOOK_S
-    limit = patience.limit_s
+    limit = min(limit_s, patience.limit_s)
     given_up = False
     if limit:
         say(f"waiting for a quiet moment: {in_words(seen)}")

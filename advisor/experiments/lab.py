@@ -6,7 +6,6 @@ for, and how much of the budget was left then.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +17,6 @@ from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from advisor import documents
     from advisor.engines import Engine
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from advisor.experiments.recall import Recall
     from advisor.model import Trial
 
+WAIT_S = 10.0
+"""Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
 REPEATS = 2
@@ -49,8 +49,8 @@ class Budget:
     """Wall clock to be spent, by the clock of the engine."""
 
     total_s: float
-    clock: Callable[[], float] = time.monotonic
-    started: float = 0.0
+    clock: Callable[[], float]
+    started: float
 
     @property
     def spent_s(self) -> float:
@@ -72,7 +72,6 @@ class Lab:
     recall: Recall
     budget: Budget
     listener: Listener
-    scratch: Path
     attempts: list[Attempt] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
     patient: bool = True
@@ -179,6 +178,7 @@ class Lab:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
+        self.engine.wait_until_quiet(WAIT_S)
         # A baseline is needed whatever it takes; what was begun may take as long as it was to.
         most_s = max(left_s, LATE * expected_s) if expected_s else trial.total_limit_s
         by_budget = most_s < trial.total_limit_s
@@ -196,6 +196,9 @@ class Lab:
     def _tell(self, id_: str, ask: Ask, result: Run | Failure, *, reused: bool = False) -> Attempt:
         attempt = Attempt(id=id_, ask=ask, result=result, reused=reused, left_s=self.budget.left_s)
         self.attempts.append(attempt)
+        if ask.purpose == "baseline" and isinstance(result, Run):
+            limits = self.program.limits.following(result.startup_s)
+            self.program = replace(self.program, limits=limits)
         self.listener.trial_done(attempt)
         return attempt
 
@@ -205,7 +208,7 @@ class Lab:
     def _build(self, ask: Ask) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + 1:03d}"
         command = self.quality_command if ask.quality else None
-        trial = self.program.trial(id_, ask, self.scratch / id_, command)
+        trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
         return trial, self.recall.key(self.program, trial, ask.series)
 
 
