@@ -63,7 +63,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
         change = next(c for c in candidate.changes if c.path == knob.path)
         if effects.verdict(change, start, run) == "ignored":
             return settle_ignored(now, knob, run)
-        if effects.unprocessed(now.original, run) is None:
+        if not effects.unprocessed(now.original, run):
             ran.append((value, candidate, run))
     word = now.word_on(knob)
     if not ran:

@@ -1,0 +1,130 @@
+"""A whole search over a program that is a formula: facts, a lab on the formula's own clock, the loop.
+
+Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor import documents, knobs
+from advisor.documents.argv import join
+from advisor.experiments.lab import Budget, Lab
+from advisor.experiments.program import COMMAND_LINE, Program
+from advisor.experiments.recall import Recall
+from advisor.history import History
+from advisor.objective import THROUGHPUT
+from advisor.settings import Workload
+from advisor.strategy import next_turn
+from advisor.strategy.decisions import decisions
+from advisor.strategy.proof import proven_candidate
+from advisor.strategy.standing import Facts, Source, Stop
+from benchmarks.surfaces import MACHINE, Surface
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.experiments.attempts import Attempt
+    from advisor.model import Candidate, Decision, Neighbour
+    from advisor.strategy.standing import Answer, Standing
+
+
+class Quiet:
+    """A listener that says nothing."""
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None: ...
+
+    def trial_done(self, attempt: Attempt) -> None: ...
+
+    def busy(self, who: tuple[Neighbour, ...]) -> None: ...
+
+
+@dataclass(kw_only=True)
+class FormulaSearch:
+    """One search, and what can be asked of it; it runs when `stop` is first looked at."""
+
+    surface: Surface
+    facts: Facts
+    lab: Lab
+    answers: list[Answer] = field(default_factory=list)
+    _stop: Stop | None = None
+
+    @property
+    def stop(self) -> Stop:
+        while self._stop is None:
+            turn = next_turn(self.facts, self.answers)
+            if isinstance(turn, Stop):
+                self._stop = turn
+            else:
+                self.answers.append(self.lab.answer(turn.ask))
+        return self._stop
+
+    @property
+    def standing(self) -> Standing:
+        return self.stop.standing
+
+    @property
+    def winner(self) -> Candidate:
+        """What would be written."""
+        return proven_candidate(self.standing)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """New value by the last part of its path."""
+        return {c.path.rsplit(".", 1)[-1]: c.new for c in self.winner.changes}
+
+    @property
+    def decisions(self) -> dict[str, Decision]:
+        """Decision by the last part of its path."""
+        found = decisions(self.standing, self.winner, self.lab.attempts)
+        return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
+
+    def asked(self, purpose: str) -> list[Attempt]:
+        """Processes for `purpose`, in order."""
+        return [attempt for attempt in self.lab.attempts if attempt.ask.purpose == purpose]
+
+
+def formula_search(
+    folder: Path,
+    surface: Surface,
+    text: str,
+    *,
+    workload: dict[str, Any] | None = None,
+    memory_gib: float = 1e9,
+    budget_s: float = 1e9,
+    gpu: bool = True,
+    precisions: tuple[str, ...] = ("float32", "bfloat16"),
+    host_noise: float | None = None,
+) -> FormulaSearch:
+    """A search over the config `text` in `folder`, whose trials `surface` answers."""
+    config = folder / "train.yaml"
+    config.write_text(text)
+    document = documents.read(config)
+    command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
+    return FormulaSearch(
+        surface=surface,
+        facts=Facts(
+            sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
+            workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
+            objective=THROUGHPUT,
+            cpus=MACHINE.cpus,
+            memory_limit_gib=memory_gib,
+            precisions=precisions,
+            has_gpu=gpu,
+            smallest_gain=0.03,
+            budget_s=budget_s,
+            host_noise=host_noise,
+        ),
+        lab=Lab(
+            engine=surface,
+            program=Program(config=document, command_line=command, cwd=folder, unit="item"),
+            quality_command=command,
+            recall=Recall(
+                history=History(folder / "history.sqlite"), machine_key="m", program_key="p"
+            ),
+            budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
+            listener=Quiet(),
+            scratch=folder / "scratch",
+        ),
+    )
