@@ -48,9 +48,13 @@ if TYPE_CHECKING:
     import threading
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Change, Machine, Neighbour
+    from advisor.model import Change, Machine
     from advisor.report.model import Report
     from advisor.strategy.standing import Answer
+
+
+WAIT_SHARE = 0.1
+"""Part of the budget that may be spent waiting for others to end what they do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,11 +202,6 @@ class Telling:
         """A result is there."""
         self.progress.trial_done(trial_entry(attempt))
 
-    def busy(self, who: tuple[Neighbour, ...]) -> None:
-        """Others are at work."""
-        named = ", ".join(f"{other.name} ({other.cpus:.1f} CPUs)" for other in who[:3])
-        self.progress.note(f"others are at work on this machine: {named}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -278,7 +277,9 @@ def open_lab(job: Job, scratch: Path, off: threading.Event, started: float) -> L
     if seed is not None:
         env |= {"GPU_ADVISOR_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
     return Lab(
-        engine=LocalEngine(cancel=off),
+        engine=LocalEngine(
+            cancel=off, on_busy=job.progress.note, patience_s=WAIT_SHARE * job.budget_s
+        ),
         program=Program(
             config=job.config,
             command_line=job.sources[1].document,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from advisor.model import Failure, Machine, Neighbour, Run, Trial
+    from advisor.model import Failure, Machine, Run, Trial
 
 __all__ = ["Engine"]
 
@@ -14,11 +14,10 @@ class Engine(Protocol):
     """Runs trials one after another on one machine."""
 
     def run(self, trial: Trial) -> Run | Failure:
-        """Run one trial to its end; nothing of it is left when this returns."""
-        ...
+        """Run one trial to its end, on a quiet machine where a bounded wait can have one.
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Wait, at most so long, while others are at work; who still is, busiest first."""
+        Nothing of it is left when this returns.
+        """
         ...
 
     def machine(self) -> Machine:

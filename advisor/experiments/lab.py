@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.experiments.program import Program
     from advisor.experiments.recall import Recall
-    from advisor.model import Neighbour, Trial
+    from advisor.model import Trial
 
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
@@ -32,10 +32,6 @@ REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
 MOVED = 0.1
 """History is set aside where the original moved by more than this share."""
-WAIT_SHARE = 0.1
-"""Part of the budget that may be spent waiting for others to end what they do."""
-WAIT_S = 10.0
-"""Longest wait before one process."""
 
 
 class Listener(Protocol):
@@ -47,9 +43,6 @@ class Listener(Protocol):
     def trial_done(self, attempt: Attempt) -> None:
         """A result is there."""
 
-    def busy(self, who: tuple[Neighbour, ...]) -> None:
-        """Others are at work, and did not end in time."""
-
 
 @dataclass(kw_only=True)
 class Budget:
@@ -58,8 +51,6 @@ class Budget:
     total_s: float
     clock: Callable[[], float] = time.monotonic
     started: float = 0.0
-    waited_s: float = 0.0
-    """Spent waiting for others."""
 
     @property
     def spent_s(self) -> float:
@@ -182,7 +173,6 @@ class Lab:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
-        self._wait_until_quiet()
         # A baseline is needed whatever it takes; what was begun may take as long as it was to.
         most_s = max(left_s, LATE * expected_s) if expected_s else trial.total_limit_s
         by_budget = most_s < trial.total_limit_s
@@ -196,15 +186,6 @@ class Lab:
         if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         return attempt
-
-    def _wait_until_quiet(self) -> None:
-        """A short look before a process starts: others may be about to end what they do."""
-        allowed_s = WAIT_SHARE * self.budget.total_s - self.budget.waited_s
-        begun = self.budget.clock()
-        who = self.engine.wait_until_quiet(max(0.0, min(WAIT_S, allowed_s)))
-        self.budget.waited_s += self.budget.clock() - begun
-        if who:
-            self.listener.busy(who)
 
     def _tell(self, id_: str, ask: Ask, result: Run | Failure, *, reused: bool = False) -> Attempt:
         attempt = Attempt(id=id_, ask=ask, result=result, reused=reused, left_s=self.budget.left_s)

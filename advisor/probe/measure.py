@@ -35,7 +35,10 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "units_per_s": rate,
             "window_start": found.start + session.epoch,
             "window_end": found.end + session.epoch,
-            "windows": found.sub_rates(window.multiple_of(log, ledger)),
+            "parts": [
+                (start + session.epoch, end + session.epoch, units, marks)
+                for start, end, units, marks in found.parts(window.multiple_of(log, ledger))
+            ],
             "steps": found.count,
             "step_ms": 1000.0 * found.seconds / found.count,
             "wait_share": window.wait_share(log, found, clock),

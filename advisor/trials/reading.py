@@ -26,8 +26,9 @@ The record (version 1; times are epoch seconds, `null` is "not measured"):
 and, once the process stopped or exited:
 
     measured           null, or {kind, source, units, units_per_s, window_start, window_end,
-                       windows, steps, step_ms, wait_share, backward_share, shares, whole_units,
-                       finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes}
+                       parts, steps, step_ms, wait_share, backward_share, shares, whole_units,
+                       finished_batches, batch, batches_per_step, forwards_per_unit, clock, notes};
+                       parts: [start, end, units, marks] of each stretch of the window
     loaders loader     every DataLoader {site, dataset, length, asked_batch, workers, prefetch,
                        persistent, pin, padding_share, tokens_per_item, ...}; index of the measured
                        one
@@ -48,6 +49,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.model import Ceilings, Effects, JsonScalar, LoaderCeiling, Shares, WhatIfOutcome
+from advisor.trials.disturbance import Part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +87,8 @@ class Reading:
     rate_source: str
     window_start: float
     window_end: float
-    windows: tuple[float, ...] = ()
+    parts: tuple[tuple[Part, ...], ...] = ()
+    """Of each process' window, in the order of the ranks."""
     step_ms: float
     step_kind: str
     steps: int
@@ -258,7 +261,6 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
     losses = tuple(float(value) for value in first.get("losses") or ())
     waits = [r["measured"]["wait_share"] for r in chosen]
     known_waits = [float(wait) for wait in waits if wait is not None]
-    parts = tuple(zip(*(r["measured"]["windows"] for r in chosen), strict=False))
     return Reading(
         **common,
         state=first["state"],
@@ -272,7 +274,7 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
         rate_source=lead["source"],
         window_start=lead["window_start"],
         window_end=lead["window_end"],
-        windows=tuple(sum(part) for part in parts),
+        parts=tuple(_parts(r["measured"]) for r in chosen),
         step_ms=lead["step_ms"],
         step_kind=lead["kind"],
         wait_share=sum(known_waits) / len(known_waits) if known_waits else None,
@@ -290,6 +292,13 @@ def _merged(chosen: list[Record], common: dict[str, Any]) -> Reading:
         whatif=WhatIfOutcome(**first["whatif"]) if first.get("whatif") else None,
         ranks=len(chosen),
         rank_units_per_s=rates if len(chosen) > 1 else (),
+    )
+
+
+def _parts(measured: Record) -> tuple[Part, ...]:
+    return tuple(
+        Part(start=float(start), end=float(end), units=float(units), marks=int(marks))
+        for start, end, units, marks in measured["parts"]
     )
 
 

@@ -37,7 +37,7 @@ def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
         "units_per_s": rate,
         "window_start": start,
         "window_end": start + 10,
-        "windows": [rate, rate],
+        "parts": [(start, start + 5, rate * 5, 0), (start + 5, start + 10, rate * 5, 1)],
         "steps": 10,
         "step_ms": 1000.0,
         "wait_share": 0.25,
@@ -93,7 +93,11 @@ def test_ranks_add_up(tmp_path: Path) -> None:
     assert reading is not None
     assert reading.rank_units_per_s == (10.0, 11.0, 12.0)
     assert reading.units_per_s == 33.0
-    assert reading.windows == (33.0, 33.0)
+    assert [[part.units for part in each] for each in reading.parts] == [
+        [50.0, 50.0],
+        [55.0, 55.0],
+        [60.0, 60.0],
+    ]
     assert reading.peak_host_gib == 4.5
     assert reading.effects.world_size == 3
 
