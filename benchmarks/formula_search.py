@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Decision, Neighbour
+    from advisor.model import Candidate, Decision
     from advisor.strategy.standing import Answer, Standing
 
 
@@ -36,8 +36,6 @@ class Quiet:
     def trial_started(self, number: int, label: str, purpose: str) -> None: ...
 
     def trial_done(self, attempt: Attempt) -> None: ...
-
-    def busy(self, who: tuple[Neighbour, ...]) -> None: ...
 
 
 @dataclass(kw_only=True)

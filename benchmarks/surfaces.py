@@ -97,15 +97,12 @@ class Surface:
     def clock(self) -> float:
         return self.now_s
 
-    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
-        """Nobody waits for a formula."""
-        del limit_s
-        return ()
-
     def run(self, trial: Trial) -> Run | Failure:
         values = {**self.coded, **yaml.safe_load(trial.files[0].content)}
         values |= _arguments(trial.plan.whatif)
-        wall_s = self.process_s + (0.0 if self.seen else self.first_s)
+        alone = trial.plan.ceilings_workers
+        wall_s = self.process_s + (trial.plan.ceilings_s * (len(alone) + 1) if alone else 0.0)
+        wall_s += 0.0 if self.seen else self.first_s
         self.tried.append(trial.plan.whatif)
         if not self.original:
             self.original = values

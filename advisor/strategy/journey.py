@@ -10,15 +10,21 @@ from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
-from advisor.strategy.standing import Answer, Facts, Stage, Standing, Stop, Turn
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    Answer,
+    Facts,
+    Stage,
+    Standing,
+    Stop,
+    Turn,
+)
 from advisor.strategy.steps import tune_steps
 from advisor.strategy.whatif import advise
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FEWEST_PROCESSES = 5
-"""After the baseline: one candidate, and two rounds that prove it."""
 SPARE = 1.2
 """A budget that is named must do."""
 
@@ -28,7 +34,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now, failed = yield from baseline(Standing(facts=facts, left_s=facts.budget_s))
     if failed is not None:
         return Stop(reason="baseline-failed", standing=now, failed=failed)
-    needed_s = FEWEST_PROCESSES * now.price_s
+    needed_s = now.price_s + now.rounds_s(FEWEST_ROUNDS)  # one candidate, and its proof
     if needed_s > now.left_s and worth_trying(now):
         whole_s = SPARE * (facts.budget_s - now.left_s + needed_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)

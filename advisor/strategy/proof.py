@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Contest
 from advisor.experiments.comparison import Comparison
 from advisor.model import Candidate
-from advisor.strategy.standing import FEWEST_ROUNDS, MOST_RESERVED, Stage, Standing, Turn
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    MARGIN,
+    MOST_RESERVED,
+    Stage,
+    Standing,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from advisor.model import Purpose, Run
@@ -19,8 +26,6 @@ ROUNDS_SMALL_GAIN = 10
 """Below that ratio more rounds are needed in any case."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
-MARGIN = 1.1
-"""Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
 
 def prove(now: Standing, winner: Candidate) -> Stage:
@@ -37,7 +42,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         rounds = planned_rounds(now, expected, now.price_s, again=again)
         if rounds < FEWEST_ROUNDS:
             if not again:
-                needed_s = MARGIN * 2 * FEWEST_ROUNDS * now.price_s
+                needed_s = now.rounds_s(FEWEST_ROUNDS)
                 now = now.skip(f"the proof of {winner.label}", needed_s)
             break
         contest = Contest(
