@@ -5,7 +5,7 @@ Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor import documents, knobs
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Decision
+    from advisor.model import Candidate, Decision, Failure, Run
     from advisor.strategy.standing import Answer, Standing
 
 
@@ -38,25 +38,30 @@ class Quiet:
     def trial_done(self, attempt: Attempt) -> None: ...
 
 
-@dataclass(kw_only=True)
+class Forgetful(History):
+    """A history that lasts as long as the search: no disk is waited for."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Run | Failure]] = {}
+
+    def append(self, key: str, machine: str, result: Run | Failure) -> None:
+        """Keep `result`."""
+        self._kept.setdefault(key, []).insert(0, result)
+
+    def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
+        """Results of `key`, newest first."""
+        return self._kept.get(key, [])
+
+
+@dataclass(frozen=True, kw_only=True)
 class FormulaSearch:
-    """One search, and what can be asked of it; it runs when `stop` is first looked at."""
+    """One search that ended, and what can be asked of it."""
 
     surface: Surface
     facts: Facts
     lab: Lab
-    answers: list[Answer] = field(default_factory=list)
-    _stop: Stop | None = None
-
-    @property
-    def stop(self) -> Stop:
-        while self._stop is None:
-            turn = next_turn(self.facts, self.answers)
-            if isinstance(turn, Stop):
-                self._stop = turn
-            else:
-                self.answers.append(self.lab.answer(turn.ask))
-        return self._stop
+    answers: tuple[Answer, ...]
+    stop: Stop
 
     @property
     def standing(self) -> Standing:
@@ -89,40 +94,43 @@ def formula_search(
     text: str,
     *,
     workload: dict[str, Any] | None = None,
+    cpus: int = MACHINE.cpus,
     memory_gib: float = 1e9,
     budget_s: float = 1e9,
     gpu: bool = True,
     precisions: tuple[str, ...] = ("float32", "bfloat16"),
     host_noise: float | None = None,
+    history: History | None = None,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `surface` answers."""
     config = folder / "train.yaml"
     config.write_text(text)
     document = documents.read(config)
     command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
+    facts = Facts(
+        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
+        workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
+        objective=THROUGHPUT,
+        cpus=cpus,
+        memory_limit_gib=memory_gib,
+        precisions=precisions,
+        has_gpu=gpu,
+        smallest_gain=0.03,
+        budget_s=budget_s,
+        host_noise=host_noise,
+    )
+    lab = Lab(
+        engine=surface,
+        program=Program(config=document, command_line=command, cwd=folder, unit="item"),
+        quality_command=command,
+        recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
+        budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
+        listener=Quiet(),
+        scratch=folder / "scratch",
+    )
+    answers: list[Answer] = []
+    while not isinstance(turn := next_turn(facts, answers), Stop):
+        answers.append(lab.answer(turn.ask))
     return FormulaSearch(
-        surface=surface,
-        facts=Facts(
-            sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
-            workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
-            objective=THROUGHPUT,
-            cpus=MACHINE.cpus,
-            memory_limit_gib=memory_gib,
-            precisions=precisions,
-            has_gpu=gpu,
-            smallest_gain=0.03,
-            budget_s=budget_s,
-            host_noise=host_noise,
-        ),
-        lab=Lab(
-            engine=surface,
-            program=Program(config=document, command_line=command, cwd=folder, unit="item"),
-            quality_command=command,
-            recall=Recall(
-                history=History(folder / "history.sqlite"), machine_key="m", program_key="p"
-            ),
-            budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
-            listener=Quiet(),
-            scratch=folder / "scratch",
-        ),
+        surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn
     )

@@ -45,6 +45,8 @@ class Surface:
     """Fixed cost of one step, whatever the batch."""
     unit_s: float = 0.0005
     """Compute of one unit in a full device."""
+    contention: float = 0.0
+    """How much longer loading takes for each worker: they share a disk or CPUs."""
     base_gib: float = 1.0
     unit_gib: float = 0.1
     oom_gib: float = 1e9
@@ -136,7 +138,7 @@ class Surface:
         speed = self.bf16_speedup if used.get("precision") == "bf16" else 1.0
         steps = used.get("steps", 1) if self.forwards_per_step else 1
         step_s = (self.launch_s + self.unit_s * batch) * steps / speed
-        load_s = batch * self.load_s / max(workers, 1)
+        load_s = batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
         whole_s = step_s + load_s if workers == 0 else max(step_s, load_s)
         whatif = trial.plan.whatif or ""
         rate = self.switches.get(whatif, 1.0) * batch / whole_s

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
-from advisor.strategy.loader import settle_ignored
+from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import Proposal, Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
             kind, evidence = attempt.result.kind, attempt.result.evidence  # type: ignore[union-attr]
             stop = (("stop", "failed"), ("value", value), ("kind", kind), ("why", evidence))
             break
-        change = next(c for c in candidate.changes if c.path == knob.path)
-        if effects.verdict(change, start, run) == "ignored":
+        if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
         if lost := effects.unprocessed(now.original, run):  # a larger batch leaves out as many
             stop = (("stop", "left-out"), ("value", value), *lost)

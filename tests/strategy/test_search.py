@@ -2,168 +2,187 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from advisor import documents, knobs
-from advisor.documents.argv import join
-from advisor.errors import TrialFailedError
-from advisor.history import History, state_folder
-from advisor.model import Candidate, Change
-from advisor.settings import Workload
-from advisor.tuning import precision, stages, steps
-from advisor.tuning.confirm import (
-    Confirmation,
-    affordable_arms,
-    arms_of,
-    confirm,
-    cost_s,
-    planned_rounds,
-    proven,
-    proven_candidate,
-    reserve_s,
-)
-from advisor.tuning.guard import Guard
-from advisor.tuning.program import COMMAND_LINE, Program
-from advisor.tuning.runner import Runner
-from advisor.tuning.search import Search, Source
-from advisor.versions import Versions
-from benchmarks import surfaces as formulas
-from benchmarks.surfaces import Quiet, Surface
+from advisor import strategy
+from advisor.experiments.attempts import Contest
+from advisor.history import History
+from advisor.model import Candidate, TrialFile
+from advisor.report import curves, sentences
+from advisor.report.model import QualityPoint
+from advisor.strategy import next_turn
+from advisor.strategy.standing import Facts, Standing, Turn
+from benchmarks.formula_search import FormulaSearch, formula_search
+from benchmarks.surfaces import Surface
+from tests.report import examples
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from advisor.model import Failure, Run, Trial
 
 TRAINING = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\nprecision: fp32\n"
-INFERENCE = "test:\n  batch_size: 1\n"
+INFERENCE = "batch_size: 1\nnum_workers: 0\n"
+TEST = {"phase": "test"}
+GUARD = {"numeric-tolerance": "1%"}
+COMPUTING = {"load_s": 1e-6}
+"""A loader that costs nothing."""
 
 
-def search_for(
-    tmp_path: Path,
-    surface: Surface,
-    text: str,
-    *,
-    workload: dict[str, Any] | None = None,
-    memory_gib: float = 1e9,
-    budget_s: float = 1e9,
-    gpu: bool = True,
-) -> Search:
-    """A search over `text` whose trials are answered by `surface`."""
-    config = tmp_path / "train.yaml"
-    if not config.exists():
-        config.write_text(text)
-    document = documents.read(config)
-    command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
-    runner = Runner(
-        engine=surface,
-        history=History(state_folder(tmp_path) / "h.sqlite"),
-        machine_key="m",
-        program_key="p",
-        program=Program(config=document, command_line=command, cwd=tmp_path, unit="item"),
-        scratch=formulas.scratch(tmp_path),
-        budget_s=budget_s,
-        listener=Quiet(),
-    )
-    return Search(
-        runner=runner,
-        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
-        workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
-        machine=formulas.MACHINE,
-        memory_limit_gib=memory_gib,
-        memory_owner="a made-up card",
-        precisions=("float32", "bfloat16"),
-        has_gpu=gpu,
-        smallest_gain=0.03,
-    )
+# --- the shape of the search ------------------------------------------------------------------
 
 
-def guard_of(search: Search) -> Guard:
-    """The guard of what the workload declares; its quality command is the command itself."""
-    program = search.runner.program
-    versions = Versions(state_folder(program.cwd), program.cwd / "train.yaml")
-    return Guard(search=search, command=program.command_line, versions=versions)
+def test_the_same_answers_give_the_same_ask(tmp_path: Path) -> None:
+    """`next_turn` is pure: replayed from any point, it asks what it asked."""
+    search = formula_search(tmp_path, Surface(noise=0.02), TRAINING)
+    assert search.stop.reason == "done"
+    for known in range(len(search.answers)):
+        once, again = (next_turn(search.facts, search.answers[:known]) for _ in range(2))
+        assert isinstance(once, Turn)
+        assert once == again
+    assert next_turn(search.facts, search.answers) == search.stop
 
 
-def tuned(search: Search) -> dict[str, Any]:
-    """Run every stage without quality measures; the values of the best candidate by key."""
-    stages.measure_baseline(search)
-    stages.measure_ceilings(search)
-    stages.tune_free_and_training(search)
-    precision.tune_precision(search, guard_of(search))
-    return {c.path.rsplit(".", 1)[-1]: c.new for c in search.best_candidate.changes}
+def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
+    """None of its modules imports one."""
+    for path in Path(strategy.__file__).parent.glob("*.py"):
+        named = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                named.add((node.module or "").partition(".")[0])
+        assert not named & {"time", "datetime", "subprocess", "pathlib", "os", "io"}, path.name
+
+
+def test_what_passes_through_the_stages_stays_small() -> None:
+    """An object with more fields than twelve is a hub that everything writes to."""
+    for noun in (Facts, Standing):
+        assert len(dataclasses.fields(noun)) <= 12, noun.__name__
+
+
+# --- loader -----------------------------------------------------------------------------------
 
 
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
     """One item takes 4 ms to load and the step 6 ms for 4: three workers are not on the ladder."""
-    search = search_for(tmp_path, Surface(), TRAINING)
-    values = tuned(search)
-    assert values["num_workers"] in {2, 4, 7, 8}
-    assert search.decisions[(str(tmp_path / "train.yaml"), "num_workers")].outcome == "changed"
+    search = formula_search(tmp_path, Surface(), TRAINING)
+    assert search.values["num_workers"] == 4
+    assert search.decisions["num_workers"].outcome == "changed"
+
+
+def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> None:
+    """One worker hides the loading as eight do."""
+    surface = Surface(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
+    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] == 1
+
+
+def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None:
+    """Behind a larger batch the workers are tried again; what is told is what the file holds."""
+    surface = Surface(load_s=0.001, launch_s=0.02)
+    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] == 2
+    workers = search.decisions["num_workers"]
+    assert (workers.outcome, workers.old, workers.new) == ("changed", 0, 2)
+
+
+def test_a_value_may_go_back_to_what_the_config_says(tmp_path: Path) -> None:
+    """With two CPUs every count is tried on each pass, the original's own among them."""
+    surface = Surface(load_s=0.002, launch_s=0.02)
+    text = "batch_size: 8\nnum_workers: 0\n"
+    search = formula_search(tmp_path, surface, text, workload=TEST, cpus=2)
+    assert search.stop.reason == "done"
+    changed = {path for path, each in search.decisions.items() if each.outcome == "changed"}
+    assert changed == set(search.values)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("text", [TRAINING, INFERENCE])
+def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
+    text: str, noise: float, tmp_path: Path
+) -> None:
+    """Whatever the draws: every change has a decision, and no decision a change that is not."""
+    for seed in range(5):
+        surface = Surface(noise=noise, seed=seed, launch_s=0.02)
+        (tmp_path / f"{seed}").mkdir()
+        search = formula_search(tmp_path / f"{seed}", surface, text)
+        told = {(d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"}
+        assert told == {(c.document, c.path) for c in search.winner.changes}
+        assert all(sentences.why(decision) for decision in search.decisions.values())
+
+
+def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
+    """Without workers a DataLoader takes no prefetch_factor: it becomes null, and that is told."""
+    surface = Surface(load_s=0.004, contention=3.0)
+    text = "num_workers: 4\nprefetch_factor: 2\nbatch_size: 8\n"
+    search = formula_search(tmp_path, surface, text, workload=TEST)
+    assert (search.values["num_workers"], search.values["prefetch_factor"]) == (0, None)
+    moved = search.decisions["prefetch_factor"]
+    assert (moved.outcome, moved.old, moved.new) == ("changed", 2, None)
+    assert sentences.why(moved)
+
+
+# --- batch ------------------------------------------------------------------------------------
 
 
 def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
-    values = tuned(search)
-    assert values["batch_size"] > 4
-    assert values["batch_size"] * values.get("accumulation_steps", 8) == 32
+    """A larger batch in training takes fewer accumulation steps along."""
+    search = formula_search(tmp_path, Surface(**COMPUTING), TRAINING)
+    assert search.values["batch_size"] > 4
+    assert search.values["batch_size"] * search.values["accumulation_steps"] == 32
 
 
 def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
-    """Ties go to the smallest: compute per item rules from the start, so nothing changes."""
-    search = search_for(
-        tmp_path,
-        Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01),
-        "batch_size: 8\nnum_workers: 2\n",
-        workload={"phase": "test"},
-    )
-    assert tuned(search) == {}
-    decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
-    assert decision.outcome == "kept"
+    """Compute per item rules from the start, so larger ones ran and lost: unchanged."""
+    surface = Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01)
+    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 2\n", workload=TEST)
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "kept"
+    assert len(search.asked("search")) >= 2
+    assert not search.standing.skipped
 
 
 def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Path) -> None:
+    """The peaks of those that ran say what it would need."""
     surface = Surface(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
-    search = search_for(
-        tmp_path,
-        surface,
-        "batch_size: 2\nnum_workers: 2\n",
-        workload={"phase": "test"},
-        memory_gib=10.0,
-    )
-    tuned(search)
-    tried = {values["batch_size"] for _, values in surface.seen}
-    assert max(tried) <= 8
-    whys = " ".join(d.why for d in search.decisions.values())
-    assert "16 needs about 16.00 GiB" in whys
-    assert "10.00 GiB usable on a made-up card" in whys
+    text = "batch_size: 2\nnum_workers: 2\n"
+    search = formula_search(tmp_path, surface, text, workload=TEST, memory_gib=10.0)
+    why = sentences.why(search.decisions["batch_size"])
+    assert max(values["batch_size"] for _, values in surface.seen) <= 8
+    assert "16 needs about 16.00 GiB" in why
+    assert "10.00 GiB usable" in why
 
 
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6, launch_s=1.0, oom_gib=2.0), TRAINING)
-    values = tuned(search)
-    assert values["batch_size"] == 8
-    decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
-    assert "gpu-oom" in decision.why
+    """The largest that ran is taken, and the failure is named."""
+    surface = Surface(load_s=1e-6, launch_s=1.0, oom_gib=2.0)
+    search = formula_search(tmp_path, surface, TRAINING)
+    assert search.values["batch_size"] == 8
+    assert "gpu-oom" in sentences.why(search.decisions["batch_size"])
 
 
 def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6, ignored=frozenset({"batch_size"})), TRAINING)
-    assert "batch_size" not in tuned(search)
-    decision = search.decisions[(str(tmp_path / "train.yaml"), "batch_size")]
-    assert decision.outcome == "ignored"
+    """A knob counts only if the program followed it."""
+    surface = Surface(load_s=1e-6, ignored=frozenset({"batch_size"}))
+    search = formula_search(tmp_path, surface, TRAINING)
+    assert "batch_size" not in search.values
+    assert search.decisions["batch_size"].outcome == "ignored"
 
 
 def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path) -> None:
     """The loader was built with it: the program followed, and saw no more than there was."""
-    search = search_for(
-        tmp_path, Surface(load_s=1e-6, items=32), "batch_size: 32\nnum_workers: 0\n"
-    )
-    assert tuned(search) == {}
-    decision = next(d for d in search.decisions.values() if d.kind == "batch_size")
-    assert decision.outcome == "kept"
-    assert "never filled a batch of 64: it saw 32" in decision.why
+    surface = Surface(load_s=1e-6, items=32)
+    search = formula_search(tmp_path, surface, "batch_size: 32\nnum_workers: 0\n")
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "kept"
+    told = sentences.why(search.decisions["batch_size"])
+    assert "never filled a batch of 64: it saw 32" in told
 
 
 @pytest.mark.parametrize(("items", "chosen"), [(32, 32), (48, 64)])
@@ -173,75 +192,63 @@ def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
     """64 of 32 items is the same work as 32, whatever the clock said; 64 of 48 is not."""
 
     class Lucky(Surface):
-        def run(self, trial):  # type: ignore[no-untyped-def]
+        def run(self, trial: Trial) -> Run | Failure:
             run = super().run(trial)
-            lucky = run.effects.batch_asked == 64
-            return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run
+            lucky = run.effects.batch_asked == 64  # type: ignore[union-attr]
+            return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run  # type: ignore[union-attr]
 
     surface = Lucky(load_s=1e-6, launch_s=0.1, items=items)
-    assert (
-        tuned(search_for(tmp_path, surface, TRAINING.replace("8", "512")))["batch_size"] == chosen
-    )
+    search = formula_search(tmp_path, surface, TRAINING.replace("8", "512"))
+    assert search.values["batch_size"] == chosen
 
 
 def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
     """1778, 1882 and 1969 units/s at 64, 128 and 512: 10 % below the top is no level, 5 % is."""
-    text = "batch_size: 1\nnum_workers: 0\n"
-    search = search_for(tmp_path, Surface(load_s=1e-6), text)
-    stages.measure_baseline(search)
-    search.noise = 0.15
-    stages.tune_free_and_training(search)
-    assert search.current(search.of_kind("batch_size")[0]) == 128
+    search = formula_search(tmp_path, Surface(load_s=1e-6), INFERENCE, host_noise=0.15)
+    assert search.values["batch_size"] == 128
+
+
+def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
+    """Effective batch is the user's: proven in rounds of its own, and never written."""
+    surface = Surface(load_s=1e-6, step_kind="optimizer step")
+    search = formula_search(tmp_path, surface, "batch_size: 4\nnum_workers: 0\nlr: 0.1\n")
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "advised"
+    assert search.standing.proposals[0].outcome is not None
+
+
+# --- precision and steps ----------------------------------------------------------------------
 
 
 def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
-    assert "precision" not in tuned(search)
-    assert search.decisions[(str(tmp_path / "train.yaml"), "precision")].outcome == "listed"
+    """Without one it is listed, and no process is spent on it."""
+    search = formula_search(tmp_path, Surface(**COMPUTING), TRAINING)
+    assert "precision" not in search.values
+    assert search.decisions["precision"].outcome == "listed"
 
 
 @pytest.mark.parametrize(("drift", "taken"), [(0.001, True), (0.2, False)])
 def test_precision_is_taken_only_inside_the_guard(
-    tmp_path: Path, drift: float, taken: bool
+    tmp_path: Path, drift: float, *, taken: bool
 ) -> None:
-    search = search_for(
-        tmp_path,
-        Surface(load_s=1e-6, bf16_drift=drift),
-        TRAINING,
-        workload={"numeric-tolerance": "1%"},
-    )
-    assert ("precision" in tuned(search)) is taken
+    """Losses of both runs are compared."""
+    surface = Surface(load_s=1e-6, bf16_drift=drift)
+    search = formula_search(tmp_path, surface, TRAINING, workload=GUARD)
+    assert ("precision" in search.values) is taken
 
 
 @pytest.mark.parametrize(("added_rmse", "taken"), [(0.01, True), (0.2, False)])
 def test_without_losses_precision_is_judged_by_the_quality_measure(
     tmp_path: Path, added_rmse: float, *, taken: bool
 ) -> None:
+    """One run of the quality command a side."""
     surface = Surface(load_s=1e-6, trains=False, rmse_of_steps=lambda _: 0.5, bf16_rmse=added_rmse)
     measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
-    search = search_for(tmp_path, surface, TRAINING, workload={"quality": measure})
-    assert ("precision" in tuned(search)) is taken
-    assert [j.within for _, j in search.judgements] == [taken]
-    assert search.quality_before == {"rmse": 0.5}
-
-
-def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
-    stages.measure_baseline(search)
-    assert planned_rounds(search, arms=2, expected_ratio=1.5) == 6
-    assert planned_rounds(search, arms=2, expected_ratio=1.1) == 10
-    search.noise = 0.3
-    noisy = planned_rounds(search, arms=2, expected_ratio=1.5)
-    assert 6 < noisy <= 20
-    search.runner.budget_s = search.runner.spent_s + 8.5 / 6 * cost_s(search, 2, 1.5)
-    assert planned_rounds(search, arms=2, expected_ratio=1.5) == min(8, noisy)
-
-
-def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(fail_on=lambda _: "no-steps"), TRAINING)
-    with pytest.raises(TrialFailedError) as stop:
-        stages.measure_baseline(search)
-    assert stop.value.exit_code == 38
+    search = formula_search(tmp_path, surface, TRAINING, workload={"quality": measure})
+    quality = search.standing.quality
+    assert ("precision" in search.values) is taken
+    assert [judgement.within for _, judgement in quality.judgements] == [taken]
+    assert dict(quality.before) == {"rmse": 0.5}
 
 
 SAMPLER = (
@@ -253,202 +260,212 @@ SAMPLER = (
 class Sampler(Surface):
     """An iterative sampler whose steps stand in the config as `sampler.n_timestep`."""
 
-    def run(self, trial):  # type: ignore[no-untyped-def]
-        import yaml
-
+    def run(self, trial: Trial) -> Run | Failure:
         tree = yaml.safe_load(trial.files[0].content)
         tree["steps"] = tree["sampler"]["n_timestep"]
-        from dataclasses import replace
-
-        from advisor.model import TrialFile
-
         flat = TrialFile(original=trial.files[0].original, content=yaml.safe_dump(tree).encode())
         return super().run(replace(trial, files=(flat,)))
 
 
-def sampler_search(tmp_path: Path, tolerance: str, **more: Any) -> Search:
+def sampler_search(folder: Path, tolerance: str, **more: Any) -> FormulaSearch:
+    budget_s = more.pop("budget_s", 1e9)
     surface = Sampler(
         load_s=1e-6, forwards_per_step=1, rmse_of_steps=lambda n: 0.5 + 10 / n, **more
     )
-    return search_for(
-        tmp_path,
-        surface,
-        SAMPLER,
-        workload={
-            "phase": "test",
-            "quality": {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": tolerance}},
-        },
-    )
-
-
-def descend(search: Search) -> None:
-    stages.measure_baseline(search)
-    stages.tune_free_and_training(search)
-    steps.tune_steps(search, guard_of(search))
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": tolerance}}
+    workload = {"phase": "test", "quality": measure}
+    return formula_search(folder, surface, SAMPLER, workload=workload, budget_s=budget_s)
 
 
 def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: Path) -> None:
     """RMSE is 0.5 + 10/n: at 5 % of 0.51 the limit is 0.5355, so 500 holds and 250 does not."""
     search = sampler_search(tmp_path, "5%")
-    descend(search)
-    values = {c.path.rsplit(".", 1)[-1]: c.new for c in search.best_candidate.changes}
-    assert values["n_timestep"] == 500
-    assert values["linear_end"] > 0.02
-    measured = {label: j.within for label, j in search.judgements}
-    assert measured == {"500 steps": True, "250 steps": False}
+    assert search.values["n_timestep"] == 500
+    assert search.values["linear_end"] > 0.02
+    assert search.decisions["linear_end"].outcome == "changed"
+    judged = [judgement.within for _, judgement in search.standing.quality.judgements]
+    assert judged == [True, False]
 
 
 def test_steps_stay_when_even_the_first_rung_is_out_of_tolerance(tmp_path: Path) -> None:
+    """The free part is proven and written all the same."""
     search = sampler_search(tmp_path, "0.5%")
-    descend(search)
-    assert all(c.kind != "timesteps" for c in search.best_candidate.changes)
+    assert "n_timestep" not in search.values
+    assert search.values["batch_size"] > 2
 
 
-def test_the_budget_ends_the_search_and_says_what_was_left(tmp_path: Path) -> None:
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING, budget_s=0.5)
-    stages.measure_baseline(search)
-    stages.tune_free_and_training(search)
-    assert search.skipped
-    assert search.best_candidate == Candidate()
+def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> None:
+    """Labels name each value, as the figure reads them."""
+    search = sampler_search(tmp_path, "5%")
+    points = [
+        QualityPoint(
+            measure=j.measure,
+            candidate=label,
+            value=j.value,
+            reference=j.reference,
+            limit=j.limit,
+            within=j.within,
+        )
+        for label, j in search.standing.quality.judgements
+    ]
+    steps = next(c for c in search.winner.changes if c.kind == "timesteps")
+    entry = next(c for c in examples.improved().changes if c.kind == "timesteps")
+    entry = entry.model_copy(update={"path": steps.path, "from_": steps.old, "to": steps.new})
+    (curve,) = curves.quality_curves(
+        examples.improved(
+            quality=points,
+            changes=[entry],
+            decisions=[
+                examples.decision(steps.path, "timesteps", "changed", steps.old, steps.new)
+            ],
+        )
+    )
+    assert set(curve.points) == {1000, 500, 250}
 
 
-def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
-    """Its limit is what is left, or a few times what it was to take; the baseline's is not."""
-    limits: list[float] = []
+def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
+    """The first contest is of free knobs alone, and no quality process ran before its end."""
+    search = sampler_search(tmp_path, "5%")
+    purposes = [attempt.ask.purpose for attempt in search.lab.attempts]
+    assert purposes.index("confirm") < purposes.index("quality")
+    first = search.standing.proofs[0].contest.after.arm.candidate
+    assert first.changes
+    assert all(change.knob_class == "free" for change in first.changes)
 
-    class Slow(Surface):
-        def run(self, trial):  # type: ignore[no-untyped-def]
-            limits.append(trial.total_limit_s)
+
+@pytest.mark.parametrize("budget_s", [40.0, 44.0, 48.0, 52.0])
+def test_what_was_proven_is_written_though_the_budget_ends_later(
+    budget_s: float, tmp_path: Path
+) -> None:
+    """Quality runs that take for ever cost the free part nothing."""
+
+    class Slow(Sampler):
+        def run(self, trial: Trial) -> Run | Failure:
+            self.process_s = 30.0 if trial.purpose == "quality" else 1.0
             return super().run(trial)
 
-    late = Slow(load_s=1e-6, fail_on=lambda values: values["batch_size"] > 4 and "timeout")
-    search = search_for(tmp_path, late, TRAINING, budget_s=50.0)
-    stages.measure_baseline(search)
-    stages.tune_free_and_training(search)
-    assert limits[:2] == [600.0, 600.0]
-    assert limits[2] < 50.0
-    assert search.cut_short
-    assert any("batch_size" in skipped for skipped in search.skipped)
+    surface = Slow(load_s=1e-6, forwards_per_step=1, rmse_of_steps=lambda n: 0.5 + 10 / n)
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    workload = {"phase": "test", "quality": measure}
+    search = formula_search(tmp_path, surface, SAMPLER, workload=workload, budget_s=budget_s)
+    assert search.values["batch_size"] > 2
+    assert "n_timestep" not in search.values
 
 
-def test_a_second_search_starts_no_process_but_the_baseline(tmp_path: Path) -> None:
-    surface = Surface(load_s=1e-6)
-    first = search_for(tmp_path, surface, TRAINING)
-    tuned(first)
-    again = search_for(tmp_path, surface, TRAINING)
-    tuned(again)
-    assert again.runner.processes == 2
-    assert again.best_candidate.key == first.best_candidate.key
+# --- proof ------------------------------------------------------------------------------------
 
 
-def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
-    tuned(search_for(tmp_path, Surface(load_s=1e-6), TRAINING))
-    slower = Surface(load_s=1e-6, launch_s=0.02, unit_s=0.0025)
-    again = search_for(tmp_path, slower, TRAINING)
-    tuned(again)
-    assert again.runner.processes > 4
-    assert any("set aside" in note for note in again.notes)
+def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
+    """Nothing can be told of a program that does not run."""
+    search = formula_search(tmp_path, Surface(fail_on=lambda _: "no-steps"), TRAINING)
+    assert search.stop.reason == "baseline-failed"
+    assert search.stop.failed is not None
+    assert search.lab.processes == 1
 
 
-def test_what_is_kept_back_for_the_proof_follows_short_processes(tmp_path: Path) -> None:
-    """Baselines finish a whole item; counting with them would starve the search."""
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
-    stages.measure_baseline(search)
-    whole_s = search.expected_s()
-    search.runner.taken = [
-        replace(taken, result=replace(taken.result, wall_s=9 * whole_s))
-        for taken in search.runner.taken
-    ]
-    assert search.expected_s() == 9 * whole_s, "nothing shorter is known yet"
-    stages.tune_free_and_training(search)
-    assert search.expected_s() < 2 * whole_s
-    assert reserve_s(search) == pytest.approx(cost_s(search, 2, 2.0))
+def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:
+    """And nothing of it is told as changed."""
+
+    class Late(Surface):
+        def run(self, trial: Trial) -> Run | Failure:
+            proof = trial.purpose == "confirm"
+            self.fail_on = lambda values: "gpu-oom" if proof and values["batch_size"] > 4 else None
+            return super().run(trial)
+
+    search = formula_search(tmp_path, Late(load_s=1e-6), TRAINING)
+    assert search.winner == Candidate()
+    assert search.decisions["batch_size"].outcome == "kept"
+
+
+def test_a_gain_inside_the_noise_is_not_proven(tmp_path: Path) -> None:
+    """What looked faster by luck is run against the original, and loses."""
+    surface = Surface(load_s=1e-6, launch_s=1e-6, unit_s=0.01, noise=0.1, seed=3)
+    wins = 0
+    for seed in range(20):
+        (tmp_path / f"{seed}").mkdir()
+        again = replace(surface, seed=seed, seen=[], original={})
+        search = formula_search(tmp_path / f"{seed}", again, INFERENCE, workload=TEST)
+        wins += bool(search.winner.changes)
+    assert wins <= 1
+
+
+def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
+    """By the noise and the gain that is to be proven, never by a look at the rounds."""
+
+    def rounds(host_noise: float, launch_s: float) -> int:
+        surface = Surface(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
+        folder = tmp_path / f"{host_noise}-{launch_s}"
+        folder.mkdir()
+        search = formula_search(
+            folder, surface, INFERENCE, workload=TEST, host_noise=host_noise
+        )
+        return next(a.contest.rounds for a in search.standing.proofs)
+
+    assert rounds(0.02, 0.05) == 6
+    assert rounds(0.02, 0.0025) == 10
+    assert 6 < rounds(0.3, 0.01) <= 20
 
 
 def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
-    search = sampler_search(tmp_path, "5%")
-    stages.measure_baseline(search)
-    assert search.iterative
-    candidate = search.with_value(search.tunable("batch_size")[0], 8)
-    assert isinstance(candidate, Candidate)
-    for wanted in (1, 0):
-        before = len(search.runner.taken)
-        confirm(search, candidate, arms_of(candidate), expected_ratio=2.0)
-        whole = [taken for taken in search.runner.taken[before:] if taken.whole]
-        assert len(whole) == wanted
-
-
-def test_the_free_part_is_given_up_before_the_proof_of_the_winner(tmp_path: Path) -> None:
-    search = search_for(
-        tmp_path, Surface(load_s=1e-6), TRAINING, workload={"numeric-tolerance": "2%"}
-    )
-    assert "precision" in tuned(search)
-    winner = search.best_candidate
-    assert list(affordable_arms(search, winner, 2.0)) == ["before", "free", "after"]
-    two, three = cost_s(search, 2, 2.0), cost_s(search, 3, 2.0)
-    search.runner.budget_s = search.runner.spent_s + (two + three) / 2
-    assert list(affordable_arms(search, winner, 2.0)) == ["before", "after"]
-    assert "alone" in search.skipped[-1]
-    search.runner.budget_s = search.runner.spent_s + two / 2
-    assert affordable_arms(search, winner, 2.0) == {}
-    assert "larger --budget" in search.skipped[-1]
+    """Of a sampler whose rate comes from forwards, a whole item is seen once."""
+    search = sampler_search(tmp_path, "0.5%")
+    whole = [a for a in search.asked("confirm") if a.ask.plan.whole_batches]
+    assert len(whole) == 1
+    assert whole[0].ask.arm.candidate == search.standing.proofs[0].contest.after.arm.candidate
 
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
+    """Fresh processes, the original first in odd rounds and last in even ones."""
+    search = formula_search(tmp_path, Surface(load_s=1e-6), TRAINING)
+    original = [not a.ask.arm.candidate.changes for a in search.asked("confirm")]
+    assert len(original) == 12
+    assert original == [True, False, False, True] * 3
+    assert not any(attempt.reused for attempt in search.asked("confirm"))
+
+
+def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:
+    """A precision that gains 2 % is no gain beyond the free part, which stays."""
+    for speedup, taken in ((1.5, True), (1.02, False)):
+        folder = tmp_path / f"{speedup}"
+        folder.mkdir()
+        surface = Surface(load_s=1e-6, bf16_speedup=speedup)
+        search = formula_search(folder, surface, TRAINING, workload=GUARD)
+        assert search.values["batch_size"] > 4
+        assert ("precision" in search.values) is taken
+
+
+# --- history ----------------------------------------------------------------------------------
+
+
+def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path: Path) -> None:
+    """A proof is made of fresh processes; the rest is known."""
     surface = Surface(load_s=1e-6)
-    search = search_for(tmp_path, surface, TRAINING)
-    tuned(search)
-    surface.seen.clear()
-    winner = search.best_candidate
-    proof = confirm(search, winner, arms_of(winner), expected_ratio=2.0)
-    batches = [values["batch_size"] for _, values in surface.seen]
-    assert len(batches) == 12
-    assert batches[0:4] == [4, batches[1], batches[1], 4]
-    assert proven(proof.ratio("before", "after"), 0.03)
+    history = History(tmp_path / "history.sqlite")
+    first = formula_search(tmp_path, surface, TRAINING, history=history)
+    assert first.winner.changes
+    again = formula_search(tmp_path, surface, TRAINING, history=history)
+    assert again.winner.key == first.winner.key
+    fresh = {a.ask.purpose for a in again.lab.attempts if not a.reused}
+    assert fresh == {"baseline", "confirm"}
 
 
-def test_a_gain_inside_the_noise_is_not_proven() -> None:
-    proof = Confirmation(
-        arms={}, rates={"before": [1, 1.1, 0.9, 1, 1.05, 0.95], "after": [1.05, 1, 1, 1, 1, 1.1]}
-    )
-    assert not proven(proof.ratio("before", "after"), 0.03)
+def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
+    """The original is measured anew by every call; where it moved, the rest did too."""
+    history = History(tmp_path / "history.sqlite")
+    quick = formula_search(tmp_path, Surface(load_s=1e-6), TRAINING, history=history)
+    assert quick.winner.changes
+    slower = Surface(load_s=1e-6, launch_s=0.02, unit_s=0.0025)
+    again = formula_search(tmp_path, slower, TRAINING, history=history)
+    assert again.winner.changes
+    assert not any(attempt.reused for attempt in again.asked("search"))
 
 
-FREE = Change(document="d", path="batch_size", kind="batch_size", knob_class="free", old=1, new=8)
-TRADED = Change(
-    document="d", path="precision", kind="precision", knob_class="numeric", old="fp32", new="bf16"
-)
-
-
-@pytest.mark.parametrize(
-    ("free", "after", "written"),
-    [
-        (2.0, 4.0, (FREE, TRADED)),
-        (2.0, 2.02, (FREE,)),
-        (1.0, 2.0, (FREE, TRADED)),
-        (1.0, 1.0, ()),
-        (None, 2.0, (FREE, TRADED)),
-    ],
-)
-def test_what_trades_results_is_written_only_for_a_gain_of_its_own(
-    free: float | None, after: float, written: tuple[Change, ...]
-) -> None:
-    arms = arms_of(Candidate(changes=(FREE, TRADED)))
-    rates = {"before": [1.0] * 6, "after": [after] * 6}
-    if free is None:
-        del arms["free"]
-    else:
-        rates["free"] = [free] * 6
-    assert proven_candidate(Confirmation(arms=arms, rates=rates), 0.03).changes == written
-
-
-def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
-    """Processes may slow down once the rounds are planned: said so, and nothing is written."""
-    search = search_for(tmp_path, Surface(load_s=1e-6), TRAINING)
-    tuned(search)
-    winner = search.best_candidate
-    search.runner.budget_s = search.runner.spent_s
-    proof = confirm(search, winner, arms_of(winner), expected_ratio=2.0)
-    assert proven_candidate(proof, 0.03) == Candidate()
-    assert search.cut_short
-    assert any("rest of the confirmation" in line for line in search.skipped)
+def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
+    """An ask for rounds is asked once; the strategy sees nothing of it before its end."""
+    search = formula_search(tmp_path, Surface(), TRAINING)
+    contests = []
+    for known in range(len(search.answers)):
+        turn = next_turn(search.facts, search.answers[:known])
+        assert isinstance(turn, Turn)
+        contests += [turn.ask] if isinstance(turn.ask, Contest) else []
+    assert [c.rounds for c in contests] == [c.contest.rounds for c in search.lab.comparisons]
