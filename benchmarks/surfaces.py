@@ -144,7 +144,7 @@ class Surface:
         rate = self.switches.get(whatif, 1.0) * batch / whole_s
         rate *= 1 + self.noise * self._random.gauss(0, 1)
         held = self.others(len(self.seen) - 1) if self.others else 0.0
-        rate /= 1 + self.slowed * held
+        rate /= 1 + self.slowed * (held or 0.0)
         drift = self.bf16_drift if used.get("precision") == "bf16" else 0.0
         drift += self.drifts.get(whatif, 0.0)
         effects: dict[str, Any] = {
@@ -199,7 +199,7 @@ class Surface:
             stdout_tail=quality,
             output_digest="same",
             disturbance=Disturbance(
-                disturbed=held > 0,
+                disturbed=None if held is None else held > 0,
                 others_cpus=held,
                 who=(Neighbour(name="stress", cpus=held),) if held else (),
             ),

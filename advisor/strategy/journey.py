@@ -10,15 +10,7 @@ from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
-from advisor.strategy.standing import (
-    FEWEST_ROUNDS,
-    Answer,
-    Facts,
-    Stage,
-    Standing,
-    Stop,
-    Turn,
-)
+from advisor.strategy.standing import Answer, Facts, Stage, Standing, Stop, Turn
 from advisor.strategy.steps import tune_steps
 from advisor.strategy.whatif import advise
 
@@ -34,9 +26,8 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now, failed = yield from baseline(Standing(facts=facts, left_s=facts.budget_s))
     if failed is not None:
         return Stop(reason="baseline-failed", standing=now, failed=failed)
-    needed_s = now.price_s + now.rounds_s(FEWEST_ROUNDS)  # one candidate, and its proof
-    if needed_s > now.left_s and worth_trying(now):
-        whole_s = SPARE * (facts.budget_s - now.left_s + needed_s)
+    if now.fewest_s > now.left_s and worth_trying(now):
+        whole_s = SPARE * (facts.budget_s - now.left_s + now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))

@@ -41,9 +41,8 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         expected = now.gain(now.front, front_of(now, held))
         rounds = planned_rounds(now, expected, now.price_s, again=again)
         if rounds < FEWEST_ROUNDS:
-            if not again:
-                needed_s = now.rounds_s(FEWEST_ROUNDS)
-                now = now.skip(f"the proof of {winner.label}", needed_s)
+            what, fewest = ("a second", MOST_RESERVED) if again else ("the", FEWEST_ROUNDS)
+            now = now.skip(f"{what} proof of {winner.label}", now.rounds_s(fewest))
             break
         contest = Contest(
             purpose="confirm",
@@ -59,6 +58,9 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
         interval = answer.interval(now.facts.objective)
+        if answer.cut_short:
+            missing = rounds - len(answer.counted)
+            now = now.skip(f"the rest of the proof of {winner.label}", now.rounds_s(missing))
         if interval is None or answer.cut_short or holds(now, answer):
             break
         if interval.estimate <= 1 + now.facts.smallest_gain:

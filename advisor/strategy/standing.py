@@ -232,6 +232,11 @@ class Standing:
         return MARGIN * 2 * rounds * self.price_s
 
     @property
+    def fewest_s(self) -> float:
+        """The least that an answer takes: one candidate, and the fewest rounds that prove it."""
+        return self.price_s + self.rounds_s(FEWEST_ROUNDS)
+
+    @property
     def tries(self) -> int:
         """Processes that the search may still start."""
         return max(0, int((self.left_s - self.reserve_s) / max(self.price_s, 1e-9)))
