@@ -30,7 +30,7 @@ TICK_S = 0.1
 """Between two looks; the command's end is heard at once."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
-EXIT_S = 0.05
+EXIT_S = 0.5
 """For the command's own end to be heard, after the probe has stopped its last process."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
