@@ -265,7 +265,9 @@ def probe_rate(run: Run, *, whole: bool) -> Rate:
     """
     effects = run.effects
     queue = (effects.workers or 0) * (effects.prefetch_factor or 2) * (effects.batch or 1)
-    per_window = run.units / len(run.windows) if run.windows else 0.0
+    others = run.disturbance
+    counted = run.units * ((others.clean_share or 1.0) if others.disturbed is False else 1.0)
+    per_window = counted / len(run.windows) if run.windows else 0.0
     joined = max(1, math.ceil(queue / per_window)) if per_window else 1
     windows = [
         statistics.harmonic_mean(run.windows[at : at + joined])

@@ -227,3 +227,27 @@ def test_a_sampler_without_a_loader(tmp_path: Path, options: list[str]) -> None:
     assert reading.effects.forwards_per_unit == 40
     assert reading.effects.batch == 1
     assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_a_window_that_others_disturb_grows(tmp_path: Path) -> None:
+    """Half of the time is told to be disturbed: the window is twice as long, and not for ever."""
+    told = (
+        "import json, os, runpy, sys, time\n"
+        "spec = json.load(open(os.environ['GPU_ADVISOR_SPEC']))\n"
+        "now = time.time()\n"
+        "spans = [(now + k / 4, now + k / 4 + 0.125) for k in range(400)]\n"
+        "path = os.path.join(spec['records'], 'disturbed.json')\n"
+        "json.dump({'spans': spans}, open(path, 'w'))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "sys.path.insert(0, os.path.dirname(sys.argv[0]))\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = str(PROGRAMS / "ok_train.py")
+    outcome = run(tmp_path, sys.executable, "-c", told, program, "--items", "1000000")
+    reading = outcome.measured
+    seconds = reading.window_end - reading.window_start
+    assert reading.state == "stopped"
+    assert seconds > 1.5 * 0.8
+    assert close(reading.units_per_s, outcome.true_rate())
+    parts = reading.parts[0]
+    assert (parts[0].start, parts[-1].end) == (reading.window_start, reading.window_end)
