@@ -121,7 +121,7 @@ def run_trial(
 
 def _probed(reading: Reading) -> dict[str, Any]:
     """What a Run takes over from the probe as it is."""
-    names = {field.name for field in dataclasses.fields(reading)} - {"notes"}
+    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts"}
     return {name: getattr(reading, name) for name in names}
 
 
