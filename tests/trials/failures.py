@@ -165,6 +165,12 @@ CASES = {
         evidence="is nan",
         limits=TRAINING,
     ),
+    "GPU memory, in silence": Case(
+        kind="work-not-done",
+        command=program("fail_training", "silent-oom"),
+        evidence="ran out 3 times",
+        limits=ENDLESS,
+    ),
     "GPU memory, caught": Case(
         kind="work-not-done",
         command=program("fail_training", "swallowed-oom"),

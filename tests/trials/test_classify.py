@@ -242,6 +242,8 @@ def test_harmless_words_are_no_failure(text: str) -> None:
         "retry_on: [OutOfMemoryError]",
         "to avoid out of shared memory, pass --ipc=host",
         "hint: when all CUDA-capable devices are busy or unavailable, wait",
+        "retrying on JSONDecodeError is enabled",
+        "config errors: yaml.scanner.ScannerError, pydantic.ValidationError",
     ],
 )
 def test_a_crash_is_not_told_by_what_was_only_mentioned(text: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.history import History
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.probe.record import VERSION
 from advisor.trials import run_trial
@@ -151,7 +152,9 @@ def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial, tex
     assert "could not be read" in outcome.evidence
 
 
-def test_a_file_whose_name_is_no_text_costs_no_record(make_trial: MakeTrial, work: Path) -> None:
+def test_a_file_whose_name_is_no_text_costs_no_record(
+    make_trial: MakeTrial, tmp_path: Path
+) -> None:
     """Names are bytes on Linux, and JSON is text."""
     code = r"""open(b"od\xffd.txt", "w").close(); raise ValueError("\udcff")"""
     outcome = run_trial(make_trial(sys.executable, "-c", code))
@@ -162,6 +165,10 @@ def test_a_file_whose_name_is_no_text_costs_no_record(make_trial: MakeTrial, wor
         make_trial(sys.executable, "-c", code.partition(";")[0].replace("od", "new"), plan=WHOLE)
     )
     assert isinstance(run, Run)
+    assert run.files_created == ("new\ufffdd.txt",)
+    history = History(tmp_path / "history.sqlite")
+    history.append("key", "machine", run)
+    assert history.find("key", "machine", max_age_s=60.0) == [run]
 
 
 JUNK: tuple[Any, ...] = (
