@@ -179,8 +179,8 @@ class Lab:
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
         self.engine.wait_until_quiet(WAIT_S)
-        # A baseline is needed whatever it takes; what was begun may take as long as it was to.
-        most_s = max(left_s, LATE * expected_s) if expected_s else trial.total_limit_s
+        # What was begun may take as long as it was to, whatever is left.
+        most_s = max(left_s, LATE * expected_s)
         by_budget = most_s < trial.total_limit_s
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
@@ -190,7 +190,7 @@ class Lab:
         self.recall.append(key, result)
         attempt = self._tell(trial.id, ask, result)
         if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
-            return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
+            return NotRun(ask=ask, needed_s=max(expected_s, most_s), left_s=left_s)
         return attempt
 
     def _tell(self, id_: str, ask: Ask, result: Run | Failure, *, reused: bool = False) -> Attempt:

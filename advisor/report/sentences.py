@@ -171,7 +171,7 @@ def skipped(entry: Skipped) -> str:
     """What did not fit into the budget."""
     return (
         f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
-        f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left."
+        f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
     )
 
 

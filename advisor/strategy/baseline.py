@@ -48,17 +48,21 @@ def baseline(
             break
         answer = yield Turn(ask=baseline_ask(now, number), standing=now)
         now = now.heard(answer)
-        if not isinstance(answer, Attempt) or answer.run is None:
-            return now, answer if isinstance(answer, Attempt) else None
+        if not isinstance(answer, Attempt):
+            break  # the budget ended it
+        if answer.run is None:
+            return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
         now = replace(now, walls_s=priced(now.originals))
-    return replace(now, noise=noise_of(now)), None
+    return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
 def another(now: Standing) -> bool:
     """Whether the original deserves one more process."""
     if len(now.originals) == 1:
-        return now.left_s > FEW_PROCESSES * now.price_s or now.left_s < now.facts.budget_s / 2
+        # That a budget is too small is not told from one process, which may have found cold caches.
+        few = now.left_s <= FEW_PROCESSES * now.price_s
+        return not few or now.left_s < now.fewest_s
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)

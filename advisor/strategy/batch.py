@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
-from advisor.strategy.loader import settle_ignored
+from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import Proposal, Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STRIDES = ((8, 2), (4, 4), (0, 8))
 """With so many processes to spend, the factor from one batch to the next."""
+ENOUGH = 2
+"""Larger values in a row that gained nothing."""
 
 Rungs = dict[int, tuple["Candidate", "Run"]]
 
@@ -42,7 +44,7 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
     value, misses, ran = start_value * stride, 0, 0
     stop: Data = (("stop", "flat"),)
     # One bad draw on a noisy machine must not end the climb before it gained anything.
-    while misses < (2 if fastest is not start else 3):
+    while misses < (ENOUGH if fastest is not start else ENOUGH + 1):
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
             stop = (("stop", "refused"), ("why", candidate.reason))
@@ -50,7 +52,9 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
         if too_big := memory_refusal(now, rungs, value):
             stop = too_big
             break
-        now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
+        # What two larger values did not gain is no loss to leave at that.
+        ask = ask_for(now, candidate, knob=knob)
+        now, attempt = yield from tried(now, ask, matters=misses < ENOUGH)
         if attempt is None:
             stop = (("stop", "budget"),)
             break
@@ -60,8 +64,7 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
             kind, evidence = attempt.result.kind, attempt.result.evidence  # type: ignore[union-attr]
             stop = (("stop", "failed"), ("value", value), ("kind", kind), ("why", evidence))
             break
-        change = next(c for c in candidate.changes if c.path == knob.path)
-        if effects.verdict(change, start, run) == "ignored":
+        if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
         if lost := effects.unprocessed(now.original, run):  # a larger batch leaves out as many
             stop = (("stop", "left-out"), ("value", value), *lost)

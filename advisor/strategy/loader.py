@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import effects
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,10 +60,9 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
         run = attempt.run
         if run is None:
             continue
-        change = next(c for c in candidate.changes if c.path == knob.path)
-        if effects.verdict(change, start, run) == "ignored":
+        if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
-        if effects.unprocessed(now.original, run) is None:
+        if not effects.unprocessed(now.original, run):
             ran.append((value, candidate, run))
     word = now.word_on(knob)
     if not ran:
@@ -82,11 +81,20 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
             return now  # an earlier pass found a value, and nothing is better than that
         return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
     _, candidate, run = min(level, key=lambda each: _size(each[0]))
-    return now.adopt(candidate, run).settle(key_of(knob), "found", "loader")
+    now = now.adopt(candidate, run)
+    if change_of(candidate, key_of(knob)) is None:  # back to what the config says
+        return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
+    return now.settle(key_of(knob), "found", "loader")
 
 
 def _size(value: JsonScalar) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def unfollowed(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
+    """Whether the program ran on as before although `candidate` changes `knob`."""
+    change = change_of(candidate, key_of(knob))
+    return change is not None and effects.verdict(change, before, after) == "ignored"
 
 
 def settle_ignored(now: Standing, knob: Knob, run: Run) -> Standing:

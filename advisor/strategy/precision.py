@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs import precision_choices
-from advisor.strategy import effects
 from advisor.strategy.guard import within
-from advisor.strategy.loader import settle_ignored
+from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def try_precisions(now: Standing, knob: Knob, values: list[JsonScalar]) -> Stage
         run = attempt.run
         if run is None:
             continue
-        change = next(c for c in candidate.changes if c.path == knob.path)
-        if effects.verdict(change, start, run) == "ignored":
+        if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
         if not now.faster(run, start):
             continue

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Contest
 from advisor.experiments.comparison import Comparison
 from advisor.model import Candidate
-from advisor.strategy.standing import FEWEST_ROUNDS, MOST_RESERVED, Stage, Standing, Turn
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    MARGIN,
+    MOST_RESERVED,
+    Stage,
+    Standing,
+    Turn,
+)
 
 if TYPE_CHECKING:
     from advisor.model import Purpose, Run
@@ -19,8 +26,6 @@ ROUNDS_SMALL_GAIN = 10
 """Below that ratio more rounds are needed in any case."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
-MARGIN = 1.1
-"""Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
 
 def prove(now: Standing, winner: Candidate) -> Stage:
@@ -36,9 +41,8 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         expected = now.gain(now.front, front_of(now, held))
         rounds = planned_rounds(now, expected, now.price_s, again=again)
         if rounds < FEWEST_ROUNDS:
-            if not again:
-                needed_s = MARGIN * 2 * FEWEST_ROUNDS * now.price_s
-                now = now.skip(f"the proof of {winner.label}", needed_s)
+            what, fewest = ("a second", MOST_RESERVED) if again else ("the", FEWEST_ROUNDS)
+            now = now.skip(f"{what} proof of {winner.label}", now.rounds_s(fewest))
             break
         contest = Contest(
             purpose="confirm",
@@ -54,6 +58,9 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
         interval = answer.interval(now.facts.objective)
+        if answer.cut_short:
+            missing = rounds - len(answer.counted)
+            now = now.skip(f"the rest of the proof of {winner.label}", now.rounds_s(missing))
         if interval is None or answer.cut_short or holds(now, answer):
             break
         if interval.estimate <= 1 + now.facts.smallest_gain:

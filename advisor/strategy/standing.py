@@ -36,6 +36,8 @@ MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
+MARGIN = 1.1
+"""Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ class Skipped:
     what: str
     needed_s: float
     left_s: float
+    """For it: beside what was kept for the proof."""
     matters: bool
     """It could have changed what is written."""
 
@@ -222,7 +225,16 @@ class Standing:
         side, at least the fewest rounds that give an interval."""
         buys = self.facts.budget_s / max(self.price_s, 1e-9)
         rounds = min(MOST_RESERVED, max(FEWEST_ROUNDS, int(buys / 5)))
-        return 2 * rounds * self.price_s
+        return self.rounds_s(rounds)
+
+    def rounds_s(self, rounds: int) -> float:
+        """What so many rounds of two short processes take, with a margin."""
+        return MARGIN * 2 * rounds * self.price_s
+
+    @property
+    def fewest_s(self) -> float:
+        """The least that an answer takes: one candidate, and the fewest rounds that prove it."""
+        return self.price_s + self.rounds_s(FEWEST_ROUNDS)
 
     @property
     def tries(self) -> int:
@@ -261,9 +273,12 @@ class Standing:
         word = Settled(knob=knob, outcome=outcome, reason=reason, data=tuple(data.items()))  # type: ignore[arg-type]
         return replace(self, settled=(*(s for s in self.settled if s.knob != knob), word))
 
-    def skip(self, what: str, needed_s: float, *, matters: bool = True) -> Standing:
-        """Without `what`, which did not fit into the budget."""
-        word = Skipped(what=what, needed_s=needed_s, left_s=self.left_s, matters=matters)
+    def skip(
+        self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
+    ) -> Standing:
+        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        left_s = self.left_s - kept_s
+        word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
         return replace(self, skipped=(*self.skipped, word))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
@@ -381,7 +396,7 @@ def tried(
     """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
     kept_s = now.reserve_s if reserve else 0.0
     if ask.expected_s > now.left_s - kept_s:
-        return now.skip(ask.arm.label, ask.expected_s, matters=matters), None
+        return now.skip(ask.arm.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)
     now = now.heard(answer)
     if isinstance(answer, NotRun):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.tuning.model_patches import autocast_patch, compile_patch, zero_grad_patch
+from advisor.advice.model_patches import autocast_patch, compile_patch, zero_grad_patch
 from tests.probe import program
-from tests.tuning.test_patches import applied, written
+from tests.advice.test_patches import applied, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.tuning.patches import loader_patch, statement_patch
+from advisor.advice.patches import loader_patch, statement_patch
 
 if TYPE_CHECKING:
     from pathlib import Path
