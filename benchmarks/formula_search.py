@@ -126,7 +126,6 @@ def formula_search(
         recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
         listener=Quiet(),
-        scratch=folder / "scratch",
     )
     answers: list[Answer] = []
     while not isinstance(turn := next_turn(facts, answers), Stop):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.tuning import patches
-from advisor.tuning.loader_arguments import loader_whatif
+from advisor.advice import patches
+from advisor.strategy.whatif import loader_whatif
 from tests.probe import program
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Bounds are arithmetic on one run: no part can give more than the time it takes."""
+"""Bounds are arithmetic on runs: no part can give more than the time it takes, nothing is told of one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.model import Ceilings, Effects, LoaderCeiling, Run, Shares, Telemetry
-from advisor.tuning.bottleneck import diagnose
-from advisor.tuning.bounds import bounds, idle_reasons, measured_parts
+from advisor.report.bottleneck import FEWEST_RUNS, LargerBatch, diagnose
+from advisor.report.bounds import bounds, idle_reasons, measured_parts
 
 RUN = Run(
     trial_id="1",
