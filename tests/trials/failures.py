@@ -165,6 +165,12 @@ CASES = {
         evidence="is nan",
         limits=TRAINING,
     ),
+    "GPU memory, in silence": Case(
+        kind="work-not-done",
+        command=program("fail_training", "silent-oom"),
+        evidence="ran out 3 times",
+        limits=ENDLESS,
+    ),
     "GPU memory, caught": Case(
         kind="work-not-done",
         command=program("fail_training", "swallowed-oom"),
@@ -293,7 +299,7 @@ def _lasting_segments(before: set[str]) -> set[str]:
 def _ownerless_segments() -> set[str]:
     """Shared memory that no process holds: other programs of this host have some of their own."""
     held = SharedMemory._held_by(set(process_table()))
-    return {path.name for path in Path("/dev/shm").iterdir()} - held
+    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()} - held
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:
