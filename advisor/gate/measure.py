@@ -17,7 +17,16 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.gate.records import GpuReadings, Problem, Rate, RunEntry
+from advisor.experiments.lab import WAIT_S
+from advisor.gate.records import (
+    DisturbanceEntry,
+    GpuReadings,
+    NeighbourEntry,
+    Problem,
+    Rate,
+    RunEntry,
+)
+from advisor.gate.validity import named
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
 from advisor.trials.output import plain
 
@@ -57,6 +66,9 @@ class Bench:
     scratch: Path
     device: Callable[[], Gpu | None]
     """Asked before every run: the card and its stable facts must not change on the way."""
+    say: Callable[[str], None]
+    patience_s: float
+    """May still be spent on waiting for others to end what they do."""
     window: MeasurePlan = field(default_factory=MeasurePlan)
     metric: Metric = "throughput"
     allow_writes: bool = False
@@ -84,6 +96,7 @@ class Bench:
             total_limit_s=limit_s,  # the one that is reached first: a plain `timeout`
             allow_writes=self.allow_writes,
         )
+        self._wait_until_quiet(arm)
         gpu = self.device()
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
@@ -103,6 +116,14 @@ class Bench:
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _wait_until_quiet(self, arm: Arm) -> None:
+        """A short look before a process starts: others may be about to end what they do."""
+        begun = time.monotonic()
+        who = self.engine.wait_until_quiet(max(0.0, min(WAIT_S, self.patience_s)))
+        self.patience_s -= time.monotonic() - begun
+        if who:
+            self.say(f"others are at work beside {arm}; CPUs they hold: {named(who)}")
 
     def environment(self, program: Program, arm: Arm, benchmark_json: Path) -> dict[str, str]:
         """What a run of `arm` sees on top of the caller's environment."""
@@ -288,7 +309,16 @@ def _observed(run: Run) -> dict[str, Any]:
         if isinstance(value, (str, int, float, bool)) and key != "fingerprint"
     }
     shares = {k: v for k, v in dataclasses.asdict(run.shares).items() if v is not None}
+    others = run.disturbance
     return {
+        "disturbance": DisturbanceEntry(
+            disturbed=others.disturbed,
+            others_cpus=others.others_cpus,
+            waited_cpus=others.waited_cpus,
+            steal_share=others.steal_share,
+            clean_share=others.clean_share,
+            who=[NeighbourEntry(name=each.name, cpus=each.cpus) for each in others.who],
+        ),
         "effects": effects,
         "shares": shares,
         "peak_mem_gib": run.peak_mem_gib,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from advisor import __version__
 from advisor.engines.local import LocalEngine
 from advisor.errors import InterruptedByUserError, StateBusyError
+from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
@@ -113,6 +114,8 @@ def open_session(
         checkouts=dict(arms),
         scratch=place.scratch,
         device=first_gpu,
+        say=place.say,
+        patience_s=WAIT_SHARE * 60 * inputs.max_minutes,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
