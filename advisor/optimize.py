@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from advisor import documents, invocation, knobs, revert
 from advisor.advice import proven_advice
 from advisor.engines.local import LocalEngine
-from advisor.engines.workplace import cancellable, scratch_folder
+from advisor.engines.workplace import cancellable
 from advisor.errors import (
     AdvisorError,
     BudgetTooSmallError,
@@ -23,13 +23,12 @@ from advisor.errors import (
     TrialFailedError,
     UsageError,
 )
-from advisor.experiments.lab import Budget, Lab
+from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
 from advisor.history import History, program_key, state_folder
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
-from advisor.machine.lock import gpu_lock
 from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
@@ -41,16 +40,19 @@ from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Facts, Source, Stop
+from advisor.trials import limits
 from advisor.versions import Versions, diff
 
 if TYPE_CHECKING:
     import argparse
     import threading
 
+    from advisor.engines import Engine
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Change, Machine, Neighbour
+    from advisor.model import Change, Machine
     from advisor.report.model import Report
     from advisor.strategy.standing import Answer
+    from advisor.trials.limits import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
     )
+    limits.add_arguments(parser)
     parser.add_argument(
         "--seed",
         type=int,
@@ -110,6 +113,7 @@ def options_of(args: argparse.Namespace) -> Options:
             seed=args.seed,
             fresh=args.fresh,
             allow_writes=args.allow_writes,
+            limits=limits.of_flags(args),
         )
     except ValueError as problem:
         raise UsageError(str(problem)) from problem
@@ -120,8 +124,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     started = time.monotonic()
     options = options_of(args)
     job = prepare(options, command)
-    with job.progress, gpu_lock(job.gpu_uuid), scratch_folder() as scratch, cancellable() as off:
-        lab = open_lab(job, scratch, off, started)
+    with job.progress, cancellable() as off, engine_of(job, off) as engine:
+        lab = open_lab(job, engine, started)
         facts = facts_of(job, lab)
         answers: list[Answer] = []
         problem: AdvisorError | None = None
@@ -182,6 +186,7 @@ class Options:
     seed: int | None
     fresh: bool
     allow_writes: bool
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +203,6 @@ class Telling:
         """A result is there."""
         self.progress.trial_done(trial_entry(attempt))
 
-    def busy(self, who: tuple[Neighbour, ...]) -> None:
-        """Others are at work."""
-        named = ", ".join(f"{other.name} ({other.cpus:.1f} CPUs)" for other in who[:3])
-        self.progress.note(f"others are at work on this machine: {named}")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -217,12 +217,8 @@ class Job:
     versions: Versions
     state: Path
     budget_s: float
+    limits: Limits
     progress: Progress
-
-    @property
-    def gpu_uuid(self) -> str | None:
-        """The card to be locked; None locks the host."""
-        return self.target.gpu.uuid if self.target.gpu else None
 
     @property
     def output(self) -> Path:
@@ -267,18 +263,29 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         versions=Versions(state, options.config),
         state=state,
         budget_s=budget_s,
+        limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
         progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
     )
 
 
-def open_lab(job: Job, scratch: Path, off: threading.Event, started: float) -> Lab:
-    """Where the candidates of this job are measured."""
+def engine_of(job: Job, off: threading.Event) -> LocalEngine:
+    """Where the processes of this job run."""
+    return LocalEngine(
+        gpu_uuid=job.target.gpu.uuid if job.target.gpu else None,
+        cancel=off,
+        on_busy=job.progress.note,
+        patience_s=WAIT_SHARE * job.budget_s,
+    )
+
+
+def open_lab(job: Job, engine: Engine, started: float) -> Lab:
+    """Where the candidates of this job are measured; its budget began at `started`."""
     asked, seed = job.invocation, job.options.seed
     env = {**dict(job.target.environment), **asked.workload.env}
     if seed is not None:
         env |= {"GPU_ADVISOR_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
     return Lab(
-        engine=LocalEngine(cancel=off),
+        engine=engine,
         program=Program(
             config=job.config,
             command_line=job.sources[1].document,
@@ -289,6 +296,7 @@ def open_lab(job: Job, scratch: Path, off: threading.Event, started: float) -> L
             env=env,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=job.options.allow_writes,
+            limits=job.limits,
         ),
         quality_command=documents.of_command(asked.quality_argv()),
         recall=Recall(
@@ -297,9 +305,8 @@ def open_lab(job: Job, scratch: Path, off: threading.Event, started: float) -> L
             program_key=program_key(asked.cwd),
             trusted=not job.options.fresh,
         ),
-        budget=Budget(total_s=job.budget_s, started=started),
+        budget=Budget(total_s=job.budget_s, clock=engine.clock, started=started),
         listener=Telling(progress=job.progress),
-        scratch=scratch,
     )
 
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import documents, invocation, knobs
 from advisor.engines.local import LocalEngine
-from advisor.engines.workplace import cancellable, scratch_folder
+from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.experiments.program import Program
 from advisor.machine import target
 from advisor.machine.host import read_machine
-from advisor.machine.lock import gpu_lock
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.report import bounds, numbers
 from advisor.report.bottleneck import Diagnosis, diagnose, ranged, typical
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
+from advisor.trials import limits
 
 if TYPE_CHECKING:
     import argparse
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
     )
+    limits.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--allow-writes",
@@ -84,6 +85,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
         env={**dict(aim.environment), **workload.env},
         allow_writes=args.allow_writes,
+        limits=limits.asked(args, workload, asked.settings.defaults),
     )
     plan = MeasurePlan(
         measure_s=_window_s(args.window),
@@ -116,15 +118,13 @@ def measure(
     runs: list[Run] = []
     with (
         Progress(unit=program.unit) as progress,
-        gpu_lock(gpu_uuid),
-        scratch_folder() as scratch,
         cancellable() as off,
+        LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         ask = Ask(arm=Arm(), purpose="profile", plan=plan)
-        engine = LocalEngine(on_progress=progress.note, cancel=off)
         progress.stage("profile")
         for number in range(1, RUNS + 1):
-            trial = program.trial(f"{number:03d}", ask, scratch / f"{number:03d}")
+            trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
             progress.trial_started(number, trial.label, trial.purpose)
             result = engine.run(trial)
             attempt = Attempt(id=trial.id, ask=ask, result=result, left_s=0.0)

@@ -6,7 +6,6 @@ for, and how much of the budget was left then.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,24 +17,23 @@ from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from advisor import documents
     from advisor.engines import Engine
     from advisor.experiments.program import Program
     from advisor.experiments.recall import Recall
-    from advisor.model import Neighbour, Trial
+    from advisor.model import Trial
 
+WAIT_SHARE = 0.1
+"""Part of the budget that may be spent waiting for others to end what they do."""
+WAIT_S = 10.0
+"""Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
 MOVED = 0.1
 """History is set aside where the original moved by more than this share."""
-WAIT_SHARE = 0.1
-"""Part of the budget that may be spent waiting for others to end what they do."""
-WAIT_S = 10.0
-"""Longest wait before one process."""
 
 
 class Listener(Protocol):
@@ -47,19 +45,14 @@ class Listener(Protocol):
     def trial_done(self, attempt: Attempt) -> None:
         """A result is there."""
 
-    def busy(self, who: tuple[Neighbour, ...]) -> None:
-        """Others are at work, and did not end in time."""
-
 
 @dataclass(kw_only=True)
 class Budget:
     """Wall clock to be spent, by the clock of the engine."""
 
     total_s: float
-    clock: Callable[[], float] = time.monotonic
-    started: float = 0.0
-    waited_s: float = 0.0
-    """Spent waiting for others."""
+    clock: Callable[[], float]
+    started: float
 
     @property
     def spent_s(self) -> float:
@@ -81,9 +74,11 @@ class Lab:
     recall: Recall
     budget: Budget
     listener: Listener
-    scratch: Path
     attempts: list[Attempt] = field(default_factory=list)
     comparisons: list[Comparison] = field(default_factory=list)
+    patient: bool = True
+    """Whether it is worth running a disturbed run again: not after that was in vain, until a quiet
+    one is seen."""
     earlier: list[Run] = field(default_factory=list)
     """What earlier calls measured of the original, as this one measured it anew."""
 
@@ -108,8 +103,11 @@ class Lab:
             if isinstance(answer, NotRun):
                 break
             tries.append(answer)
-            disturbs = answer.run is not None and disturbed(answer.run)
-            if not disturbs or len(tries) > REPEATS or ask.purpose == "quality":
+            if ask.purpose == "quality" or answer.run is None or not disturbed(answer.run):
+                self.patient = True
+                break
+            if not self.patient or len(tries) > REPEATS:
+                self.patient = False
                 break
         if not tries:
             return answer
@@ -123,7 +121,7 @@ class Lab:
         """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound."""
         arms = {BEFORE: contest.before, AFTER: contest.after}
         rounds: list[Round[Attempt]] = []
-        most = contest.rounds + max(2, contest.rounds // 2)
+        most = contest.rounds + (max(2, contest.rounds // 2) if self.patient else 0)
         cut_short = False
 
         def run(arm: str, number: int) -> Attempt:
@@ -182,9 +180,9 @@ class Lab:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
-        self._wait_until_quiet()
-        # A baseline is needed whatever it takes; what was begun may take as long as it was to.
-        most_s = max(left_s, LATE * expected_s) if expected_s else trial.total_limit_s
+        self.engine.wait_until_quiet(WAIT_S)
+        # What was begun may take as long as it was to, whatever is left.
+        most_s = max(left_s, LATE * expected_s)
         by_budget = most_s < trial.total_limit_s
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
@@ -194,21 +192,15 @@ class Lab:
         self.recall.append(key, result)
         attempt = self._tell(trial.id, ask, result)
         if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
-            return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
+            return NotRun(ask=ask, needed_s=max(expected_s, most_s), left_s=left_s)
         return attempt
-
-    def _wait_until_quiet(self) -> None:
-        """A short look before a process starts: others may be about to end what they do."""
-        allowed_s = WAIT_SHARE * self.budget.total_s - self.budget.waited_s
-        begun = self.budget.clock()
-        who = self.engine.wait_until_quiet(max(0.0, min(WAIT_S, allowed_s)))
-        self.budget.waited_s += self.budget.clock() - begun
-        if who:
-            self.listener.busy(who)
 
     def _tell(self, id_: str, ask: Ask, result: Run | Failure, *, reused: bool = False) -> Attempt:
         attempt = Attempt(id=id_, ask=ask, result=result, reused=reused, left_s=self.budget.left_s)
         self.attempts.append(attempt)
+        if ask.purpose == "baseline" and isinstance(result, Run):
+            limits = self.program.limits.following(result.startup_s)
+            self.program = replace(self.program, limits=limits)
         self.listener.trial_done(attempt)
         return attempt
 
@@ -218,7 +210,7 @@ class Lab:
     def _build(self, ask: Ask) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + 1:03d}"
         command = self.quality_command if ask.quality else None
-        trial = self.program.trial(id_, ask, self.scratch / id_, command)
+        trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
         return trial, self.recall.key(self.program, trial, ask.series)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor import documents
 from advisor.documents import argv
 from advisor.model import JsonScalar, Trial, TrialFile
+from advisor.trials.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +36,7 @@ class Program:
     env: Mapping[str, str] = field(default_factory=dict)
     memory_cap_gib: float | None = None
     allow_writes: bool = False
-    limits_s: tuple[float, float, float] = (300.0, 60.0, 600.0)
-    """Longest wait for the first step, longest silence after one, longest run."""
+    limits: Limits = field(default_factory=Limits)
 
     def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
         """The config's bytes with `candidate`'s values, verified; empty without a config."""
@@ -83,9 +83,7 @@ class Program:
         if self.config is not None:
             content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
             files = (TrialFile(original=str(self.config.path), content=content),)
-        start_s, hang_s, total_s = self.limits_s
-        if plan.whatif == "compile":  # no step is finished meanwhile
-            hang_s = max(hang_s, start_s)
+        start_s, hang_s, total_s = self.limits.of(plan)
         return Trial(
             id=id_,
             purpose=ask.purpose,

@@ -26,8 +26,8 @@ from advisor.gate.records import (
     Rate,
     RunEntry,
 )
-from advisor.gate.validity import named
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
+from advisor.trials.limits import Limits
 from advisor.trials.output import plain
 
 if TYPE_CHECKING:
@@ -66,17 +66,17 @@ class Bench:
     scratch: Path
     device: Callable[[], Gpu | None]
     """Asked before every run: the card and its stable facts must not change on the way."""
-    say: Callable[[str], None]
-    patience_s: float
-    """May still be spent on waiting for others to end what they do."""
     window: MeasurePlan = field(default_factory=MeasurePlan)
     metric: Metric = "throughput"
     allow_writes: bool = False
+    limits: Limits = field(default_factory=Limits)
+    """Those that were asked for on the command line."""
     started: int = 0
 
     def run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
         """One fresh process of `program` in `arm`. A failure is in the record, never raised."""
-        limit_s = min(limit_s, RUN_LIMIT_S)
+        limits = self.limits.or_else(program.limits)
+        limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
         scratch = self.scratch / f"{self.started:03d}-{arm}"
         benchmark_json = scratch / "benchmark.json"
@@ -91,12 +91,13 @@ class Bench:
             env=tuple(self.environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
             unit=program.unit,
-            start_limit_s=2 * limit_s,
-            hang_limit_s=2 * limit_s,
-            total_limit_s=limit_s,  # the one that is reached first: a plain `timeout`
+            # where nothing was asked for the last is reached first: a plain `timeout`
+            start_limit_s=limits.start_s or 2 * limit_s,
+            hang_limit_s=limits.hang_s or 2 * limit_s,
+            total_limit_s=limit_s,
             allow_writes=self.allow_writes,
         )
-        self._wait_until_quiet(arm)
+        self.engine.wait_until_quiet(WAIT_S)
         gpu = self.device()
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
@@ -116,14 +117,6 @@ class Bench:
             )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-
-    def _wait_until_quiet(self, arm: Arm) -> None:
-        """A short look before a process starts: others may be about to end what they do."""
-        begun = time.monotonic()
-        who = self.engine.wait_until_quiet(max(0.0, min(WAIT_S, self.patience_s)))
-        self.patience_s -= time.monotonic() - begun
-        if who:
-            self.say(f"others are at work beside {arm}; CPUs they hold: {named(who)}")
 
     def environment(self, program: Program, arm: Arm, benchmark_json: Path) -> dict[str, str]:
         """What a run of `arm` sees on top of the caller's environment."""

@@ -117,15 +117,10 @@ def _taken(runs: Sequence[RunEntry]) -> str:
     who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
     told = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
     if who:
-        told += f" ({named(who)})"
+        told += f" ({', '.join(f'{other.name} {other.cpus:.1f}' for other in who[:NAMED])})"
     if any(stolen):
         told += f", the hypervisor gave away {100 * sum(stolen) / len(stolen):.0f} % of their time"
     return told
-
-
-def named(who: Sequence[Neighbour]) -> str:
-    """`firefox 0.8, make 0.4`: the busiest."""
-    return ", ".join(f"{other.name} {other.cpus:.1f}" for other in who[:NAMED])
 
 
 def too_many_discarded(discarded: int, measured: int, first_look: int) -> bool:

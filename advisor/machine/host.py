@@ -107,6 +107,17 @@ def cgroup_cpu_busy_s(folder: Path) -> float | None:
     return int(used_ns) / 1e9 if used_ns.isdecimal() else None
 
 
+def cgroup_throttled_s(folder: Path) -> float | None:
+    """Counter: seconds that the cgroup was held at its quota; None where it is not told."""
+    for line in _read(folder / "cpu.stat").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "throttled_usec":
+            return int(value) / 1e6
+        if key == "throttled_time":  # version 1, nanoseconds
+            return int(value) / 1e9
+    return None
+
+
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit of our cgroup and those above it; None where none is set."""
     texts = [

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, ranks, record, steps, window
+from . import ceilings, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -65,8 +65,17 @@ def missing_s(session: Session, now: float) -> float | None:
         return 0.2
     if _about_to_train(session, ledger, now):
         return 0.5
-    _, need = window.find(session.log, ledger, session.plan)
-    return None if need is None else need.seconds
+    found, need = window.find(session.log, ledger, session.plan)
+    if need is not None:
+        return need.seconds
+    return None if found is None else _more_s(session, found)
+
+
+def _more_s(session: Session, full: window.Window) -> float | None:
+    """Seconds that a full window goes on because others disturbed it; None if it does not."""
+    start, end = full.start + session.epoch, full.end + session.epoch
+    measure_s = float(session.plan.get("measure_s") or 3.0)
+    return patience.more_s(session.records, start, end, measure_s) or None
 
 
 def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:

@@ -14,7 +14,10 @@ from .log import EXHAUSTED, Log
 SETTLED = 1.25
 """Warm-up lasts while a block of steps is slower than the median of the later blocks by this."""
 FORWARDS_DISCARDED = 5
-SUB_WINDOWS = 8
+PART_S = 0.1
+"""Shortest part of a window: what disturbs from outside is told in slices of this length."""
+PARTS = 128
+"""Most parts of a window."""
 PATIENCE = 4.0
 """Past so many times the measured seconds, a few slow steps are enough."""
 FEW_STEPS = 3
@@ -71,16 +74,22 @@ class Window:
         """Whether the window is a whole number of batches."""
         return bool(cycles) and cycles[0] == self.first and self.last in self.ledger.marks
 
-    def sub_rates(self, multiple: int) -> list[float]:
-        """Units/s of consecutive parts, each a multiple of `multiple` steps."""
-        size = max(multiple, self.count // SUB_WINDOWS // multiple * multiple, 1)
-        rates = []
-        for low in range(self.first, self.last - size + 1, size):
-            bounds = self.ledger.bounds
-            seconds = bounds[low + size] - bounds[low]
-            if seconds > 0:
-                rates.append(sum(self.ledger.units[low : low + size]) / seconds)
-        return rates
+    def parts(self, multiple: int) -> list[tuple[float, float, float, int]]:
+        """Consecutive parts (start, end, units, marks), each of whole cycles of `multiple` steps.
+
+        `marks` counts the steps in which an epoch or a sampler's batch begins, with its pause.
+        """
+        least_s = max(PART_S, self.seconds / PARTS)
+        edges = [self.first]
+        for step in range(self.first + multiple, self.last - multiple + 1, multiple):
+            if self.ledger.bounds[step] - self.ledger.bounds[edges[-1]] >= least_s:
+                edges.append(step)
+        return [self._part(low, high) for low, high in zip(edges, [*edges[1:], self.last])]
+
+    def _part(self, low: int, high: int) -> tuple[float, float, float, int]:
+        ledger = self.ledger
+        marks = sum(low <= mark < high for mark in ledger.marks)
+        return ledger.bounds[low], ledger.bounds[high], sum(ledger.units[low:high]), marks
 
 
 class Need:

@@ -201,8 +201,11 @@ def reason(found: Outcome) -> str:
             "the next call goes on from what was measured."
         )
     if stop.reason == "budget-too-small":
+        takes = f"takes about {numbers.duration(now.price_s)}"
+        if not now.originals:
+            takes = "finished no item before it was spent"
         return (
-            f"One process of this program takes about {numbers.duration(now.price_s)}, so the "
+            f"One process of this program {takes}, so the "
             f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
             f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
         )

@@ -19,12 +19,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.strategy.journey import journey
-from advisor.strategy.standing import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.strategy.standing import Answer, Facts, Turn
+    from advisor.strategy.standing import Answer, Facts, Stop, Turn
 
 __all__ = ["next_turn"]
 

@@ -48,11 +48,13 @@ def baseline(
             break
         answer = yield Turn(ask=baseline_ask(now, number), standing=now)
         now = now.heard(answer)
-        if not isinstance(answer, Attempt) or answer.run is None:
-            return now, answer if isinstance(answer, Attempt) else None
+        if not isinstance(answer, Attempt):
+            break  # the budget ended it
+        if answer.run is None:
+            return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
         now = replace(now, walls_s=priced(now.originals))
-    return replace(now, noise=noise_of(now)), None
+    return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
 def another(now: Standing) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FEWEST_PROCESSES = 5
 """After the baseline: one candidate, and two rounds that prove it."""
+UNKNOWN = 5.0
+"""Of a program that did not finish one item within the budget only so much can be said."""
 SPARE = 1.2
 """A budget that is named must do."""
 
@@ -28,6 +30,8 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now, failed = yield from baseline(Standing(facts=facts, left_s=facts.budget_s))
     if failed is not None:
         return Stop(reason="baseline-failed", standing=now, failed=failed)
+    if not now.originals:
+        return Stop(reason="budget-too-small", standing=now, needed_s=UNKNOWN * facts.budget_s)
     needed_s = FEWEST_PROCESSES * now.price_s
     if needed_s > now.left_s and worth_trying(now):
         whole_s = SPARE * (facts.budget_s - now.left_s + needed_s)

@@ -5,13 +5,14 @@ launch.py     starts the job through its guardian and ends it
 guardian.py   the process between: nothing outlives the parent
 keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
-records.py    the probe's record files while the program runs
+records.py    the probe's records: their format, their parser, their folder
+disturbance.py  what others did, and the rate over clean time; pure
 resources.py  memory and CPU of the process tree; out-of-memory kills
 watch.py      waits, and acts on the limits: an Ending
 signs.py      what programs print when something goes wrong, as data
 classify.py   Ending to Finding
 traces.py     files left in the working directory; digest of the outputs
-reading.py    the probe's final records to a Reading
+reading.py    the records of all processes to one Reading
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
+from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.trials import traces
 from advisor.trials.classify import classify, log_tail
+from advisor.trials.disturbance import judge, on_card, window_rates
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
-from advisor.trials.rates import best_rate
-from advisor.trials.reading import Reading, read_records
+from advisor.trials.rates import Rate, best_rate
+from advisor.trials.reading import Reading, read
 from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
@@ -75,10 +78,12 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         seen = stack.enter_context(sampler(launched.guardian_pid)) if sampler else None
-        ending = Watch(trial, launched, tally, on_progress=on_progress, cancel=cancel).until_end()
+        others = Others(launched.guardian_pid)
+        watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
+        ending = watch.until_end()
     if ending.own_files:
         raise _refusal(ending)
-    reading = read_records(Path(job.records), trial)
+    reading = read(ending.processes, trial.plan)
     left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
     left = left.and_written(ending.writes, trial.cwd, before)
     rate = best_rate(trial, ending, reading)
@@ -101,12 +106,13 @@ def run_trial(
             **facts,
         )
     assert rate is not None
+    telemetry = seen.summary(rate.window_start, rate.window_end) if seen else Telemetry()
     return Run(
         **(_probed(reading) if reading else {})
         | _hosted(reading, ending)
-        | dataclasses.asdict(rate)
+        | _clean(rate, reading, others, telemetry)
         | facts,
-        telemetry=seen.summary(rate.window_start, rate.window_end) if seen else Telemetry(),
+        telemetry=telemetry,
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(*(reading.notes if reading else ()), *left.notes(), *_leftovers(ending)),
@@ -115,9 +121,29 @@ def run_trial(
 
 def _probed(reading: Reading) -> dict[str, Any]:
     """What a Run takes over from the probe as it is."""
-    names = {field.name for field in dataclasses.fields(Run)} - {"notes"}
-    own = (field.name for field in dataclasses.fields(reading))
-    return {name: getattr(reading, name) for name in own if name in names}
+    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts"}
+    return {name: getattr(reading, name) for name in names}
+
+
+def _clean(
+    rate: Rate, reading: Reading | None, others: Others, telemetry: Telemetry
+) -> dict[str, Any]:
+    """The rate, counted over time in which nobody disturbed where there was enough of that."""
+    start, end = rate.window_start, rate.window_end
+    judged = judge(rate.parts, others.slices, start, end)
+    told = replace(judged.disturbance, who=others.who(start, end))
+    ranks = reading.rank_units_per_s if reading else ()
+    return {
+        "unit": rate.unit,
+        "units": rate.units,
+        "units_per_s": rate.units_per_s * judged.factor,
+        "rank_units_per_s": tuple(each * judged.factor for each in ranks),
+        "rate_source": rate.rate_source,
+        "window_start": start,
+        "window_end": end,
+        "windows": window_rates(judged.counted),
+        "disturbance": on_card(told, telemetry),
+    }
 
 
 def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
@@ -128,12 +154,8 @@ def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
     if reading is None:
         return {"peak_host_gib": ending.peak_host_gib, "peak_mem_gib": ending.peak_host_gib}
     host = max(ending.peak_host_gib or 0.0, reading.peak_host_gib or 0.0) or None
-    on_device = reading.peak_reserved_gib is not None
-    return {
-        "peak_host_gib": host,
-        "peak_device_gib": reading.peak_reserved_gib,
-        "peak_mem_gib": reading.peak_mem_gib if on_device else host,
-    }
+    on_device = reading.peak_device_gib is not None
+    return {"peak_host_gib": host, "peak_mem_gib": reading.peak_mem_gib if on_device else host}
 
 
 def _leftovers(ending: Ending) -> tuple[str, ...]:

@@ -6,8 +6,10 @@ import os
 import re
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from advisor.trials.disturbance import Part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
 """The log file keeps this much of the beginning, and the tail after a mark."""
+PART_S = 0.1
+"""Shortest part of what is counted."""
 LINE_BYTES = 64 * 1024
 """A line longer than this is matched by its beginning only."""
 
@@ -38,6 +42,8 @@ class Count:
     """Units of the first matching line: they were worked on before it was seen."""
     first_time: float | None = None
     last_time: float | None = None
+    parts: tuple[Part, ...] = ()
+    """Of the time from the first line to the last, each from one line to another."""
 
 
 class Tally:
@@ -47,10 +53,13 @@ class Tally:
         self._pattern = re.compile(pattern) if pattern else None
         self._lock = threading.Lock()
         self._count = Count()
+        self._parts: list[Part] = []
 
     @property
     def count(self) -> Count:
-        return self._count
+        """Everything so far."""
+        with self._lock:
+            return replace(self._count, parts=tuple(self._parts))
 
     @property
     def wanted(self) -> bool:
@@ -68,6 +77,8 @@ class Tally:
         with self._lock:
             before = self._count
             first = before.first_time is None
+            if not first:
+                self._extend(before.last_time or now, now, units)
             self._count = Count(
                 lines=before.lines + 1,
                 units=before.units + units,
@@ -75,6 +86,13 @@ class Tally:
                 first_time=now if first else before.first_time,
                 last_time=now,
             )
+
+    def _extend(self, start: float, end: float, units: float) -> None:
+        """The last part goes on while it is short."""
+        if self._parts and self._parts[-1].seconds < PART_S:
+            last = self._parts.pop()
+            start, units = last.start, units + last.units
+        self._parts.append(Part(start=start, end=end, units=units))
 
 
 class Stream:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from advisor.model import Trial
+    from advisor.trials.disturbance import Part
     from advisor.trials.reading import Reading
     from advisor.trials.watch import Ending
 
@@ -21,6 +22,8 @@ class Rate:
     rate_source: str
     window_start: float
     window_end: float
+    parts: tuple[tuple[Part, ...], ...] = ()
+    """Of the window, process by process; none where it was not cut."""
 
 
 def best_rate(trial: Trial, ending: Ending, reading: Reading | None) -> Rate | None:
@@ -37,10 +40,6 @@ def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
     """As the probe counted; None where it saw no steps, or too few."""
     if reading is None or not reading.units_per_s:
         return None
-    assert reading.units is not None
-    assert reading.rate_source is not None
-    assert reading.window_start is not None
-    assert reading.window_end is not None
     return Rate(
         unit=trial.unit,
         units=reading.units,
@@ -48,6 +47,7 @@ def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
         rate_source=reading.rate_source,
         window_start=reading.window_start,
         window_end=reading.window_end,
+        parts=reading.parts,
     )
 
 
@@ -70,6 +70,7 @@ def counted_rate(trial: Trial, ending: Ending) -> Rate | None:
             rate_source=f"output lines that match {trial.plan.unit_regex!r}",
             window_start=count.first_time,
             window_end=count.last_time,
+            parts=(count.parts,),
         )
     if ending.end != "exited" or ending.wall_s <= 0:
         return None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from advisor.probe import patience
+from advisor.trials.disturbance import spans
 from advisor.trials.output import Count, Tally, plain
 from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
@@ -17,6 +22,7 @@ from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_cou
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advisor.machine.others import Others
     from advisor.model import Trial
     from advisor.trials.launch import Launched
 
@@ -39,6 +45,8 @@ WARM_STEPS = 3
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
+SLICES_TOLD = 1200
+"""Last slices of which the probe is told: longer than most windows can grow."""
 
 NOTHING = Count()
 End = Literal[
@@ -107,13 +115,16 @@ class Watch:
         trial: Trial,
         launched: Launched,
         tally: Tally,
+        others: Others,
         *,
         on_progress: Callable[[str], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
+        """`others` is looked at meanwhile, and the probe told when others are in the way."""
         self._trial = trial
         self._launched = launched
         self._tally = tally
+        self._others = others
         self._say = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.records)
@@ -131,6 +142,7 @@ class Watch:
         """Watch, end every process of the trial, and tell how it went."""
         end = self._wait()
         ended = time.time()
+        self._others.look(now=True)
         if end == "measured":  # mostly the command has just ended by itself, and says how
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
@@ -164,10 +176,23 @@ class Watch:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
             self._tree.sample()
+            if self._others.look():
+                self._tell_probe()
             end = self._look()
             if end is not None:
                 return end
             self._progress()
+
+    def _tell_probe(self) -> None:
+        """A window that others disturb goes on for a while: see `advisor.probe.patience`."""
+        recent = self._others.slices[-SLICES_TOLD:]
+        if not recent[-1].disturbed:
+            return
+        path = Path(self._launched.job.records, patience.FILE)
+        with contextlib.suppress(OSError):
+            told = path.with_suffix(".tmp")
+            told.write_text(json.dumps({"spans": spans(recent)}), encoding="utf-8")
+            told.replace(path)
 
     def _look(self) -> End | None:
         """What ends the trial now, if anything does; the order is the order of precedence."""
@@ -230,7 +255,10 @@ class Watch:
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         if plan.mode != "window" or count.first_time is None or count.last_time is None:
             return False
-        return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
+        if count.lines <= plan.min_steps or count.last_time - count.first_time < plan.measure_s:
+            return False
+        records = self._launched.job.records
+        return not patience.more_s(records, count.first_time, count.last_time, plan.measure_s)
 
     def _grace(self, now: float) -> bool:
         """The command has ended well while ranks of it still step: they may end by themselves."""

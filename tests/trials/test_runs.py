@@ -26,7 +26,8 @@ def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> N
     run = LocalEngine(on_progress=said.append).run(trial)
     assert isinstance(run, Run), run
     assert run.units_per_s > 0
-    assert run.units == pytest.approx(run.units_per_s * (run.window_end - run.window_start))
+    assert run.units > 0
+    assert len(run.windows) > 1
     assert (run.effects.batch, run.effects.workers, run.exit_code) == (8, 0, 0)
     assert run.peak_host_gib is not None
     assert run.peak_host_gib > 0.05
@@ -54,7 +55,7 @@ def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: Mak
     assert run.unit == "pixel"
     assert run.units % 4 == 0
     assert run.units >= 20
-    assert run.units_per_s == pytest.approx(run.units / (run.window_end - run.window_start))
+    assert len(run.windows) > 1
     assert "output lines" in run.rate_source
 
 

@@ -250,11 +250,13 @@ def test_what_applies_is_seen_in_the_effects(
 def test_compilation_is_kept_out_of_the_window(tmp_path: Path) -> None:
     """The window begins after the calls that compiled, and their cost is told."""
     plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif="compile=eager")
-    reading = program.python(tmp_path, "whatif_loop.py", plan=plan).measured
+    outcome = program.python(tmp_path, "whatif_loop.py", plan=plan)
+    reading, (record,) = outcome.measured, outcome.records
     assert reading.effects.compiled is True
     assert reading.whatif is not None
     assert reading.whatif.cost_s
-    assert reading.window_start - reading.first_step_time > reading.whatif.cost_s
+    assert record.first_step_time is not None
+    assert reading.window_start - record.first_step_time > reading.whatif.cost_s
 
 
 # --- real processes, end to end -----------------------------------------------------------
