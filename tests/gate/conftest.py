@@ -17,6 +17,8 @@ from advisor.gate.records import GateRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tests import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 
 STEADY = """
@@ -55,6 +57,7 @@ class Repo:
 
     path: Path
     out: Path
+    gpu_advisor: warm.Server
     env: dict[str, str] = field(default_factory=dict)
 
     def git(self, *args: str) -> str:
@@ -76,9 +79,11 @@ class Repo:
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD")
 
+    def words(self, *args: str) -> list[str]:
+        return ["gate", "--report", str(self.out / "gate.md"), *args]
+
     def command(self, *args: str) -> list[str]:
-        report = ["--report", str(self.out / "gate.md")]
-        return [sys.executable, "-m", "advisor", "gate", *report, *args]
+        return [sys.executable, "-m", "advisor", *self.words(*args)]
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         base = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "RUNNER_"))}
@@ -93,16 +98,7 @@ class Repo:
 
     def gate(self, *args: str, env: Mapping[str, str] | None = None) -> Gated:
         """Run `gpu-advisor gate` here."""
-        done = subprocess.run(
-            self.command(*args),
-            cwd=self.path,
-            env=self.environment(env),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=300,
-            check=False,
-        )
+        done = self.gpu_advisor.call(*self.words(*args), cwd=self.path, env=self.environment(env))
         return self.ended(done.returncode, done.stdout, done.stderr)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:
@@ -152,12 +148,12 @@ def parse_outputs(text: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+def repo(tmp_path: Path, gpu_advisor: warm.Server) -> Repo:
     """An empty repository on branch main."""
     path, out = tmp_path / "project", tmp_path / "out"
     path.mkdir()
     out.mkdir()
-    made = Repo(path=path, out=out)
+    made = Repo(path=path, out=out, gpu_advisor=gpu_advisor)
     made.git("init", "-q", "-b", "main")
     made.git("config", "user.email", "dev@example.com")
     made.git("config", "user.name", "Dev")
