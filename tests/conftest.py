@@ -31,8 +31,16 @@ def corpus() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests that run beside each other do not wait for each other's lock of the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
+
+
 @pytest.fixture(scope="session")
-def gpu_advisor() -> Iterator[warm.Server]:
+def gpu_advisor(_a_machine_to_itself: None) -> Iterator[warm.Server]:
     """Calls the command line in processes of their own, without the cost of its imports."""
     with warm.Server() as server:
         yield server

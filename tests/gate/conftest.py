@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -147,10 +148,9 @@ def parse_outputs(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def repo(tmp_path: Path, gpu_advisor: warm.Server) -> Repo:
-    """An empty repository on branch main."""
-    path, out = tmp_path / "project", tmp_path / "out"
+def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
+    """An empty repository on branch main, in `folder`."""
+    path, out = folder / "project", folder / "out"
     path.mkdir()
     out.mkdir()
     made = Repo(path=path, out=out, gpu_advisor=gpu_advisor)
@@ -161,13 +161,20 @@ def repo(tmp_path: Path, gpu_advisor: warm.Server) -> Repo:
 
 
 @pytest.fixture
+def repo(tmp_path: Path, gpu_advisor: warm.Server) -> Repo:
+    """An empty repository on branch main."""
+    return new_repo(tmp_path, gpu_advisor)
+
+
+def base_and_head(repo: Repo, base: str | None, head: str | None, name: str = "bench.py") -> Repo:
+    """Commits base and head of one program; None where there is none."""
+    repo.commit({"README.md": "x", **({name: base} if base is not None else {})}, "base")
+    changed = {name: head} if head is not None or base is not None else {}
+    repo.commit(changed, "head")
+    return repo
+
+
+@pytest.fixture
 def two(repo: Repo):
     """Makes base and head of one program: `two("print(1)", "print(2)")`."""
-
-    def make(base: str | None, head: str | None, name: str = "bench.py") -> Repo:
-        repo.commit({"README.md": "x", **({name: base} if base is not None else {})}, "base")
-        changed = {name: head} if head is not None or base is not None else {}
-        repo.commit(changed, "head")
-        return repo
-
-    return make
+    return functools.partial(base_and_head, repo)
