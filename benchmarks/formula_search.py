@@ -130,6 +130,4 @@ def formula_search(
     answers: list[Answer] = []
     while not isinstance(turn := next_turn(facts, answers), Stop):
         answers.append(lab.answer(turn.ask))
-    return FormulaSearch(
-        surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn
-    )
+    return FormulaSearch(surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn)

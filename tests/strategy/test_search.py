@@ -324,9 +324,7 @@ def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> 
         examples.improved(
             quality=points,
             changes=[entry],
-            decisions=[
-                examples.decision(steps.path, "timesteps", "changed", steps.old, steps.new)
-            ],
+            decisions=[examples.decision(steps.path, "timesteps", "changed", steps.old, steps.new)],
         )
     )
     assert set(curve.points) == {1000, 500, 250}
@@ -405,9 +403,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
         surface = Surface(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
         folder = tmp_path / f"{host_noise}-{launch_s}"
         folder.mkdir()
-        search = formula_search(
-            folder, surface, INFERENCE, workload=TEST, host_noise=host_noise
-        )
+        search = formula_search(folder, surface, INFERENCE, workload=TEST, host_noise=host_noise)
         return next(a.contest.rounds for a in search.standing.proofs)
 
     assert rounds(0.02, 0.05) == 6
