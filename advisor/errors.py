@@ -15,7 +15,8 @@
     ├── TargetError             19   the GPU asked for is unknown or cannot be stood in for
     ├── StateBusyError          20   another gpu-advisor works on the same config
     ├── ReportError             21   report.json is missing, malformed or of another version
-    ├── TrialFailedError     30-44   the command failed; one code a kind (FAILURE_EXIT_CODES)
+    ├── BudgetTooSmallError     22   no setting could be tried and proven within the budget
+    ├── TrialFailedError     30-45   the command failed; one code a kind (FAILURE_EXIT_CODES)
     └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
 
 The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
@@ -42,6 +43,7 @@ FAILURE_EXIT_CODES = {
     "work-not-done": 42,
     "probe-not-loaded": 43,
     "outputs-not-apart": 44,
+    "gpu-fault": 45,
     "interrupted": 130,
 }
 
@@ -143,6 +145,12 @@ class ReportError(AdvisorError):
     """report.json is missing, malformed or of another schema version."""
 
     exit_code = 21
+
+
+class BudgetTooSmallError(AdvisorError):
+    """One process takes so long that the budget buys no proof; the message names one that does."""
+
+    exit_code = 22
 
 
 class TrialFailedError(AdvisorError):

@@ -139,7 +139,9 @@ class History:
         with self._open() as db:
             rows = db.execute(
                 "select key, json_extract(doc, '$.units_per_s') from run"
-                " where machine = ? and outcome = 'ok' order by created desc limit ?",
+                " where machine = ? and outcome = 'ok'"
+                " and not coalesce(json_extract(doc, '$.disturbance.disturbed'), 0)"
+                " order by created desc limit ?",
                 (machine, limit),
             ).fetchall()
         groups: dict[str, list[float]] = {}

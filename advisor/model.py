@@ -422,6 +422,11 @@ class Run:
     wall_s: float = 0.0
     notes: tuple[str, ...] = ()
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the model computes on a GPU, where the host's clock sees only the calls."""
+        return (self.effects.device or "").startswith("cuda")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -543,7 +548,7 @@ Outcome = Literal["changed", "advised", "kept", "refused", "ignored", "listed", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What became of one knob, and on which evidence."""
+    """What became of one knob, and on which evidence; the sentence is the report's."""
 
     document: str
     path: str
@@ -552,17 +557,22 @@ class Decision:
     outcome: Outcome
     old: JsonScalar | tuple[JsonScalar, ...]
     new: JsonScalar | tuple[JsonScalar, ...]
-    why: str
-    evidence: tuple[str, ...] = ()
+    reason: str
+    """A key of the sentences that the report has."""
+    data: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the sentence is filled with."""
     trials: tuple[str, ...] = ()
+    """Ids of the processes in which the knob was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What a config cannot hold: code sites, system settings. Measured where `gain` is given."""
+    """What is proven and not ours to write: code sites, a training batch."""
 
+    kind: Literal["switch", "loader", "training-batch"]
     title: str
-    detail: str
-    gain: Interval | None = None
+    gain: Interval
+    data: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the sentence is filled with."""
     site: str | None = None
     patch: str | None = None

@@ -1,4 +1,4 @@
-"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: one measured run, nothing changed."""
+"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: two measured runs, nothing changed."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import documents, invocation, knobs
 from advisor.engines.local import LocalEngine
-from advisor.engines.workplace import cancellable, scratch_folder
+from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
+from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.experiments.program import Program
 from advisor.machine import target
 from advisor.machine.host import read_machine
-from advisor.machine.lock import gpu_lock
-from advisor.model import Candidate, Failure, MeasurePlan, Run
-from advisor.report import numbers
+from advisor.model import Failure, MeasurePlan, Run
+from advisor.report import bounds, numbers
+from advisor.report.bottleneck import Diagnosis, diagnose, ranged, typical
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
-from advisor.tuning import bounds
-from advisor.tuning.bottleneck import Diagnosis, diagnose, on_gpu
-from advisor.tuning.program import Program
-from advisor.tuning.runner import Taken
+from advisor.trials import limits
 
 if TYPE_CHECKING:
     import argparse
 
+    from advisor.report.bounds import Bound
     from advisor.settings import Workload
-    from advisor.tuning.bounds import Bound
 
 CEILINGS_S = 1.0
+RUNS = 2
+"""Nothing is told from one draw."""
 
 MEASURED = (
-    "units", "window", "units_per_s", "wait_share", "step_ms", "batch", "workers", "ranks",
-    "forwards_per_unit", "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
+    "units", "window", "units_per_s", "units_per_s_range", "runs", "disturbed", "wait_share",
+    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
+    "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -58,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RE",
         help="count units by output lines that match; group 1, if any, is a number of units",
     )
+    limits.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--allow-writes",
@@ -82,6 +85,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
         env={**dict(aim.environment), **workload.env},
         allow_writes=args.allow_writes,
+        limits=limits.asked(args, workload, asked.settings.defaults),
     )
     plan = MeasurePlan(
         measure_s=_window_s(args.window),
@@ -91,36 +95,44 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         ceilings_s=CEILINGS_S,
     )
     result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
-    found = None
-    if isinstance(result, Run):
-        found = diagnose(result, ceilings=result.ceilings, profile=aim.profile)
-    help_ = bounds.bounds(result, cpus=machine.cpus) if isinstance(result, Run) else ()
+    if isinstance(result, Failure):
+        told = as_object(result, workload.unit)
+        shown = json.dumps(told, indent=2) + "\n" if args.json else failure_memo(result)
+        sys.stdout.write(shown)
+        return FAILURE_EXIT_CODES[result.kind]
+    found = diagnose(result, profile=aim.profile)
+    help_ = bounds.bounds(result, cpus=machine.cpus)
     if args.json:
-        shown = json.dumps(as_object(result, found, help_, workload.unit), indent=2) + "\n"
-    elif isinstance(result, Run) and found is not None:
-        shown = memo(result, found, help_)
+        shown = json.dumps(as_object(result, workload.unit, found, help_), indent=2) + "\n"
     else:
-        shown = failure_memo(result)
+        assert found is not None, "there are two runs"
+        shown = memo(result, found, help_)
     sys.stdout.write(shown)
-    return FAILURE_EXIT_CODES[result.kind] if isinstance(result, Failure) else 0
+    return 0
 
 
-def measure(program: Program, plan: MeasurePlan, *, gpu_uuid: str | None) -> Run | Failure:
-    """One run of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
+def measure(
+    program: Program, plan: MeasurePlan, *, gpu_uuid: str | None
+) -> tuple[Run, ...] | Failure:
+    """Equal runs of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
+    runs: list[Run] = []
     with (
         Progress(unit=program.unit) as progress,
-        gpu_lock(gpu_uuid),
-        scratch_folder() as scratch,
         cancellable() as off,
+        LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
-        original = Candidate()
-        trial = program.trial("001", original, "profile", plan, scratch / "001")
+        ask = Ask(arm=Arm(), purpose="profile", plan=plan)
         progress.stage("profile")
-        progress.trial_started(1, trial.label, trial.purpose)
-        result = LocalEngine(on_progress=progress.note, cancel=off).run(trial)
-        taken = Taken(id=trial.id, candidate=original, purpose=trial.purpose, result=result)
-        progress.trial_done(trial_entry(taken))
-    return result
+        for number in range(1, RUNS + 1):
+            trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
+            progress.trial_started(number, trial.label, trial.purpose)
+            result = engine.run(trial)
+            attempt = Attempt(id=trial.id, ask=ask, result=result, left_s=0.0)
+            progress.trial_done(trial_entry(attempt))
+            if isinstance(result, Failure):
+                return result
+            runs.append(result)
+    return tuple(runs)
 
 
 def _as_flags_say(workload: Workload, args: argparse.Namespace) -> Workload:
@@ -146,31 +158,41 @@ def _window_s(text: str) -> float:
 
 
 def as_object(
-    result: Run | Failure, found: Diagnosis | None, help_: tuple[Bound, ...], unit: str
+    result: tuple[Run, ...] | Failure,
+    unit: str,
+    found: Diagnosis | None = None,
+    help_: tuple[Bound, ...] = (),
 ) -> dict[str, Any]:
-    """What `--json` prints; None is "not measured". The unit is named in the plural."""
+    """What `--json` prints; None is "not measured". The unit is named in the plural.
+
+    Figures are means over the runs; the range of the rate stands beside it.
+    """
     shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
     shown |= dict.fromkeys(MEASURED)
     if isinstance(result, Failure):
         told = ("kind", "evidence", "next_step")
         return shown | {"failure": {name: getattr(result, name) for name in told}}
     assert found is not None
-    effects = result.effects
+    run = typical(result)
+    effects, rates = run.effects, [each.units_per_s for each in result]
     return shown | {
         "ok": True,
-        "unit": numbers.plural(result.unit),
-        "units": result.units,
-        "window": {"start": result.window_start, "end": result.window_end},
-        "units_per_s": result.units_per_s,
-        "wait_share": result.wait_share,
-        "step_ms": result.step_ms,
+        "unit": numbers.plural(run.unit),
+        "units": run.units,
+        "window": {"start": run.window_start, "end": run.window_end},
+        "units_per_s": run.units_per_s,
+        "units_per_s_range": [min(rates), max(rates)],
+        "runs": len(result),
+        "disturbed": any(each.disturbance.disturbed for each in result),
+        "wait_share": run.wait_share,
+        "step_ms": run.step_ms,
         "batch": effects.batch,
         "workers": effects.workers,
-        "ranks": result.ranks,
+        "ranks": run.ranks,
         "forwards_per_unit": effects.forwards_per_unit,
-        "peak_mem_gib": result.peak_mem_gib,
+        "peak_mem_gib": run.peak_mem_gib,
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
-        "shares": bounds.measured_parts(result.shares) or None,
+        "shares": bounds.measured_parts(run.shares) or None,
         "bottleneck": dataclasses.asdict(found),
         "advice": [dataclasses.asdict(each) for each in help_],
     }
@@ -179,10 +201,11 @@ def as_object(
 # --- the memo -----------------------------------------------------------------------------
 
 
-def memo(run: Run, found: Diagnosis, help_: tuple[Bound, ...]) -> str:
+def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> str:
     """Where the time goes, for a reader: the bottleneck first, then what it rests on."""
+    run = typical(runs)
     sections = {
-        "Measured": _measured(run),
+        "Measured": _measured(runs, run),
         "Where the time goes": [
             f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
             for name, share in bounds.measured_parts(run.shares).items()
@@ -190,9 +213,7 @@ def memo(run: Run, found: Diagnosis, help_: tuple[Bound, ...]) -> str:
         "Ceiling of each part": _ceilings(run),
         f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
         "What would help, and by how much at most": [
-            f"{numbers.ratio(each.at_most) if each.at_most else 'no bound':>7}  "
-            f"{each.title}. {each.detail}"
-            for each in help_
+            f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
         ],
         "Evidence": found.evidence,
         "Notes": run.notes,
@@ -204,19 +225,26 @@ def memo(run: Run, found: Diagnosis, help_: tuple[Bound, ...]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def failure_memo(result: Run | Failure) -> str:
+def _at_most(bound: Bound) -> str:
+    if bound.at_most is None:
+        return "no bound"
+    shown = [numbers.ratio(value) for value in (bound.at_most.low, bound.at_most.high)]
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
+
+
+def failure_memo(result: Failure) -> str:
     """What went wrong, what it shows in, and what to do."""
-    assert isinstance(result, Failure)
     tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
     return f"Not measured: {result.kind}. {result.evidence}\n{result.next_step}{tail}\n"
 
 
-def _measured(run: Run) -> list[str]:
+def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     units, effects = numbers.plural(run.unit), run.effects
+    rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
     seconds = run.window_end - run.window_start
     finished = round(run.units, 2 if run.units < 10 else None)
     done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
-    facts = [f"{numbers.number(run.units_per_s)} {units}/s: {done} ({run.rate_source})"]
+    facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),
@@ -275,11 +303,10 @@ def _ceilings(run: Run) -> list[str]:
         rates = {"compute alone": found.compute_units_per_s, **rates}
     width = max(map(len, rates), default=0)
     return [
-        f"{name:<{width}}  {numbers.number(rate)} {numbers.plural(run.unit)}/s, "
-        f"{numbers.ratio(rate / run.units_per_s)} this run"
+        f"{name:<{width}}  {numbers.number(rate)} {numbers.plural(run.unit)}/s"
         for name, rate in rates.items()
     ]
 
 
 def _device(run: Run) -> str:
-    return "GPU" if on_gpu(run) else "model"
+    return "GPU" if run.on_gpu else "model"

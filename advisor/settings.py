@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -16,18 +17,28 @@ from advisor.errors import SettingsError
 FILE_NAME = "gpu-advisor.toml"
 
 
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(
+    rf"\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m)?\s*(?:{_NUMBER}\s*s)?\s*", re.IGNORECASE
+)
+
+
 def parse_duration_s(text: str | float) -> float:
-    """`90`, `90s`, `10m`, `1.5h` to seconds. Raises ValueError with the forms allowed."""
-    if isinstance(text, (int, float)) and not isinstance(text, bool):
-        seconds = float(text)
+    """`90`, `90s`, `1.5m`, `3m30s`, `1h5m` to seconds. Raises ValueError with the forms allowed."""
+    forms = "write 90s, 10m, 3m30s or 1h"
+    bare = re.fullmatch(rf"\s*{_NUMBER}\s*", str(text))
+    parts = _DURATION.fullmatch(str(text))
+    if isinstance(text, bool) or not (bare or (parts and any(parts.groups()))):
+        msg = f"{text!r} is no duration; {forms}"
+        raise ValueError(msg)
+    if bare:
+        seconds = float(bare[1])
     else:
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|h)?\s*", str(text))
-        if not match:
-            msg = f"{text!r} is no duration; write 90s, 10m or 1h"
-            raise ValueError(msg)
-        seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"]
-    if seconds <= 0:
-        msg = f"{text!r} is not above zero; write 90s, 10m or 1h"
+        assert parts is not None
+        hours, minutes, rest = (float(part or 0) for part in parts.groups())
+        seconds = 3600 * hours + 60 * minutes + rest
+    if not 0 < seconds < math.inf:
+        msg = f"{text!r} is not above zero; {forms}"
         raise ValueError(msg)
     return seconds
 
@@ -105,6 +116,12 @@ class Workload(_Table):
     """Extra flags that name output directories; they are pointed into scratch."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment of the command, on top of the caller's."""
+    start_limit: Duration | None = None
+    """Longest wait for the first step; follows from what the original takes if not given."""
+    hang_limit: Duration | None = None
+    """Longest silence after a step."""
+    run_limit: Duration | None = None
+    """Longest run of one process; follows from the window and the other limits if not given."""
 
 
 class Defaults(_Table):
@@ -112,6 +129,12 @@ class Defaults(_Table):
 
     budget: Duration = 600.0
     target: str = "auto"
+    start_limit: Duration | None = None
+    """Longest wait for a program's first step (5m, or five times the original's)."""
+    hang_limit: Duration | None = None
+    """Longest silence after a step (60s)."""
+    run_limit: Duration | None = None
+    """Longest run of one process (the window and the other limits together)."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
     price_per_hour: float | None = Field(default=None, gt=0)

@@ -161,18 +161,21 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 # --- Student's t, for display and power ---------------------------------------------------
 
 
-def t_interval(values: Sequence[float], alpha: float = 0.025) -> Interval:
+def t_interval(
+    values: Sequence[float], alpha: float = 0.025, *, sigma_at_least: float = 0.0
+) -> Interval:
     """Mean with Student bounds, each wrong in at most `alpha` if the values are normal.
 
-    For display beside the exact interval; no verdict rests on it. Raises ValueError as
-    `walsh_interval`.
+    For samples too small for the exact bounds. `sigma_at_least` is a standard deviation known from
+    elsewhere: the sample's own is never taken to be less. Raises ValueError as `walsh_interval`.
     """
     _require_finite(values)
     n = len(values)
     mean = statistics.fmean(values)
     half = math.inf
     if n > 1:
-        half = t_quantile(1 - alpha, n - 1) * statistics.stdev(values) / math.sqrt(n)
+        sigma = max(statistics.stdev(values), sigma_at_least)
+        half = t_quantile(1 - alpha, n - 1) * sigma / math.sqrt(n)
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
 
 

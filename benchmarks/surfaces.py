@@ -6,24 +6,23 @@ The strategy is judged on it because its true optimum is known; no process is st
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import yaml
 
 from advisor.model import (
     Ceilings,
+    Disturbance,
     Effects,
     Failure,
     LoaderCeiling,
     Machine,
+    Neighbour,
     Run,
     Trial,
     WhatIfOutcome,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MACHINE = Machine(
     cpu_model="formula",
@@ -46,6 +45,8 @@ class Surface:
     """Fixed cost of one step, whatever the batch."""
     unit_s: float = 0.0005
     """Compute of one unit in a full device."""
+    contention: float = 0.0
+    """How much longer loading takes for each worker: they share a disk or CPUs."""
     base_gib: float = 1.0
     unit_gib: float = 0.1
     oom_gib: float = 1e9
@@ -74,7 +75,17 @@ class Surface:
     step_kind: str | None = None
     fail_on: Any = None
     """Called with the values; a Failure kind or None."""
+    process_s: float = 1.0
+    """Wall clock of one process."""
+    first_s: float = 0.0
+    """What the first process takes on top: cold caches."""
+    others: Any = None
+    """Called with the number of the process, from 0; CPUs that others hold meanwhile."""
+    slowed: float = 0.0
+    """How much longer a step takes for each CPU that others hold."""
     seed: int = 0
+    now_s: float = 0.0
+    """The clock of this engine: it stands still but for what processes take."""
     seen: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     tried: list[str | None] = field(default_factory=list)
     original: dict[str, Any] = field(default_factory=dict)
@@ -85,9 +96,15 @@ class Surface:
     def machine(self) -> Machine:
         return MACHINE
 
+    def clock(self) -> float:
+        return self.now_s
+
     def run(self, trial: Trial) -> Run | Failure:
         values = {**self.coded, **yaml.safe_load(trial.files[0].content)}
         values |= _arguments(trial.plan.whatif)
+        alone = trial.plan.ceilings_workers
+        wall_s = self.process_s + (trial.plan.ceilings_s * (len(alone) + 1) if alone else 0.0)
+        wall_s += 0.0 if self.seen else self.first_s
         self.tried.append(trial.plan.whatif)
         if not self.original:
             self.original = values
@@ -98,6 +115,9 @@ class Surface:
         memory = self.base_gib + self.unit_gib * batch
         if memory > self.oom_gib:
             kind = "gpu-oom"
+        if wall_s > trial.total_limit_s:
+            kind, wall_s = "timeout", trial.total_limit_s
+        self.now_s += wall_s
         if kind:
             return Failure(
                 trial_id=trial.id,
@@ -107,9 +127,9 @@ class Surface:
                 kind=kind,
                 evidence=f"batch {batch}",
                 next_step="less",
-                wall_s=1.0,
+                wall_s=wall_s,
             )
-        return self._run(trial, used, batch, workers, memory)
+        return replace(self._run(trial, used, batch, workers, memory), wall_s=wall_s)
 
     def _run(
         self, trial: Trial, used: dict[str, Any], batch: int, workers: int, memory: float
@@ -118,11 +138,13 @@ class Surface:
         speed = self.bf16_speedup if used.get("precision") == "bf16" else 1.0
         steps = used.get("steps", 1) if self.forwards_per_step else 1
         step_s = (self.launch_s + self.unit_s * batch) * steps / speed
-        load_s = batch * self.load_s / max(workers, 1)
+        load_s = batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
         whole_s = step_s + load_s if workers == 0 else max(step_s, load_s)
         whatif = trial.plan.whatif or ""
         rate = self.switches.get(whatif, 1.0) * batch / whole_s
         rate *= 1 + self.noise * self._random.gauss(0, 1)
+        held = self.others(len(self.seen) - 1) if self.others else 0.0
+        rate /= 1 + self.slowed * (held or 0.0)
         drift = self.bf16_drift if used.get("precision") == "bf16" else 0.0
         drift += self.drifts.get(whatif, 0.0)
         effects: dict[str, Any] = {
@@ -176,7 +198,11 @@ class Surface:
             else None,
             stdout_tail=quality,
             output_digest="same",
-            wall_s=1.0,
+            disturbance=Disturbance(
+                disturbed=None if held is None else held > 0,
+                others_cpus=held,
+                who=(Neighbour(name="stress", cpus=held),) if held else (),
+            ),
         )
 
 
@@ -185,17 +211,3 @@ def _arguments(whatif: str | None) -> dict[str, Any]:
     words = (whatif or "").partition("@")[0].split(",")
     pairs = [word.removeprefix("loader.").split("=") for word in words if "loader." in word]
     return {name: int(value) for name, value in pairs}
-
-
-class Quiet:
-    """A listener that says nothing."""
-
-    def trial_started(self, number: int, label: str, purpose: str) -> None: ...
-
-    def trial_done(self, trial: object) -> None: ...
-
-
-def scratch(tmp: Path) -> Path:
-    folder = tmp / "scratch"
-    folder.mkdir(exist_ok=True)
-    return folder

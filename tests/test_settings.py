@@ -15,15 +15,48 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), (30, 30)]
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("10m", 600),
+        ("1.5h", 5400),
+        (30, 30),
+        (1.5, 1.5),
+        ("3m30s", 210),
+        ("1h5m", 3900),
+        (" 1h 30m 5s ", 5405),
+        ("1.5m", 90),
+        ("2H", 7200),
+    ],
 )
 def test_durations(text: str | int, seconds: float) -> None:
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "ten", "-5m", "0", "10 parsecs", True])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "ten",
+        "-5m",
+        "0",
+        "0m0s",
+        "10 parsecs",
+        "1h30",
+        "5s3m",
+        "1m2m",
+        "nan",
+        True,
+        float("nan"),
+        float("inf"),
+        -3,
+        "9" * 400,
+    ],
+)
 def test_no_duration_is_refused_with_the_forms_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="write 90s, 10m or 1h"):
+    with pytest.raises(ValueError, match="write 90s, 10m, 3m30s or 1h"):
         parse_duration_s(text)
 
 

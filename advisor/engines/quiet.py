@@ -24,20 +24,24 @@ LEAST_S = 1.0
 TOTAL_S = 30.0
 """Longest wait of one engine, all its processes together."""
 BACKOFF = 1.5
+TOLD = 3
+WORTH_A_NAME = 0.05
+"""CPUs; the first so many that hold more are told by name."""
 
 
 class Patience:
     """How long may still be waited, by what waiting brought before."""
 
-    def __init__(self) -> None:
+    def __init__(self, total_s: float = TOTAL_S) -> None:
+        self._total_s = min(total_s, TOTAL_S)
         self._next_s = PATIENCE_S
         self.waited_s = 0.0
-        """In all, with the looks at a busy machine."""
+        """In all, without the looks at a quiet machine."""
 
     @property
     def limit_s(self) -> float:
         """Longest wait right now; 0 where it has been in vain too often."""
-        limit = min(self._next_s, TOTAL_S - self.waited_s)
+        limit = min(self._next_s, self._total_s - self.waited_s)
         return limit if limit >= LEAST_S else 0.0
 
     def learn(self, seconds: float, *, helped: bool) -> None:
@@ -57,28 +61,32 @@ def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
 def wait_until_quiet(
     patience: Patience,
     say: Callable[[str], None],
+    limit_s: float = PATIENCE_S,
     *,
     look: Callable[[float], Disturbance] = look_around,
     wait: Callable[[float], object] = time.sleep,
 ) -> Disturbance:
-    """Look; while others hold the machine, wait as long as `patience` has. The last look.
+    """Look; while others hold the machine, wait `limit_s`, or as long as `patience` has.
 
+    Gives the last look.
     `wait` sleeps for so many seconds, and may return true to give up.
     """
-    begun, pause = time.monotonic(), LOOK_S
     seen = look(LOOK_S)
     if not seen.disturbed:
         return seen
-    until = begun + patience.limit_s
+    begun, pause = time.monotonic(), LOOK_S
+    limit = min(limit_s, patience.limit_s)
     given_up = False
-    while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
+    if limit:
         say(f"waiting for a quiet moment: {in_words(seen)}")
-        pause *= BACKOFF
-        given_up = bool(wait(min(pause, left)))
+    while seen.disturbed and not given_up and time.monotonic() - begun < limit:
+        pause = min(BACKOFF * pause, max(0.0, limit - (time.monotonic() - begun)))
+        given_up = bool(wait(pause))
         seen = look(LOOK_S)
-    patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
-    if seen.disturbed:
-        say(f"going on beside others: {in_words(seen)}")
+    if limit:
+        patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
+        if seen.disturbed:
+            say(f"going on beside others: {in_words(seen)}")
     return seen
 
 
@@ -86,7 +94,8 @@ def in_words(seen: Disturbance) -> str:
     """`others keep 1.3 CPUs busy (firefox 0.8, make 0.4)`."""
     told = []
     if seen.others_cpus is not None:
-        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in seen.who)
+        named = [each for each in seen.who[:TOLD] if each.cpus >= WORTH_A_NAME]
+        names = ", ".join(f"{each.name} {each.cpus:.1f}" for each in named)
         told.append(f"others keep {seen.others_cpus:.1f} CPUs busy{f' ({names})' if names else ''}")
     if seen.steal_share:
         told.append(f"the hypervisor gives {seen.steal_share:.0%} of the CPUs' time to others")

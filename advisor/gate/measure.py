@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.gate.records import GpuReadings, Problem, Rate, RunEntry
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
+from advisor.trials.limits import Limits
 from advisor.trials.output import plain
 
 if TYPE_CHECKING:
@@ -60,11 +61,14 @@ class Bench:
     window: MeasurePlan = field(default_factory=MeasurePlan)
     metric: Metric = "throughput"
     allow_writes: bool = False
+    limits: Limits = field(default_factory=Limits)
+    """Those that were asked for on the command line."""
     started: int = 0
 
     def run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
         """One fresh process of `program` in `arm`. A failure is in the record, never raised."""
-        limit_s = min(limit_s, RUN_LIMIT_S)
+        limits = self.limits.or_else(program.limits)
+        limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
         scratch = self.scratch / f"{self.started:03d}-{arm}"
         benchmark_json = scratch / "benchmark.json"
@@ -79,9 +83,10 @@ class Bench:
             env=tuple(self.environment(program, arm, benchmark_json).items()),
             plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
             unit=program.unit,
-            start_limit_s=2 * limit_s,
-            hang_limit_s=2 * limit_s,
-            total_limit_s=limit_s,  # the one that is reached first: a plain `timeout`
+            # where nothing was asked for the last is reached first: a plain `timeout`
+            start_limit_s=limits.start_s or 2 * limit_s,
+            hang_limit_s=limits.hang_s or 2 * limit_s,
+            total_limit_s=limit_s,
             allow_writes=self.allow_writes,
         )
         gpu = self.device()

@@ -36,10 +36,10 @@ def ab(asked: Options, place: Place) -> GateRecord:
     programs = choose(head, asked.workloads, asked.command)
     revision = base.base_revision(head, asked.base_ref)
     with (
-        machine_to_itself(asked, place) as host,
+        machine_to_itself(asked, place) as (engine, host),
         base.base_checkout(head, revision) as other,
     ):
-        session = open_session(asked, place, {"base": other, "head": head}, programs, host)
+        session = open_session(asked, place, {"base": other, "head": head}, programs, engine, host)
         for program in programs:
             session.close(program.name, no_baseline=why_not_comparable(program, other))
         set_up(asked, place, session)
@@ -89,8 +89,8 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
     past = history.read(asked.history)
-    with machine_to_itself(asked, place) as host:
-        session = open_session(asked, place, {"base": head, "head": head}, programs, host)
+    with machine_to_itself(asked, place) as (engine, host):
+        session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
         session.fixed_pairs = HISTORY_PAIRS
         set_up(asked, place, session)
         record = _of_head_alone(measured(session, host, "history"))
@@ -115,8 +115,8 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
     """Pairs of head against itself: what this runner can prove."""
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
-    with machine_to_itself(asked, place) as host:
-        session = open_session(asked, place, {"base": head, "head": head}, programs, host)
+    with machine_to_itself(asked, place) as (engine, host):
+        session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
         session.fixed_pairs = CALIBRATION_PAIRS
         set_up(asked, place, session)
         record = _of_head_alone(measured(session, host, "calibrate"))

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from advisor.errors import UsageError
 from advisor.gate.records import Inputs, Metric, Mode
 from advisor.settings import parse_duration_s, parse_share
+from advisor.trials import limits
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from advisor.trials.limits import Limits
 
 T = TypeVar("T", bound=str)
 
@@ -39,6 +42,7 @@ class Options:
     setup: str | None
     inputs: Inputs
     window_s: float
+    limits: Limits
     report: Path
     json: bool
     lock_clocks: bool
@@ -121,6 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="measured window of a program that is too long to be run to its end (default 5s)",
     )
+    limits.add_arguments(parser)
     add(
         "--lock-clocks",
         default="auto",
@@ -196,6 +201,7 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         setup=args.setup or None,
         inputs=inputs,
         window_s=_duration("--window", args.window),
+        limits=limits.of_flags(args),
         report=args.report,
         json=args.json,
         lock_clocks=_one_of("--lock-clocks", args.lock_clocks, ("auto", "off")) == "auto",

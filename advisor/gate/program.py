@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from advisor import invocation, settings
 from advisor.errors import UsageError
+from advisor.trials import limits
+from advisor.trials.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,8 @@ class Program:
     metric_regex: str = THROUGHPUT_LINE
     in_shell: bool = False
     """Run through `bash -c`: one shell string, as given with --command."""
+    limits: Limits = field(default_factory=Limits)
+    """What gpu-advisor.toml says; no part of the definition."""
 
     @property
     def definition(self) -> str:
@@ -108,7 +112,10 @@ def declared(checkout: Checkout) -> dict[str, Program]:
     found = settings.load(settings.find(checkout.cwd))
     top = checkout.top.resolve()
     folder = str(found.root.relative_to(top)) if found.root.is_relative_to(top) else "."
-    return {name: _of(name, entry, folder) for name, entry in found.workload.items()}
+    return {
+        name: _of(name, entry, folder, limits.of_settings(entry, found.defaults))
+        for name, entry in found.workload.items()
+    }
 
 
 def why_not_comparable(program: Program, base: Checkout) -> str | None:
@@ -123,7 +130,7 @@ def why_not_comparable(program: Program, base: Checkout) -> str | None:
     return None
 
 
-def _of(name: str, entry: Workload, folder: str) -> Program:
+def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:
     return Program(
         name=name,
         command=entry.command,
@@ -133,4 +140,5 @@ def _of(name: str, entry: Workload, folder: str) -> Program:
         unit=entry.unit,
         unit_regex=entry.unit_regex,
         metric_regex=entry.metric_regex or THROUGHPUT_LINE,
+        limits=allowed,
     )

@@ -22,13 +22,13 @@ from advisor.gate.session import Session
 from advisor.gate.verdict import decide
 from advisor.machine.gpu import read_gpus
 from advisor.machine.host import read_machine
-from advisor.machine.lock import gpu_lock
 from advisor.model import MeasurePlan
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from advisor.engines import Engine
     from advisor.gate.base import Checkout
     from advisor.gate.options import Options
     from advisor.gate.program import Program
@@ -55,8 +55,8 @@ class Place:
 
 
 @contextlib.contextmanager
-def machine_to_itself(asked: Options, place: Place) -> Iterator[HostEntry]:
-    """Hold the lock of the GPU (of the host, if it has none) and its clocks; yields the host.
+def machine_to_itself(asked: Options, place: Place) -> Iterator[tuple[Engine, HostEntry]]:
+    """Hold the engine of the GPU (of the host, if it has none) and the GPU's clocks.
 
     Waits for another gate on the same GPU as long as the budget lasts, then raises StateBusyError.
     """
@@ -65,22 +65,23 @@ def machine_to_itself(asked: Options, place: Place) -> Iterator[HostEntry]:
     machine = read_machine()
     gpu_uuid = machine.gpus[0].uuid if machine.gpus else None
     with (
-        _locked(gpu_uuid, asked.inputs.max_minutes * 60, place),
+        _leased(gpu_uuid, asked.inputs.max_minutes * 60, place) as engine,
         clocks.held(gpu_uuid, wanted=asked.lock_clocks) as state,
     ):
-        yield host_entry(machine, state, asked.python, place.cwd)
+        yield engine, host_entry(machine, state, asked.python, place.cwd)
 
 
 @contextlib.contextmanager
-def _locked(uuid: str | None, wait_s: float, place: Place) -> Iterator[None]:
+def _leased(uuid: str | None, wait_s: float, place: Place) -> Iterator[Engine]:
     """One measurement at a time: says so before it waits for another, and can be interrupted."""
     deadline = time.monotonic() + wait_s
     said = False
     with contextlib.ExitStack() as stack:
         while True:
+            poll_s = LOCK_POLL_S if said else 0.0
+            engine = LocalEngine(gpu_uuid=uuid, wait_s=poll_s, cancel=place.cancel)
             try:
-                stack.enter_context(gpu_lock(uuid, wait_s=LOCK_POLL_S if said else 0.0))
-                break
+                stack.enter_context(engine)
             except StateBusyError as problem:
                 if time.monotonic() > deadline:
                     raise
@@ -90,7 +91,9 @@ def _locked(uuid: str | None, wait_s: float, place: Place) -> Iterator[None]:
                 if not said:
                     place.say(f"{problem} Waiting for it.")
                 said = True
-        yield
+            else:
+                break
+        yield engine
 
 
 def open_session(
@@ -98,6 +101,7 @@ def open_session(
     place: Place,
     arms: Mapping[Arm, Checkout],
     programs: Sequence[Program],
+    engine: Engine,
     host: HostEntry,
 ) -> Session:
     """A session whose statistic is what calibration found here."""
@@ -109,12 +113,13 @@ def open_session(
         update={"statistic": statistics.pop() if len(statistics) == 1 else "mean"}
     )
     bench = Bench(
-        engine=LocalEngine(cancel=place.cancel),
+        engine=engine,
         checkouts=dict(arms),
         scratch=place.scratch,
         device=first_gpu,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
+        limits=asked.limits,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
     )
     return Session(

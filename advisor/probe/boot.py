@@ -34,7 +34,7 @@ def start(spec_path: str) -> None:
     session = Session(load_spec(spec_path))
     current = session
     os.makedirs(session.records, exist_ok=True)
-    _note_boot(session, line)
+    _note_boot(session)
     _stacks(session)
     _chain_excepthook(session)
     atexit.register(_finish, session)
@@ -64,20 +64,10 @@ def command_line() -> list[str]:
     return list(found)
 
 
-def _note_boot(session: Session, line: list[str]) -> None:
+def _note_boot(session: Session) -> None:
     path = os.path.join(session.records, f"boot-{session.pid}.json")
     with open(path, "w", encoding="utf-8") as file:
-        json.dump(
-            {
-                "pid": session.pid,
-                "ppid": os.getppid(),
-                "argv": line,
-                "time": time.time(),
-                "python": sys.version.split()[0],
-                "executable": sys.executable,
-            },
-            file,
-        )
+        json.dump({"time": time.time()}, file)
 
 
 def _stacks(session: Session) -> None:

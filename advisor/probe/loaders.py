@@ -99,7 +99,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
         prefetch=getattr(loader, "prefetch_factor", None) if workers else None,
         persistent=persistent,
         pin=bool(getattr(iterator, "_pin_memory", False)),
-        pin_asked=bool(getattr(loader, "pin_memory", False)),
     )
     if session.plan.get("ceilings_workers") and not persistent:
         facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once

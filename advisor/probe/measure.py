@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import loaders, observe, steps, window
+from . import observe, steps, window
 from .clock import DeviceClock
 from .session import Session
-
-ROOT_KEYS = ("name", "parameters", "calls", "shapes", "site", "seen")
-ROOTS_SHOWN = 32
 
 
 def measured(session: Session, ended: bool) -> dict[str, Any]:
@@ -31,7 +28,6 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
         "measured": {
             "kind": ledger.kind,
             "source": ledger.source,
-            "units": rate * found.seconds,
             "units_per_s": rate,
             "window_start": found.start + session.epoch,
             "window_end": found.end + session.epoch,
@@ -39,7 +35,6 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
                 (start + session.epoch, end + session.epoch, units, marks)
                 for start, end, units, marks in found.parts(window.multiple_of(log, ledger))
             ],
-            "steps": found.count,
             "step_ms": 1000.0 * found.seconds / found.count,
             "wait_share": window.wait_share(log, found, clock),
             "backward_share": window.overlap(log.backwards, found.start, found.end) / found.seconds,
@@ -47,9 +42,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
             "batch": ledger.batch,
-            "batches_per_step": ledger.batches_per_step,
             "forwards_per_unit": ledger.forwards_per_unit,
-            "clock": "device events" if clock is not None else "host",
             "notes": found.notes,
         }
     }
@@ -75,12 +68,8 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     dominant = log.roots[root] if root is not None else None
     loader = ledger.loader if ledger is not None else None
     return {
-        "loaders": [_loader(number, entry) for number, entry in enumerate(log.loaders)],
-        "loader": loader,
-        "roots": [
-            {key: getattr(entry, key) for key in ROOT_KEYS} for entry in log.roots[:ROOTS_SHOWN]
-        ],
-        "root": root,
+        "loader": _loader(log.loaders[loader]) if loader is not None else {},
+        "model_site": dominant.site if dominant else None,
         "accumulation": ledger.accumulation if ledger is not None else None,
         "set_to_none": session.set_to_none,
         "cpus": observe.cpus(),
@@ -95,23 +84,14 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     }
 
 
-def _loader(number: int, entry: dict[str, Any]) -> dict[str, Any]:
-    kept = (
-        "site",
-        "dataset",
-        "length",
-        "asked_batch",
-        "left_out",
-        "sampler",
-        "iterated",
-        "workers",
-        "prefetch",
-        "persistent",
-        "pin",
-        "pin_asked",
-    )
-    found = {key: entry.get(key) for key in kept}
+LOADER_KEYS = ("site", "left_out", "workers", "prefetch", "persistent", "pin")
+
+
+def _loader(entry: dict[str, Any]) -> dict[str, Any]:
+    found = {key: entry.get(key) for key in LOADER_KEYS}
+    batch = entry.get("asked_batch")
+    found["asked_batch"] = batch if isinstance(batch, int) else None
     tokens, padded = entry.get("tokens", (0, 0))
     found["padding_share"] = padded / tokens if tokens else None
     found["tokens_per_item"] = (tokens - padded) / entry["rows"] if tokens else None
-    return {"number": number, "alive": len(loaders.worker_pids(entry)), **found}
+    return found

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import time
 from typing import Any
 
 from . import measure
 from .session import Session
 
-VERSION = 1
+VERSION = 2
+"""Of the format, which is written down where it is read: `advisor/trials/records.py`."""
 
 
 def put(session: Session, content: dict[str, Any]) -> None:
     """Write `content` as this process's record, atomically."""
     path = os.path.join(session.records, f"{session.pid}.json")
     temporary = f"{path}.tmp"
-    data = json.dumps(content, default=str).encode()
+    # a name that is no UTF-8 must not cost the record: its odd characters become question marks
+    data = json.dumps(content, default=str, ensure_ascii=False).encode("utf-8", "replace")
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         os.write(file, data)
@@ -63,24 +63,12 @@ def _head(session: Session) -> dict[str, Any]:
         "version": VERSION,
         "pid": session.pid,
         "ppid": os.getppid(),
-        "argv": list(getattr(sys, "argv", [])),
-        "python": sys.version.split()[0],
-        "torch": str(getattr(session.torch, "__version__", "")) or None,
         "state": session.state,
         "alone": session.frozen is not None,
         "boot_time": session.boot_time,
-        "time": time.time(),
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
         "steps": len(log.opts) or max(len(log.nexts), len(log.forwards), len(log.inners)),
-        "counts": {
-            "optimizer_steps": len(log.opts),
-            "loader_batches": len(log.nexts),
-            "root_forwards": len(log.forwards),
-            "inner_forwards": len(log.inners),
-            "backwards": len(log.backwards),
-            "dropped": log.dropped,
-        },
         "rank": session.rank,
         "world_size": session.world_size,
         "exception": session.exception,

@@ -1,40 +1,41 @@
-"""From a finished search to report.json: every sentence of the report is decided here."""
+"""From a finished search to report.json; every sentence of it is written in this room."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.model import Candidate, Decision, Run
+from advisor.experiments.comparison import chained, neighbours
+from advisor.experiments.program import COMMAND_LINE
+from advisor.model import Candidate
+from advisor.report import numbers, sentences
+from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.entries import (
     advice_entry,
+    comparison_entry,
     decision_entry,
+    gain_entry,
     machine_entry,
-    pairs,
     target_entry,
     trial_entry,
 )
-from advisor.report.model import (
-    Bottleneck,
-    ChangeEntry,
-    Gain,
-    OptimizeVerdict,
-    QualityPoint,
-    Report,
-)
-from advisor.report.sides import run_of, sides
-from advisor.tuning.bottleneck import Diagnosis, diagnose
-from advisor.tuning.program import COMMAND_LINE
+from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
+from advisor.report.sides import runs_of, sides
+from advisor.strategy.proof import proven_proofs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from advisor.experiments.attempts import Attempt
+    from advisor.experiments.comparison import Comparison
+    from advisor.experiments.program import Program
     from advisor.machine.target import Target
-    from advisor.tuning.confirm import Confirmation
-    from advisor.tuning.search import Search
+    from advisor.model import Advice, Decision, Interval, Machine
+    from advisor.strategy.standing import Standing, Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,29 +50,48 @@ class Asked:
     command: str
     cwd: Path
     target: Target
-    diff: str
     price_per_hour: float | None
-    interrupted: bool
     wall_s: float
 
 
-def optimize_report(
-    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
-) -> Report:
-    """The whole report of one `optimize`; `winner` is what was proven, no changes if nothing."""
-    verdict = verdict_of(search, proof, winner, asked)
-    before, after = sides(search, proof, winner)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a search ended, and what is written."""
+
+    stop: Stop | None
+    """None: interrupted before the strategy stopped."""
+    standing: Standing
+    attempts: tuple[Attempt, ...]
+    comparisons: tuple[Comparison, ...]
+    winner: Candidate
+    decisions: tuple[Decision, ...]
+    advice: tuple[Advice, ...]
+    program: Program
+    machine: Machine
+    diff: str
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stop is None
+
+
+def optimize_report(found: Outcome, asked: Asked) -> Report:
+    """The whole report of one `optimize`."""
+    now, winner, objective = found.standing, found.winner, found.standing.facts.objective
+    chain = chain_of(found)
+    free = next((p for p in chain if not traded(p)), None)
+    on_top = next((p for p in chain if traded(p)), None)
+    whole = gained_by(found)
+    before, after = sides(now, winner)
+    by_id = {attempt.id: attempt for attempt in found.attempts}
     return Report(
-        verdict=verdict,
-        reason=reason(search, proof, winner, asked),
-        gain=gain(proof, "after" if proof and winner == proof.arms["after"] else "free")
-        if winner.changes
-        else None,
-        gain_free=gain_free(proof, winner),
-        gain_quality=gain(proof, "after", over="free")
-        if proof and winner == proof.arms["after"]
-        else None,
-        unit=search.runner.program.unit,
+        verdict=verdict_of(found),
+        busy=busy(found),
+        reason=reason(found),
+        gain=gain_entry(whole),
+        gain_free=gain_entry(free.interval(objective)) if free else None,
+        gain_quality=gain_entry(on_top.interval(objective)) if on_top else None,
+        unit=found.program.unit,
         before=before,
         after=after,
         changes=[
@@ -87,7 +107,7 @@ def optimize_report(
             )
             for c in winner.changes
         ],
-        runs=search.runner.processes,
+        runs=sum(not attempt.reused for attempt in found.attempts),
         wall_s=round(asked.wall_s, 1),
         config=str(asked.config),
         report=str(asked.report),
@@ -95,20 +115,16 @@ def optimize_report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=asked.dry_run,
         workload=asked.workload,
-        phase=search.workload.phase,
+        phase=now.facts.workload.phase,
         command=asked.command,
         cwd=str(asked.cwd),
-        tuned_command=tuned_command(search, winner),
+        tuned_command=tuned_command(found),
         written=None if asked.dry_run or not winner.changes else str(asked.output),
-        machine=machine_entry(search.machine),
-        target=target_entry(asked.target, search.memory_limit_gib),
-        bottleneck_before=bottleneck(
-            search, search.baseline[0] if search.baseline else None, asked
-        ),
-        bottleneck_after=bottleneck(search, run_of(proof, winner, search), asked)
-        if winner.changes
-        else None,
-        decisions=[decision_entry(d) for d in settled(search, winner)],
+        machine=machine_entry(found.machine),
+        target=target_entry(asked.target, now.facts.memory_limit_gib),
+        bottleneck_before=bottleneck(found, Candidate(), asked),
+        bottleneck_after=bottleneck(found, winner, asked) if winner.changes else None,
+        decisions=[decision_entry(decision, by_id) for decision in found.decisions],
         quality=[
             QualityPoint(
                 measure=j.measure,
@@ -118,177 +134,194 @@ def optimize_report(
                 limit=j.limit,
                 within=j.within,
             )
-            for label, j in search.judgements
+            for label, j in now.quality.judgements
         ],
-        pairs=pairs(proof),
-        noise_band=search.noise or None,
-        smallest_gain=search.smallest_gain,
+        comparisons=[
+            comparison_entry(each, objective)
+            for each in found.comparisons
+            if each.contest.purpose != "quality"
+        ],
+        noise_band=now.noise or None,
+        smallest_gain=now.facts.smallest_gain,
         price_per_hour=asked.price_per_hour,
-        trials=[trial_entry(taken) for taken in search.runner.taken],
-        skipped=search.skipped,
-        diff=asked.diff,
-        how_to_run=how_to_run(search, winner, asked),
+        trials=[trial_entry(attempt) for attempt in found.attempts],
+        skipped=[sentences.skipped(entry) for entry in now.skipped],
+        diff=found.diff,
+        how_to_run=how_to_run(found, asked),
         how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
         if winner.changes and not asked.dry_run and asked.output == asked.config
         else "",
-        advice=[advice_entry(advice) for advice in search.advice],
-        notes=[*search.notes, *asked_notes(search, asked)],
-        files_created=sorted(
-            {path for taken in search.runner.taken for path in taken.result.files_created}
-        ),
+        advice=[advice_entry(advice) for advice in found.advice],
+        notes=notes(found, asked),
+        files_created=sorted({p for a in found.attempts for p in a.result.files_created}),
     )
 
 
 # --- verdict ------------------------------------------------------------------------------
 
 
-def verdict_of(
-    search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked
-) -> OptimizeVerdict:
-    """`partial` when something was left to be done that could change the answer."""
-    if asked.interrupted:
+def chain_of(found: Outcome) -> tuple[Comparison, ...]:
+    """The proofs that lead from the original to the winner; none where nothing is written."""
+    return proven_proofs(found.standing) if found.winner.changes else ()
+
+
+def traded(proof: Comparison) -> bool:
+    """Whether what the proof adds may change results."""
+    old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
+    return old.only("numeric", "quality").key != new.only("numeric", "quality").key
+
+
+def gained_by(found: Outcome) -> Interval | None:
+    """Gain of everything that is written, over the original."""
+    chain = chain_of(found)
+    if not chain:
+        return None
+    second = chain[1] if len(chain) > 1 else None
+    return chained(chain[0], second, found.standing.facts.objective)
+
+
+def verdict_of(found: Outcome) -> OptimizeVerdict:
+    """`unchanged` only where candidates ran and lost, or there was none to run."""
+    if found.interrupted:
         return "partial"
-    if winner.changes:
+    if found.winner.changes:
         return "improved"
-    if search.cut_short or (proof is None and search.best_candidate.changes):
-        return "partial"
-    return "unchanged"
+    assert found.stop is not None
+    left_out = any(entry.matters for entry in found.standing.skipped)
+    return "partial" if left_out or found.stop.reason == "budget-too-small" else "unchanged"
 
 
-def reason(search: Search, proof: Confirmation | None, winner: Candidate, asked: Asked) -> str:
-    """Why the verdict is what it is, and why the search stopped."""
-    if asked.interrupted:
+def reason(found: Outcome) -> str:
+    """Why the verdict is what it is."""
+    now, stop = found.standing, found.stop
+    if stop is None:
+        processes = sum(not attempt.reused for attempt in found.attempts)
         return (
-            f"Interrupted after {search.runner.processes} processes; the config is untouched, and "
+            f"Interrupted after {processes} processes; the config is untouched, and "
             "the next call goes on from what was measured."
         )
-    stopped = f" The search stopped because {search.stop_reason}." if search.stop_reason else ""
-    if winner.changes and proof is not None:
-        arm = "after" if winner == proof.arms["after"] else "free"
-        ratio = proof.ratio("before", arm)
-        assert ratio is not None
-        text = (
-            f"The tuned config did {ratio.estimate:.2f}x the {search.runner.program.unit}s a "
-            f"second in {ratio.n} interleaved rounds of fresh processes; 95 % bounds "
-            f"{ratio.low:.2f} to {ratio.high:.2f}."
-        )
-        if arm == "free" and winner != proof.arms["after"]:
-            text += " The other changes were not proven on top of it and were left out."
-        return text + stopped
-    if proof is not None and proof.failure is not None:
+    if stop.reason == "budget-too-small":
+        takes = f"takes about {numbers.duration(now.price_s)}"
+        if not now.originals:
+            takes = "finished no item before it was spent"
         return (
-            f"The best candidate failed while it was being confirmed ({proof.failure.kind}: "
-            f"{proof.failure.evidence}), so nothing was written.{stopped}"
+            f"One process of this program {takes}, so the "
+            f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
+            f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
         )
-    if proof is not None:
-        ratio = proof.ratio("before", "after")
-        bounds = f" (95 % bounds {ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""
+    whole = gained_by(found)
+    if whole is not None:
+        text = f"The tuned config {sentences.gained(whole, found.program.unit)}."
+        if len(now.proofs) > len(chain_of(found)):
+            text += " What was not proven on top of it was left out."
+        return text
+    if now.proofs:
+        last = now.proofs[-1]
+        if last.failure is not None:
+            return (
+                f"The best candidate failed while it was being proven ({last.failure.kind}: "
+                f"{last.failure.evidence}), so nothing was written."
+            )
+        found_gain = last.interval(now.facts.objective)
+        bounds = ""
+        if found_gain is not None and not sentences.too_wide(found_gain):
+            bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
         return (
-            f"The best candidate, {search.best_candidate.label}, was not proven to gain more than "
-            f"{search.smallest_gain:.0%}{bounds}, so the config stays as it is.{stopped}"
+            f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
+            f"than {now.facts.smallest_gain:.0%}{bounds}, so the config stays as it is."
         )
-    if search.best_candidate.changes:
-        return (
-            f"{search.best_candidate.label} looked faster but was not confirmed, so nothing was "
-            f"written.{stopped}"
-        )
-    what = "that may be written without asking you" if search.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {search.band:.0%}.{stopped}"
+    tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
+    if not tried and any(entry.matters for entry in now.skipped):
+        return "The budget was spent before a candidate could run, so nothing is known yet."
+    if not tried:
+        return "No setting was found that may be changed without asking you."
+    what = "that may be written without asking you" if found.advice else "that was tried"
+    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
 
 
-def gain_free(proof: Confirmation | None, winner: Candidate) -> Gain | None:
-    """The gain of the free and training part; None where it was not proven apart."""
-    free = winner.only("free", "training")
-    if proof is None or not free.changes:
-        return None
-    if "free" in proof.arms:
-        return gain(proof, "free")
-    return gain(proof, "after") if free == winner else None
+def whole_minutes(seconds: float) -> str:
+    """`6m`: a budget as it is typed, rounded up."""
+    return f"{int(-(-seconds // 60))}m"
 
 
-def gain(proof: Confirmation | None, arm: str, over: str = "before") -> Gain | None:
-    """The interval of `arm` over another arm, the original by default, as the report prints it."""
-    ratio = proof.ratio(over, arm) if proof else None
-    if ratio is None:
-        return None
-    return Gain(ratio=ratio.estimate, low=ratio.low, high=ratio.high, pairs=ratio.n)
+def busy(found: Outcome) -> str:
+    """How quiet the machine was while the proof was measured; the search where there is none."""
+    proofs = found.standing.proofs
+    runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
+    if not runs:
+        runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    stood_in = any(proof.stood_in for proof in proofs)
+    return sentences.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)
 
 
 # --- parts --------------------------------------------------------------------------------
 
 
-def bottleneck(search: Search, run: Run | None, asked: Asked) -> Bottleneck | None:
-    """Where the time of `run` goes."""
-    if run is None:
-        return None
-    original = bool(search.baseline) and run.candidate_key == search.baseline[0].candidate_key
-    rivals = [
-        taken.result
-        for taken in search.runner.taken
-        if isinstance(taken.result, Run)
-        and taken.purpose == "search"
-        and taken.candidate.changes
-        and all(c.kind in {"batch_size", "grad_accum"} for c in taken.candidate.changes)
-        and (taken.result.effects.batch or 0) > (run.effects.batch or 0)
-        and search.faster(taken.result, run)
-    ]
-    found: Diagnosis = diagnose(
-        run,
-        faster_batch=max(rivals, key=lambda r: r.units_per_s) if rivals and original else None,
-        ceilings=search.ceilings if original else None,
+def bottleneck(found: Outcome, candidate: Candidate, asked: Asked) -> Bottleneck | None:
+    """Where the time of one configuration goes; None with fewer than two runs of it."""
+    now = found.standing
+    runs: Sequence[object] = now.originals if not candidate.changes else ()
+    measured = [*runs, *(r for r in runs_of(now, candidate) if r not in runs)]
+    told = diagnose(
+        measured,  # type: ignore[arg-type]
+        larger_batch=larger_batch(found) if not candidate.changes else None,
         profile=asked.target.profile if asked.target.present else None,
     )
-    return Bottleneck(name=found.name, sentence=found.sentence, evidence=list(found.evidence))
-
-
-def settled(search: Search, winner: Candidate) -> list[Decision]:
-    """Decisions as they stand after the proof: what was not proven was not changed."""
-    written = {(c.document, c.path) for c in winner.changes}
-    found = []
-    for key, decision in search.decisions.items():
-        if decision.outcome == "changed" and key not in written:
-            found.append(
-                replace(
-                    decision,
-                    outcome="kept",
-                    new=decision.old,
-                    why="Not written, because the gain was not proven. " + decision.why,
-                )
-            )
-        else:
-            found.append(decision)
-    return found
-
-
-def tuned_command(search: Search, winner: Candidate) -> str | None:
-    """The command with its own knobs changed, if any of them was."""
-    if not any(c.document == COMMAND_LINE for c in winner.changes):
+    if told is None:
         return None
-    return shlex.join(search.runner.program.argv(winner))
+    return Bottleneck(name=told.name, sentence=told.sentence, evidence=list(told.evidence))
 
 
-def how_to_run(search: Search, winner: Candidate, asked: Asked) -> str:
+def larger_batch(found: Outcome) -> LargerBatch | None:
+    """What a larger batch alone was proven to gain over the original."""
+    for proof in proven_proofs(found.standing)[:1]:
+        changes = proof.contest.after.arm.candidate.changes
+        runs, interval = proof.runs("after"), proof.interval(found.standing.facts.objective)
+        kinds = {change.kind for change in changes}
+        if kinds <= {"batch_size", "grad_accum"} and interval and runs and runs[0].effects.batch:
+            return LargerBatch(batch=runs[0].effects.batch, gain=interval)
+    return None
+
+
+def tuned_command(found: Outcome) -> str | None:
+    """The command with its own knobs changed, if any of them was."""
+    if not any(c.document == COMMAND_LINE for c in found.winner.changes):
+        return None
+    return shlex.join(found.program.argv(found.winner))
+
+
+def how_to_run(found: Outcome, asked: Asked) -> str:
     """The command that uses the result."""
-    command = tuned_command(search, winner) or asked.command
-    if winner.changes and asked.output != asked.config and not asked.dry_run:
+    command = tuned_command(found) or asked.command
+    if found.winner.changes and asked.output != asked.config and not asked.dry_run:
         return command.replace(str(asked.config), str(asked.output))
     return command
 
 
-def asked_notes(search: Search, asked: Asked) -> list[str]:
+def notes(found: Outcome, asked: Asked) -> list[str]:
     """What a reader must know before trusting the figures."""
-    notes = []
-    if not search.has_gpu:
-        notes.append(
+    told, now = [], found.standing
+    if not now.facts.has_gpu:
+        told.append(
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
-            f"about a GPU. {search.machine.gpu_note or ''}".rstrip()
+            f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
     if asked.target.note and asked.target.profile is not None:
-        notes.append(asked.target.note)
+        told.append(asked.target.note)
     sources = {
-        taken.result.rate_source
-        for taken in search.runner.taken
-        if isinstance(taken.result, Run) and taken.purpose == "confirm"
+        a.run.rate_source.partition(" (")[0]
+        for a in found.attempts
+        if a.run is not None and a.ask.purpose == "confirm"
     }
-    notes += [f"How the rate was counted: {source}." for source in sorted(sources)]
-    return notes
+    told += [f"How the rate was counted: {source}." for source in sorted(sources)]
+    if now.quality.judgements:
+        told.append(
+            "Each quality value is of one run of the quality command: it shows that this run was "
+            "inside its limit, and does not prove that every run is."
+        )
+    without = [p.title for p in now.proposals if p.outcome is not None]
+    without = [title for title in without if title not in {a.title for a in found.advice}]
+    if without:
+        told.append("Tried from inside the process, and not proven to gain: " + ", ".join(without))
+    return told

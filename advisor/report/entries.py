@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison
 from advisor.model import Advice, Decision, Failure, Machine
+from advisor.report import sentences
 from advisor.report.model import (
     AdviceEntry,
+    ComparisonEntry,
     DecisionEntry,
     Gain,
     MachineEntry,
-    PairEntry,
+    RoundEntry,
     TargetEntry,
     TrialEntry,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.experiments.attempts import Attempt
     from advisor.machine.target import Target
-    from advisor.tuning.confirm import Confirmation
-    from advisor.tuning.runner import Taken
-
-ARMS = ("before", "free", "after")
+    from advisor.model import Interval
+    from advisor.objective import Objective
 
 
-def decision_entry(decision: Decision) -> DecisionEntry:
+def gain_entry(interval: Interval | None) -> Gain | None:
+    """An interval as the report prints it; without its high where that tells no size."""
+    if interval is None:
+        return None
+    high = None if sentences.too_wide(interval) else interval.high
+    return Gain(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
+
+
+def decision_entry(decision: Decision, attempts: Mapping[str, Attempt]) -> DecisionEntry:
     """One decision for the report."""
 
     def plain(value: object) -> object:
@@ -38,8 +50,8 @@ def decision_entry(decision: Decision) -> DecisionEntry:
             "outcome": decision.outcome,
             "from": plain(decision.old),
             "to": plain(decision.new),
-            "why": decision.why,
-            "evidence": list(decision.evidence),
+            "why": sentences.why(decision),
+            "evidence": sentences.evidence(decision, attempts),
             "trials": list(decision.trials),
         }
     )
@@ -47,59 +59,69 @@ def decision_entry(decision: Decision) -> DecisionEntry:
 
 def advice_entry(advice: Advice) -> AdviceEntry:
     """One advice for the report."""
-    bounds = advice.gain
     return AdviceEntry(
         title=advice.title,
-        detail=advice.detail,
-        gain=None
-        if bounds is None
-        else Gain(ratio=bounds.estimate, low=bounds.low, high=bounds.high, pairs=bounds.n),
+        detail=sentences.advised(advice),
+        gain=gain_entry(advice.gain),
         site=advice.site,
         patch=advice.patch,
     )
 
 
-def trial_entry(taken: Taken) -> TrialEntry:
+def trial_entry(attempt: Attempt) -> TrialEntry:
     """One process for the report and the progress display."""
-    result = taken.result
+    result = attempt.result
+    common = {
+        "id": attempt.id,
+        "purpose": attempt.ask.purpose,
+        "label": attempt.label,
+        "wall_s": result.wall_s,
+        "reused": attempt.reused,
+        "repeated": attempt.repeated,
+    }
     if isinstance(result, Failure):
-        return TrialEntry(
-            id=taken.id,
-            purpose=taken.purpose,
-            label=taken.label,
-            outcome=result.kind,
-            wall_s=result.wall_s,
-            detail=f"{result.evidence}\n{result.log_tail}".strip(),
-            reused=taken.reused,
-        )
-    return TrialEntry(
-        id=taken.id,
-        purpose=taken.purpose,
-        label=taken.label,
-        outcome="ok",
-        units_per_s=result.units_per_s,
-        batch=result.effects.batch,
-        workers=result.effects.workers,
-        wait_share=result.wait_share,
-        peak_mem_gib=result.peak_mem_gib,
-        wall_s=result.wall_s,
-        rate_source=result.rate_source,
-        detail="; ".join(result.notes),
-        reused=taken.reused,
+        detail = f"{result.evidence}\n{result.log_tail}".strip()
+        return TrialEntry.model_validate({**common, "outcome": result.kind, "detail": detail})
+    return TrialEntry.model_validate(
+        {
+            **common,
+            "outcome": "ok",
+            "units_per_s": result.units_per_s,
+            "batch": result.effects.batch,
+            "workers": result.effects.workers,
+            "wait_share": result.wait_share,
+            "peak_mem_gib": result.peak_mem_gib,
+            "rate_source": result.rate_source,
+            "others_cpus": result.disturbance.others_cpus,
+            "disturbed": result.disturbance.disturbed,
+            "detail": "; ".join(result.notes),
+        }
     )
 
 
-def pairs(proof: Confirmation | None) -> list[PairEntry]:
-    """The rounds of the confirmation, raw."""
-    if proof is None:
-        return []
-    rounds = min((len(rates) for rates in proof.rates.values()), default=0)
-    return [
-        PairEntry(
-            round=i + 1, rates={arm: proof.rates[arm][i] for arm in ARMS if arm in proof.rates}
-        )
-        for i in range(rounds)
-    ]
+def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry:
+    """The rounds of one comparison, raw."""
+    counted = {each.number for each in found.counted}
+    return ComparisonEntry(
+        purpose=found.contest.purpose,
+        title=found.contest.title,
+        before=found.contest.before.arm.label,
+        after=found.contest.after.arm.label,
+        gain=gain_entry(found.interval(objective)),
+        rounds=[
+            RoundEntry(
+                round=each.number,
+                before=objective.score(before),
+                after=objective.score(after),
+                disturbed=each.disturbed,
+                counted=each.number in counted,
+            )
+            for each in found.rounds
+            if not each.broken
+            and (before := each.runs[BEFORE].run) is not None
+            and (after := each.runs[AFTER].run) is not None
+        ],
+    )
 
 
 def machine_entry(machine: Machine) -> MachineEntry:

@@ -2,6 +2,7 @@
 
 Versions of the format:
 1  first release
+2  comparisons instead of pairs; how busy the machine was; a gain may have no high bound
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
 OptimizeVerdict = Literal["improved", "unchanged", "partial"]
@@ -48,7 +49,8 @@ class Gain(_Part):
 
     ratio: float
     low: float
-    high: float
+    high: float | None
+    """Null where the interval is so wide that it tells a direction and no size."""
     pairs: int
 
 
@@ -132,14 +134,38 @@ class TrialEntry(_Part):
     detail: str = ""
     reused: bool = False
     """Taken from history: measured by an earlier call, not by this one."""
+    repeated: bool = False
+    """Others disturbed it, so it was run again and nothing rests on it."""
+    others_cpus: float | None = None
+    """CPUs that other programs kept busy meanwhile."""
+    disturbed: bool | None = None
+    """Whether its rate had to be counted over time that others disturbed; null: not known."""
 
 
-class PairEntry(_Part):
-    """One round of the confirmation: every arm in a fresh process, order flipped each round."""
+class RoundEntry(_Part):
+    """One round of a comparison: both arms in fresh processes, order flipped each round."""
 
     round: int
-    rates: dict[str, float]
-    """Units/s by arm: `before`, `free`, `after`."""
+    before: float
+    """Units/s."""
+    after: float
+    disturbed: str | None = None
+    """The arms that others disturbed; null if none."""
+    counted: bool = True
+    """Whether the gain rests on it."""
+
+
+class ComparisonEntry(_Part):
+    """Two arms against each other."""
+
+    purpose: str
+    """`confirm`, `whatif`, `quality`."""
+    title: str
+    before: str
+    """What ran: `original`, `batch_size=8`."""
+    after: str
+    gain: Gain | None = None
+    rounds: list[RoundEntry] = Field(default_factory=list)
 
 
 class MachineEntry(_Part):
@@ -190,7 +216,7 @@ class Bottleneck(_Part):
 class Report(_Part):
     """report.json. The first block is also what `--json` prints."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     verdict: OptimizeVerdict
     gain: Gain | None = None
     """Of all changes together; null if nothing was changed or not confirmed."""
@@ -206,6 +232,8 @@ class Report(_Part):
     config: str
     report: str
 
+    busy: str = ""
+    """How busy others kept the machine, where they did; empty if it was quiet."""
     reason: str
     """Why the verdict is what it is, and why the search stopped: one or two sentences."""
     tool_version: str
@@ -227,7 +255,7 @@ class Report(_Part):
     bottleneck_after: Bottleneck | None = None
     decisions: list[DecisionEntry] = Field(default_factory=list)
     quality: list[QualityPoint] = Field(default_factory=list)
-    pairs: list[PairEntry] = Field(default_factory=list)
+    comparisons: list[ComparisonEntry] = Field(default_factory=list)
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03

@@ -35,9 +35,11 @@ def ratio(value: float | None) -> str:
 
 
 def gain(found: Gain | None) -> str:
-    """`2.91x (2.71 to 3.12)`."""
+    """`2.91x (2.71 to 3.12)`; `more than 2.71x` where the bounds are too far apart."""
     if found is None:
         return NOT_MEASURED
+    if found.high is None:
+        return f"more than {ratio(found.low)}"
     return f"{ratio(found.ratio)} ({_ratio_figure(found.low)} to {_ratio_figure(found.high)})"
 
 

@@ -6,36 +6,48 @@ import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.model import Candidate, Interval, Run, Shares
+from advisor.report.bottleneck import typical
 from advisor.report.model import Side
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
-    from advisor.tuning.confirm import Confirmation
-    from advisor.tuning.search import Search
+    from advisor.strategy.standing import Standing
 
 
-def sides(search: Search, proof: Confirmation | None, winner: Candidate) -> tuple[Side, Side]:
+def sides(now: Standing, winner: Candidate) -> tuple[Side, Side]:
     """The two columns of the table; `after` equals `before` when nothing was changed."""
-    compute = search.ceilings.compute_units_per_s if search.ceilings else None
-    before = side(
-        (proof.runs.get("before") if proof else None) or search.baseline,
-        search.quality_before,
-        compute,
-    )
-    if not winner.changes or proof is None:
+    quality = now.quality
+    alone = typical(now.originals).ceilings if now.originals else None
+    compute = alone.compute_units_per_s if alone else None
+    before = side(runs_of(now, Candidate()), dict(quality.before), compute)
+    if not winner.changes:
         return before, before
-    arm = "after" if winner == proof.arms["after"] else "free"
-    quality = search.quality_after if arm == "after" else {}
-    return before, side(proof.runs[arm], quality or search.quality_before, None)
+    after = dict(quality.after) if winner.only("numeric", "quality").changes else {}
+    return before, side(runs_of(now, winner), after or dict(quality.before))
 
 
-def side(runs: list[Run], quality: dict[str, float], compute: float | None) -> Side:
+def runs_of(now: Standing, candidate: Candidate) -> list[Run]:
+    """Undisturbed runs of one configuration where there are some: of the proof, or the baseline."""
+    found = [
+        run
+        for proof in now.proofs
+        for arm, ask in ((BEFORE, proof.contest.before), (AFTER, proof.contest.after))
+        if ask.arm.candidate.key == candidate.key
+        for run in proof.runs(arm)
+    ]
+    if not found and not candidate.changes:
+        found = list(now.originals)
+    return [run for run in found if run.disturbance.disturbed is not True] or found
+
+
+def side(runs: list[Run], quality: dict[str, float], compute: float | None = None) -> Side:
     """One column from the runs of one configuration."""
     if not runs:
         return Side(quality=quality)
     rates = rate_interval([run.units_per_s for run in runs])
-    last = runs[-1]
+    mean = typical(runs)
     energy = [
         run.telemetry.energy_j / run.units for run in runs if run.telemetry.energy_j and run.units
     ]
@@ -49,15 +61,15 @@ def side(runs: list[Run], quality: dict[str, float], compute: float | None) -> S
         cpu_util_pct=_middle([run.telemetry.cpu_util_pct for run in runs]),
         wait_share=_middle([run.wait_share for run in runs]),
         step_ms=_middle([run.step_ms for run in runs]),
-        step_kind=last.step_kind,
+        step_kind=mean.step_kind,
         startup_s=_middle([run.startup_s for run in runs]),
         energy_j_per_unit=statistics.median(energy) if energy else None,
         power_w=_middle([run.telemetry.power_w for run in runs]),
-        batch=last.effects.batch,
-        workers=last.effects.workers,
-        forwards_per_unit=last.effects.forwards_per_unit,
+        batch=mean.effects.batch,
+        workers=mean.effects.workers,
+        forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=compute,
-        shares=_shares(last.shares),
+        shares=_shares(mean.shares),
     )
 
 
@@ -81,10 +93,3 @@ def _most(values: list[float | None]) -> float | None:
 
 def _shares(shares: Shares) -> dict[str, float]:
     return {name: share for name, share in asdict(shares).items() if share is not None}
-
-
-def run_of(proof: Confirmation | None, winner: Candidate, search: Search) -> Run | None:
-    """A run of the winner: confirmed, or the best there is."""
-    if proof is None or not winner.changes:
-        return search.best
-    return proof.runs["after" if winner == proof.arms["after"] else "free"][-1]

@@ -53,6 +53,8 @@ def title(report: Report) -> str:
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
         units, found = numbers.plural(report.unit), report.gain
+        if found.high is None:
+            return f"more than {numbers.ratio(found.low)} as many {units} a second{written}"
         bounds = numbers.gain(found).partition(" ")[2]
         return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
@@ -190,20 +192,16 @@ def failures(report: Report) -> list[TrialEntry]:
     return [trial for trial in failed if markdown.clip(trial.detail) != trial.detail]
 
 
-def arms(report: Report) -> list[str]:
-    """The arms of the confirmation, in the order in which they read."""
-    named = {arm for entry in report.pairs for arm in entry.rates}
-    known = [arm for arm in ("before", "free", "after") if arm in named]
-    return known + sorted(named - set(known))
-
-
 def missing(report: Report) -> list[str]:
     """What a report that was cut short does not hold."""
     return [
         what
         for absent, what in (
             (report.before.units_per_s is None, "the rate before"),
-            (not report.pairs, "the confirmation in interleaved pairs"),
+            (
+                not any(entry.purpose == "confirm" for entry in report.comparisons),
+                "the proof in interleaved rounds",
+            ),
             (report.bottleneck_before is None, "where the time goes"),
             (not report.decisions, "the decisions on the knobs"),
         )

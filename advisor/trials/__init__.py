@@ -5,14 +5,14 @@ launch.py     starts the job through its guardian and ends it
 guardian.py   the process between: nothing outlives the parent
 keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
-records.py    the probe's record files while the program runs
+records.py    the probe's records: their format, their parser, their folder
 disturbance.py  what others did, and the rate over clean time; pure
 resources.py  memory and CPU of the process tree; out-of-memory kills
 watch.py      waits, and acts on the limits: an Ending
 signs.py      what programs print when something goes wrong, as data
 classify.py   Ending to Finding
 traces.py     files left in the working directory; digest of the outputs
-reading.py    the probe's final records to a Reading
+reading.py    the records of all processes to one Reading
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
@@ -35,7 +34,7 @@ from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
 from advisor.trials.rates import Rate, best_rate
-from advisor.trials.reading import Reading, read_records
+from advisor.trials.reading import Reading, read
 from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def run_trial(
         ending = watch.until_end()
     if ending.own_files:
         raise _refusal(ending)
-    reading = read_records(Path(job.records), trial)
+    reading = read(ending.processes, trial.plan)
     left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
     left = left.and_written(ending.writes, trial.cwd, before)
     rate = best_rate(trial, ending, reading)
@@ -122,9 +121,8 @@ def run_trial(
 
 def _probed(reading: Reading) -> dict[str, Any]:
     """What a Run takes over from the probe as it is."""
-    names = {field.name for field in dataclasses.fields(Run)} - {"notes"}
-    own = (field.name for field in dataclasses.fields(reading))
-    return {name: getattr(reading, name) for name in own if name in names}
+    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts"}
+    return {name: getattr(reading, name) for name in names}
 
 
 def _clean(
@@ -156,12 +154,8 @@ def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
     if reading is None:
         return {"peak_host_gib": ending.peak_host_gib, "peak_mem_gib": ending.peak_host_gib}
     host = max(ending.peak_host_gib or 0.0, reading.peak_host_gib or 0.0) or None
-    on_device = reading.peak_reserved_gib is not None
-    return {
-        "peak_host_gib": host,
-        "peak_device_gib": reading.peak_reserved_gib,
-        "peak_mem_gib": reading.peak_mem_gib if on_device else host,
-    }
+    on_device = reading.peak_device_gib is not None
+    return {"peak_host_gib": host, "peak_mem_gib": reading.peak_mem_gib if on_device else host}
 
 
 def _leftovers(ending: Ending) -> tuple[str, ...]:

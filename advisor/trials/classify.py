@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from advisor.trials.signs import (
     CONFIG,
     DEATHS,
+    DEVICE,
     NEXT_STEPS,
     NOISE,
     RESOURCES,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.model import Trial
-    from advisor.trials.reading import ProgramException
+    from advisor.trials.records import ProgramException
     from advisor.trials.watch import Ending
 
 TAIL_LINES = 20
@@ -142,8 +143,8 @@ def _cause(trial: Trial, ending: Ending, problems: Sequence[ProgramException]) -
     said = [line for problem in problems for line in _lines(problem)]
     printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
     return (
-        _signed(RESOURCES, said)
-        or _signed(RESOURCES, reversed(printed))
+        _signed((*RESOURCES, *DEVICE), said, raised=True)
+        or _signed((*RESOURCES, *DEVICE), reversed(printed))
         or _by_signal(ending, [*said, *printed])
         or _rejected(trial, ending, problems)
         or _crashed(ending, problems)
@@ -157,9 +158,17 @@ def _swallowed(_: Trial, ending: Ending) -> Finding | None:
     if finding is not None:
         return finding
     caught = next((each for process in ending.processes for each in process.caught), None)
-    if caught is None:
+    if caught is not None:
+        return Finding.of("work-not-done", f"caught in the {caught.where}: {_lines(caught)[0]}")
+    ooms = sum(process.memory.ooms or 0 for process in ending.processes)
+    if not ooms:
         return None
-    return Finding.of("work-not-done", f"caught in the {caught.where}: {_lines(caught)[0]}")
+    times = "once" if ooms == 1 else f"{ooms} times"
+    return Finding.of(
+        "work-not-done",
+        f"the device's memory ran out {times}, and the program went on without a word of it",
+        "Lower the batch size or the model's size: what did not fit was left out of the work.",
+    )
 
 
 def _not_finite(_: Trial, ending: Ending) -> Finding | None:
@@ -175,12 +184,24 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     if trial.plan.unit_regex is not None:
         lines = f"{ending.count.lines} output lines match {trial.plan.unit_regex!r}"
-        return Finding.of("no-steps", f"{ended}; {lines}", "Mend the pattern: see --unit-regex.")
+        return Finding.of(
+            "no-steps",
+            f"{ended}; {lines}",
+            "Mend the pattern: see unit-regex in docs/configuration.md.",
+        )
     if not ending.booted:
         return _probe_missing(trial, ending)
     problems = _raised(ending)
     if problems:
         return _cause(trial, ending, problems)
+    unread = next((process for process in ending.processes if process.unread), None)
+    if unread is not None:
+        return Finding.of(
+            "probe-not-loaded",
+            f"what the probe told of process {unread.pid} could not be read: {unread.unread}",
+            "Use one version of gpu-advisor for all that runs, or count output lines: see "
+            "unit-regex in docs/configuration.md.",
+        )
     if not ending.steps:
         return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
     said = [(process.unmeasured, *process.errors) for process in ending.processes]
@@ -191,11 +212,12 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
 # --- how it died --------------------------------------------------------------------------
 
 
-def _signed(signs: Iterable[Sign], lines: Iterable[str]) -> Finding | None:
+def _signed(signs: Iterable[Sign], lines: Iterable[str], *, raised: bool = False) -> Finding | None:
+    """The first sign that some line tells of; `raised`: the lines are those of exceptions."""
     lines = list(lines)
     for sign in signs:
         for line in lines:
-            if sign.pattern.search(line):
+            if sign.seen_in(line, raised=raised):
                 return Finding.of(sign.kind, line, sign.next_step)
     return None
 
@@ -246,7 +268,7 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
         return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
     said = [line for problem in problems for line in _lines(problem)]
-    finding = _signed(CONFIG, said or last)
+    finding = _signed(CONFIG, said or last, raised=bool(said))
     if finding is not None:
         return finding
     usage = any(line.lower().startswith("usage:") for line in last)

@@ -40,10 +40,6 @@ def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
     """As the probe counted; None where it saw no steps, or too few."""
     if reading is None or not reading.units_per_s:
         return None
-    assert reading.units is not None
-    assert reading.rate_source is not None
-    assert reading.window_start is not None
-    assert reading.window_end is not None
     return Rate(
         unit=trial.unit,
         units=reading.units,

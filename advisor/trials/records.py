@@ -1,17 +1,154 @@
-"""What the probe's record files say while the program runs: how far each process got."""
+"""What the probe says of each process: the format of its records, their one parser, their folder.
+
+A trial's records directory holds, for each process of the user's program that Python started:
+
+`boot-<pid>.json`   {time}: the probe was loaded
+`<pid>.json`        the record, a `ProcessRecord` in JSON: of a process that came to steps, imported
+                    torch, wrote files, or ended by an exception
+`stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
+`stop.json`         {kind, count}: the step after which all ranks stop
+
+A record is replaced whole, so one that cannot be read was not written by the probe of this version,
+or was written by the program. It is untrusted: whatever stands in it, reading it raises nothing.
+Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import json
-from dataclasses import dataclass
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
 
-from advisor.trials.reading import ProgramException
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from advisor.model import (  # noqa: TC001  the parser resolves them
+    JsonScalar,
+    LoaderCeiling,
+    Shares,
+    WhatIfOutcome,
+)
+from advisor.probe.record import VERSION
+from advisor.trials.disturbance import Part
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+LARGEST_BYTES = 16 << 20
+"""A larger record is none of the probe's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramException:
+    """An exception of the user's program."""
+
+    type: str
+    message: str
+    where: str
+    """import, start or step if it ended the process; forward or backward if it was caught."""
+    tail: str = ""
+    """End of the traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The measured window of one process."""
+
+    kind: str
+    """What a step is: optimizer step, loader batch, root forward."""
+    source: str
+    """How the units were counted, in words."""
+    units_per_s: Finite
+    window_start: Finite
+    window_end: Finite
+    stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
+    """Start, end, units and marks of consecutive parts, see `Part`."""
+    step_ms: Finite
+    wait_share: Finite | None
+    backward_share: Finite | None
+    shares: Shares | None
+    whole_units: Finite
+    finished_batches: int
+    batch: Finite | None
+    forwards_per_unit: Finite | None
+    notes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            msg = "the window has no length"
+            raise ValueError(msg)
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return self.window_end - self.window_start
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Consecutive parts of the window, each of whole cycles."""
+        return tuple(
+            Part(start=start, end=end, units=units, marks=marks)
+            for start, end, units, marks in self.stretches
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """The DataLoader whose batches were measured."""
+
+    site: str | None = None
+    asked_batch: int | None = None
+    left_out: int | None = None
+    workers: int | None = None
+    prefetch: int | None = None
+    persistent: bool | None = None
+    pin: bool | None = None
+    padding_share: Finite | None = None
+    tokens_per_item: Finite | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Of the dominant root module: device, dtypes, layout, and the switches in force."""
+
+    device: str | None = None
+    model_dtype: str | None = None
+    compute_dtype: str | None = None
+    autocast_dtype: str | None = None
+    compiled: bool | None = None
+    channels_last: bool | None = None
+    tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Peaks of the device allocator, which is absent without a device, and of resident memory."""
+
+    allocated_gib: Finite | None = None
+    reserved_gib: Finite | None = None
+    alloc_retries: int | None = None
+    ooms: int | None = None
+    """Allocations that failed for good, whoever caught the error."""
+    rss_gib: Finite | None = None
+    workers_rss_gib: Finite | None = None
+
+    @property
+    def host_gib(self) -> float:
+        """Of the process and its loader workers; pages they share count once."""
+        return (self.rss_gib or 0.0) + (self.workers_rss_gib or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """Rates of the parts, each alone in the process."""
+
+    compute_units_per_s: Finite | None = None
+    loader: tuple[LoaderCeiling, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,49 +156,109 @@ class ProcessRecord:
     """One Python process of the trial, as far as it got."""
 
     pid: int
+    ppid: int | None = None
+    boot_time: Finite | None = None
     state: str = "booted"
     """booted, torch, stepping, stopped (by us: the window is full), exited."""
     alone: bool = False
     """Its window is full; loader and compute are being measured alone, which makes no steps."""
     steps: int = 0
-    last_step_time: float | None = None
+    """Optimizer steps, or else loader batches or root forwards, whichever are more."""
+    first_step_time: Finite | None = None
+    last_step_time: Finite | None = None
+    rank: int = 0
+    world_size: int = 1
     exception: ProgramException | None = None
     """What ended it."""
-    caught: tuple[ProgramException, ...] = ()
-    """What was raised inside a step and did not end it."""
+    swallowed: tuple[ProgramException, ...] = ()
+    """Raised inside a forward or backward, whatever came of it."""
     guard: str | None = None
-    """The user's file that it was kept from overwriting."""
+    """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
     """Files opened for writing outside the trial's scratch."""
-    losses: tuple[float, ...] = ()
-    unmeasured: str | None = None
-    """Why there is no rate although steps were seen."""
     errors: tuple[str, ...] = ()
     """The probe's own: it then leaves the program alone, and tells of no more steps."""
+    notes: tuple[str, ...] = ()
+
+    # what follows is told once the process stopped or exited
+    measured: Measured | None = None
+    unmeasured: str | None = None
+    """Why there is no rate although steps were seen."""
+    loader: Loader = field(default_factory=Loader)
+    model_site: str | None = None
+    """Where the dominant root module was called."""
+    seen: Seen = field(default_factory=Seen)
+    input_shapes: tuple[str, ...] = ()
+    accumulation: Finite | None = None
+    set_to_none: bool | None = None
+    cpus: int | None = None
+    losses: tuple[float, ...] = ()
+    fingerprint: str | None = None
+    arguments: dict[str, JsonScalar] = field(default_factory=dict)
+    defaulted: tuple[str, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    whatif: WhatIfOutcome | None = None
+    ceilings: Alone | None = None
+
+    unread: str | None = None
+    """Set by the parser: what of this record could not be read, and why."""
+
+    @property
+    def caught(self) -> tuple[ProgramException, ...]:
+        """What was raised inside a step and did not end the process."""
+        end = self.exception and (self.exception.type, self.exception.message[:200])
+        return tuple(each for each in self.swallowed if (each.type, each.message[:200]) != end)
+
+
+Parser = Callable[[int, bytes], ProcessRecord]
+
+_RECORD = TypeAdapter(ProcessRecord)
+
+
+def parse(pid: int, data: bytes) -> ProcessRecord:
+    """The record of process `pid`; `unread` tells what had to be left out. Raises nothing."""
+    try:
+        content = from_json(data)
+    except ValueError as problem:
+        return ProcessRecord(pid=pid, unread=str(problem))
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        found = content.get("version") if isinstance(content, dict) else None
+        return ProcessRecord(pid=pid, unread=f"format {found!r:.40}, where {VERSION} is read")
+    content |= {"pid": pid, "unread": None}
+    try:
+        return _RECORD.validate_python(content)
+    except ValidationError as problem:
+        wrong = {error["loc"][0]: error for error in reversed(problem.errors())}
+    kept = {name: value for name, value in content.items() if name not in wrong}
+    told = "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.values()
+    )
+    return replace(_RECORD.validate_python(kept), unread=told[:300])
+
+
+def _boot(pid: int, data: bytes) -> ProcessRecord:
+    """Of a process that has no record yet: when it began, if it says."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return ProcessRecord(pid=pid, boot_time=float(from_json(data, allow_inf_nan=False)["time"]))
+    return ProcessRecord(pid=pid)
 
 
 class Records:
     """The records of one trial; a file is read again only when it has changed."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
-        self._seen: dict[Path, tuple[int, int, ProcessRecord]] = {}
-        self._booted: set[int] = set()
+        self._seen: dict[Path, tuple[tuple[int, int], ProcessRecord]] = {}
 
     def read(self) -> tuple[ProcessRecord, ...]:
         """Every process known so far, in order of its pid."""
-        with contextlib.suppress(FileNotFoundError):
-            for path in self._folder.glob("*.json"):
-                kind, _, number = path.stem.rpartition("-")
-                if not number.isdecimal():
-                    continue
-                if kind == "boot":
-                    self._booted.add(int(number))
-                elif not kind:
-                    self._update(path, int(number))
-        records = {pid: ProcessRecord(pid=pid) for pid in self._booted}
-        records |= {record.pid: record for _, _, record in self._seen.values()}
-        return tuple(records[pid] for pid in sorted(records))
+        found: dict[int, ProcessRecord] = {}
+        for pattern, parser in (("boot-*.json", _boot), ("[0-9]*.json", parse)):
+            for path in self._folder.glob(pattern):
+                number = path.stem.removeprefix("boot-")
+                if re.fullmatch(r"[0-9]{1,10}", number):
+                    found[int(number)] = self._read(path, int(number), parser)
+        return tuple(found[pid] for pid in sorted(found))
 
     def stacks(self) -> dict[int, str]:
         """What each process that answers SIGUSR1 has written so far, forked workers too."""
@@ -69,45 +266,30 @@ class Records:
         for path in self._folder.glob("stacks-*.txt"):
             with contextlib.suppress(OSError, ValueError):
                 number = int(path.stem.rpartition("-")[2])
-                found[number] = path.read_text(encoding="utf-8", errors="replace")
+                found[number] = _content(path).decode(errors="replace")
         return found
 
-    def _update(self, path: Path, pid: int) -> None:
-        with contextlib.suppress(OSError, ValueError):  # being replaced this moment: next time
-            status = path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-            known = self._seen.get(path)
-            if known is None or known[:2] != stamp:
-                self._seen[path] = (*stamp, _record(pid, json.loads(path.read_bytes())))
+    def _read(self, path: Path, pid: int, parser: Parser) -> ProcessRecord:
+        """As it is now; what cannot be read stands as it was before, with the reason."""
+        stamp, before = self._seen.get(path, (None, None))
+        try:
+            status = path.lstat()
+            now = (status.st_mtime_ns, status.st_ino)
+            if before is not None and stamp == now:
+                return before
+            record = parser(pid, _content(path))
+        except OSError as problem:
+            return before or ProcessRecord(pid=pid, unread=str(problem))
+        if record.unread and not record.measured and before is not None:
+            record = replace(before, unread=record.unread)
+        self._seen[path] = (now, record)
+        return record
 
 
-def _record(pid: int, data: Mapping[str, Any]) -> ProcessRecord:
-    fatal = data.get("exception")
-    end = _exception(fatal, fatal=True) if fatal else None
-    caught = (_exception(each, fatal=False) for each in data.get("swallowed") or ())
-    return ProcessRecord(
-        pid=pid,
-        state=str(data.get("state", "booted")),
-        alone=bool(data.get("alone")),
-        steps=int(data.get("steps") or 0),
-        last_step_time=data.get("last_step_time"),
-        exception=end,
-        caught=tuple(
-            e for e in caught if end is None or (e.type, e.message) != (end.type, end.message)
-        ),
-        guard=data.get("guard"),
-        writes=tuple(map(str, data.get("writes") or ())),
-        losses=tuple(float(loss) for loss in data.get("losses") or ()),
-        unmeasured=data.get("unmeasured"),
-        errors=tuple(map(str, data.get("errors") or ())),
-    )
-
-
-def _exception(data: Mapping[str, Any], *, fatal: bool) -> ProgramException:
-    return ProgramException(
-        type=str(data.get("type", "")),
-        message=str(data.get("message", "")),
-        where=str(data.get("where", "start")),
-        fatal=fatal,
-        tail=str(data.get("tail") or ""),
-    )
+def _content(path: Path) -> bytes:
+    """Bytes of a regular file of bounded size. Raises OSError for anything else."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
+        msg = f"{path.name} is no regular file of at most {LARGEST_BYTES} bytes"
+        raise OSError(msg)
+    return path.read_bytes()

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.model import Candidate, MeasurePlan, Trial
-from advisor.trials.reading import Reading, read_records
+from advisor.model import MeasurePlan
+from advisor.trials.reading import Reading, read
+from advisor.trials.records import ProcessRecord, Records
 from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
@@ -26,8 +27,8 @@ class Outcome:
     """What came of one command."""
 
     reading: Reading | None
-    records: list[dict[str, Any]]
-    boots: list[dict[str, Any]]
+    records: tuple[ProcessRecord, ...]
+    """Of every process that joined."""
     exit_code: int
     stdout: str
     stderr: str
@@ -36,7 +37,7 @@ class Outcome:
     @property
     def measured(self) -> Reading:
         assert self.reading is not None, self.stderr[-2000:]
-        assert self.reading.probe_errors == ()
+        assert [(p.errors, p.unread) for p in self.records if p.errors or p.unread] == []
         return self.reading
 
     def true_rate(self, suffix: str = "") -> float:
@@ -97,20 +98,10 @@ def run(
                 os.killpg(process.pid, number)
             except ProcessLookupError:
                 break
-    trial = Trial(
-        id="1",
-        purpose="search",
-        label="",
-        candidate=Candidate(),
-        command=command,
-        cwd=str(cwd),
-        scratch=str(scratch),
-        plan=plan,
-    )
+    processes = Records(records).read()
     return Outcome(
-        reading=read_records(records, trial),
-        records=[json.loads(path.read_text()) for path in records.glob("[0-9]*.json")],
-        boots=[json.loads(path.read_text()) for path in records.glob("boot-*.json")],
+        reading=read(processes, plan),
+        records=processes,
         exit_code=process.returncode,
         stdout=stdout,
         stderr=stderr,

@@ -34,8 +34,8 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
     (record,) = outcome.records
-    assert record["guard"] == str(mine.parent if how == "rmtree" else mine)
-    assert record["writes"] == [str(mine.parent / "new.txt")]
+    assert record.guard == str(mine.parent if how == "rmtree" else mine)
+    assert record.writes == (str(mine.parent / "new.txt"),)
 
 
 @pytest.mark.parametrize("how", ["open", "torch.save"])
@@ -43,14 +43,14 @@ def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
     """Then the file is listed."""
     outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE, allow_writes=True)
     assert outcome.stdout.strip() == "done"
-    assert str(mine) in outcome.records[0]["writes"]
+    assert str(mine) in outcome.records[0].writes
 
 
 def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path) -> None:
     """The program's own new files may be opened again."""
     outcome = python(tmp_path, "ok_saves.py", "read", "mine.txt", plan=WHOLE)
     assert outcome.stdout.strip() == "done"
-    assert outcome.records[0]["guard"] is None
+    assert outcome.records[0].guard is None
 
 
 def test_files_elsewhere_are_not_ours_to_guard(tmp_path: Path, mine: Path) -> None:

@@ -26,7 +26,7 @@ def test_plain_training(tmp_path: Path) -> None:
     outcome = python(tmp_path, "ok_train.py")
     reading = outcome.measured
     assert outcome.exit_code == 0
-    assert reading.state == "stopped"
+    assert [record.state for record in outcome.records] == ["stopped"]
     assert close(reading.units_per_s, outcome.true_rate())
     assert reading.step_kind == "optimizer step"
     assert reading.effects.batch == 16
@@ -69,7 +69,7 @@ def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
     outcome = python(tmp_path, "ok_train.py", "--epochs", "1", "--items", "1600", plan=plan)
     reading = outcome.measured
     assert "trained" in outcome.stdout
-    assert reading.state == "exited"
+    assert [record.state for record in outcome.records] == ["exited"]
     assert reading.whole_units == 1600
     assert close(reading.units_per_s, outcome.true_rate())
 
@@ -202,7 +202,7 @@ def _two_ranks(outcome) -> None:
     assert len(reading.rank_units_per_s) == 2
     truth = outcome.true_rate("0") + outcome.true_rate("1")
     assert close(reading.units_per_s, truth)
-    steps = {r["counts"]["optimizer_steps"] for r in outcome.records if r["state"] == "stopped"}
+    steps = {record.steps for record in outcome.records if record.state == "stopped"}
     assert len(steps) == 1
 
 
@@ -215,7 +215,7 @@ def _free_port() -> int:
 def test_a_shell_script_that_overwrites_pythonpath(tmp_path: Path) -> None:
     """The `python` found first on PATH brings the probe back."""
     outcome = run(tmp_path, "bash", str(PROGRAMS / "ok_shell.sh"))
-    assert len(outcome.boots) == 2
+    assert len(outcome.records) == 2
     assert close(outcome.measured.units_per_s, outcome.true_rate())
 
 

@@ -138,7 +138,7 @@ def test_partial_says_what_is_missing() -> None:
     screen = first_screen(rendering.render(report))
     assert "**Partial: " in screen
     assert f"`{report.config}` was not changed" in screen
-    assert "the confirmation in interleaved pairs; where the time goes" in screen
+    assert "the proof in interleaved rounds; where the time goes" in screen
     assert "5 processes" in screen
 
 

@@ -65,8 +65,8 @@ def test_a_gain_that_was_not_confirmed_is_null() -> None:
         (b"# a report", "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
         (b"[]", "schema_version None"),
-        (b'{"schema_version": 7}', "schema_version 7; this gpu-advisor reads 1"),
-        (b'{"schema_version": 1}', "verdict: Field required"),
+        (b'{"schema_version": 7}', "schema_version 7; this gpu-advisor reads 2"),
+        (b'{"schema_version": 2}', "verdict: Field required"),
     ],
 )
 def test_a_report_that_cannot_be_read_is_named(

@@ -113,6 +113,12 @@ CASES = {
         evidence="CUDA out of memory",
         limits=TRAINING,
     ),
+    "GPU busy (text)": Case(
+        kind="gpu-fault",
+        command=program("fail_training", "gpu-busy"),
+        evidence="busy or unavailable",
+        limits=TRAINING,
+    ),
     "raises in a step": Case(
         kind="crash-step",
         command=program("fail_training", "crash"),

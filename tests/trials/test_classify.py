@@ -10,8 +10,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Change, Trial
 from advisor.trials.classify import classify, log_tail
-from advisor.trials.reading import ProgramException
-from advisor.trials.records import ProcessRecord
+from advisor.trials.records import Memory, ProcessRecord, ProgramException
 from advisor.trials.resources import OomCounter, new_kills, oom_counters
 from advisor.trials.signs import NEXT_STEPS
 from advisor.trials.watch import Ending
@@ -43,7 +42,7 @@ def kind_of(ending: Ending, *, measured: bool = False) -> str | None:
 
 
 def raised(kind: str, message: str, where: str = "start") -> ProgramException:
-    return ProgramException(type=kind, message=message, where=where, fatal=True)
+    return ProgramException(type=kind, message=message, where=where)
 
 
 def test_every_kind_has_a_next_step() -> None:
@@ -78,6 +77,22 @@ def test_every_kind_has_a_next_step() -> None:
          "config-rejected"),
         ("KeyError: 'epochs'", "crash-start"),
         ("ModuleNotFoundError: No module named 'apex'", "crash-import"),
+        ("RuntimeError: CUDA driver error: out of memory", "gpu-oom"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+         "gpu-oom"),
+        (("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+         "`cublasCreate(handle)`"), "gpu-oom"),
+        ("RuntimeError: FIND was unable to find an engine to execute this computation", "gpu-oom"),
+        ("RuntimeError: GET was unable to find an engine to execute this computation", "gpu-oom"),
+        ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "gpu-oom"),
+        (("torch.distributed.DistBackendError: NCCL error in: x.cpp:1970, unhandled cuda error; "
+         "Cuda failure 2 'out of memory'"), "gpu-oom"),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu-fault"),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "gpu-fault"),
+        ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+         "gpu-fault"),
+        (("triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, "
+         "Hardware limit: 101376. Reducing block sizes or `num_stages` may help."), "crash-step"),
     ],
 )  # fmt: skip
 def test_the_last_line_of_a_traceback_tells_the_kind(line: str, kind: str) -> None:
@@ -151,6 +166,21 @@ def test_an_exception_behind_exit_code_0_is_told_where_nothing_was_measured() ->
         "Error processing image 17: truncated file",
         "Skipping batch 4: loss is nan",
         "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: bad tile",
+        "2026-01-05 10:00:00,123 WARNING trainer: CUDA out of memory with batch=32, retrying",
+        "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "batch 3: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.79 GiB total)",
+        "| WARNING: ran out of memory with exception: CUDA out of memory. Tried to allocate 2 GiB",
+        "caught OOM, skipping this batch",
+        '{"time": "10:00", "level": "error", "message": "CUDA out of memory"}',
+        "tile 9 skipped due to CUDA error: out of memory",
+        "CUDA out of memory",
+        "MemoryError()",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "10:00:01 INFO finished with 4 failed tiles",
+        "INFO: Failed images: 3",
+        "ERROR: failed to load image 7: truncated",
+        "Skipped 3 samples due to errors",
+        "Error in batch 3: shapes do not match",
     ],
 )
 def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
@@ -169,6 +199,35 @@ def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
         "Exception ignored in: <function f>\nTraceback (most recent call last):\n  x\nOSError: 9",
         "Traceback (most recent call last):\n  x\nModuleNotFoundError: No module named 'apex'",
         "if this runs out of memory, lower batch_size",
+        "Retrying on OutOfMemoryError is enabled",
+        "WARNING Retrying on OutOfMemoryError is enabled",
+        "2026-01-05 10:00:00 - INFO - retry_on: [OutOfMemoryError, TimeoutError]",
+        "{'retry_on': ('torch.OutOfMemoryError', 'MemoryError'), 'retries': 3}",
+        "retry_on:\n  - OutOfMemoryError\n  - MemoryError",
+        "OutOfMemoryError: retry",
+        "Catching torch.cuda.OutOfMemoryError: yes",
+        "CUDA out of memory handling: skip",
+        "  --skip-oom     skip a batch when it caught OOM (default: off)",
+        "usage: train.py [--retry-on OutOfMemoryError]",
+        "ERROR_HANDLERS registered for MemoryError",
+        "WARNING: batches over 64 may hit CUDA out of memory",
+        "Set PYTORCH_CUDA_ALLOC_CONF to avoid CUDA out of memory",
+        "No CUDA out of memory errors were encountered",
+        "OOM events: 0",
+        '{"time": "10:00", "level": "info", "message": "CUDA out of memory is retried"}',
+        "CUBLAS_STATUS_ALLOC_FAILED is retried once",
+        "std::bad_alloc handler installed",
+        "failures allowed: 5",
+        "Failed retries limit = 3",
+        "stop after 5 failed batches",
+        "up to 3 images failed are tolerated",
+        "worker 3 failed over to the mirror",
+        "Skipping batches with nan loss: enabled",
+        "Ignoring file errors is off",
+        "Dropping samples that fail validation: False",
+        "relative error in image space: 0.012",
+        "error in batch: 0.12",
+        "files that failed to load image data would be skipped",
     ],
 )
 def test_harmless_words_are_no_failure(text: str) -> None:
@@ -176,11 +235,36 @@ def test_harmless_words_are_no_failure(text: str) -> None:
     assert kind_of(replace(DONE, stdout=f"start\n{text}\nend\n"), measured=True) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Retrying on OutOfMemoryError is enabled",
+        "retry_on: [OutOfMemoryError]",
+        "to avoid out of shared memory, pass --ipc=host",
+        "hint: when all CUDA-capable devices are busy or unavailable, wait",
+    ],
+)
+def test_a_crash_is_not_told_by_what_was_only_mentioned(text: str) -> None:
+    """Advice and settings in the log give no other crash their name."""
+    crash = "Traceback (most recent call last):\n  File 'a.py', line 1\nValueError: odd"
+    assert kind_of(replace(DIED, stdout=text, stderr=crash)) == "crash-start"
+
+
+def test_memory_that_ran_out_in_silence_is_lost_work() -> None:
+    """Outside forward and backward no hook sees it, and the program said nothing: the allocator
+    counted it."""
+    quiet = replace(STEPPED, memory=Memory(allocated_gib=2.0, ooms=3))
+    found = classify(TRIAL, replace(DONE, processes=(quiet,)), measured=True)
+    assert found is not None
+    assert (found.kind, "3 times" in found.evidence) == ("work-not-done", True)
+    assert kind_of(replace(DONE, processes=(replace(quiet, memory=Memory(ooms=0)),))) == "no-steps"
+
+
 def test_what_was_caught_inside_a_step_is_lost_work() -> None:
     """Seen by the probe, printed by nobody."""
-    caught = ProgramException(type="RuntimeError", message="odd", where="forward", fatal=False)
+    caught = ProgramException(type="RuntimeError", message="odd", where="forward")
     found = classify(
-        TRIAL, replace(DONE, processes=(replace(STEPPED, caught=(caught,)),)), measured=True
+        TRIAL, replace(DONE, processes=(replace(STEPPED, swallowed=(caught,)),)), measured=True
     )
     assert found is not None
     assert (found.kind, found.evidence) == (

@@ -1,30 +1,18 @@
-"""The records of several processes become one reading."""
+"""Records of several processes become one reading."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from advisor.model import Candidate, MeasurePlan, Trial
-from advisor.trials.reading import Reading, read_records
+from advisor.model import MeasurePlan
+from advisor.probe.record import VERSION
+from advisor.trials.reading import Reading
+from advisor.trials.reading import read as read_all
+from advisor.trials.records import Records
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def trial(**plan: Any) -> Trial:
-    return Trial(
-        id="t",
-        purpose="search",
-        label="",
-        candidate=Candidate(),
-        command=("x",),
-        cwd="/",
-        scratch="/",
-        plan=MeasurePlan(**plan),
-    )
 
 
 def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
@@ -33,27 +21,26 @@ def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
     measured = {
         "kind": "optimizer step",
         "source": "by hand",
-        "units": rate * 10,
         "units_per_s": rate,
         "window_start": start,
         "window_end": start + 10,
         "parts": [(start, start + 5, rate * 5, 0), (start + 5, start + 10, rate * 5, 1)],
-        "steps": 10,
         "step_ms": 1000.0,
         "wait_share": 0.25,
+        "backward_share": None,
         "shares": {"data_wait": 0.25, "other": 0.75},
         "whole_units": rate * 10,
         "finished_batches": 10,
         "batch": 4.0,
-        "batches_per_step": 1.0,
         "forwards_per_unit": None,
         "notes": [],
     }
     measured.update(other.pop("measured", {}))
     return {
-        "pid": pid, "ppid": 1, "state": "stopped", "steps": 10, "rank": 0, "world_size": 1,
+        "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped",
+        "steps": 10, "rank": 0, "world_size": 1,
         "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
-        "swallowed": [], "writes": [], "measured": measured, "loader": None, "loaders": [],
+        "swallowed": [], "writes": [], "measured": measured, "loader": {},
         "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
     }  # fmt: skip
 
@@ -61,9 +48,8 @@ def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
 def read(folder: Path, *records: dict[str, Any], **plan: Any) -> Reading | None:
     for content in records:
         (folder / f"{content['pid']}.json").write_text(json.dumps(content))
-    boot = {"pid": 7, "time": 90.0}
-    (folder / "boot-7.json").write_text(json.dumps(boot))
-    return read_records(folder, trial(**plan))
+    (folder / "boot-6.json").write_text('{"time": 90.0}')
+    return read_all(Records(folder).read(), MeasurePlan(**plan))
 
 
 def test_nothing_measured_is_no_reading(tmp_path: Path) -> None:
@@ -126,32 +112,7 @@ def test_autocast_inside_the_forward_is_seen(tmp_path: Path) -> None:
     assert reading.effects.dtype == reading.effects.autocast_dtype == "bfloat16"
 
 
-def caught(kind: str, message: str) -> dict[str, Any]:
-    return {"swallowed": [{"type": kind, "message": message, "where": "forward"}]}
-
-
-@pytest.mark.parametrize(
-    ("extra", "seen"),
-    [
-        (caught("RuntimeError", "CUDA out of memory. Tried to allocate"), True),
-        ({"memory": {"ooms": 1, "allocated_gib": 2.0, "reserved_gib": 3.0}}, True),
-        (caught("ValueError", "no"), False),
-    ],
-)
-def test_out_of_memory_is_seen(tmp_path: Path, extra: dict[str, Any], seen: bool) -> None:
-    """By the exception's words, or by the allocator's own count."""
-    reading = read(tmp_path, record(3, 1.0, **extra))
-    assert reading is not None
-    assert reading.oom_seen is seen
-
-
 def test_batches_that_were_asked_for_and_not_finished_are_noted(tmp_path: Path) -> None:
     reading = read(tmp_path, record(3, 1.0), whole_batches=12)
     assert reading is not None
     assert reading.notes == ("10 batches were finished to the end, 12 were asked for",)
-
-
-def test_a_record_cut_short_is_skipped(tmp_path: Path) -> None:
-    """The machine died while it was written."""
-    (tmp_path / "5.json").write_text('{"pid": 5, "sta')
-    assert read(tmp_path, record(3, 1.0)) is not None

@@ -1,0 +1,284 @@
+"""Patches for the user's Python code: one call's arguments, or statements after the imports.
+
+Where the place cannot be found with certainty there is no patch.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.advice.python_source import Source, Splice, as_patch, last_name, read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+LOADER_POSITIONS = (
+    "dataset",
+    "batch_size",
+    "shuffle",
+    "sampler",
+    "batch_sampler",
+    "num_workers",
+    "collate_fn",
+    "pin_memory",
+    "drop_last",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+)
+"""Parameters of DataLoader that may be given without their name."""
+WITHOUT_WORKERS: dict[str, int | bool | None] = {
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "timeout": 0,
+}
+"""The only values a DataLoader accepts when it has no workers."""
+ARGUMENTS = {
+    "num_workers": "dataloader_num_workers",
+    "prefetch_factor": "dataloader_prefetch_factor",
+    "persistent_workers": "dataloader_persistent_workers",
+    "pin_memory": "dataloader_pin_memory",
+}
+"""What the TrainingArguments of transformers call the arguments of their Trainer's loaders."""
+TRAINER_METHODS = {"train", "evaluate", "predict"}
+
+Value = int | bool | None
+
+
+def loader_patch(path: Path, line: int, values: Mapping[str, Value], cwd: Path) -> str | None:
+    """`values` as arguments of the one `DataLoader(...)` call that covers `line` of `path`.
+
+    A unified diff that `git apply` accepts at the root of the repository, or in `cwd` where there
+    is none. None if there is no such call, or if what it is given cannot be told: a value that is
+    computed or passed in is set elsewhere.
+    """
+    source = read_source(path)
+    call = _loader_call(source, line) if source else None
+    if source is None or call is None:
+        return None
+    given = dict(values)
+    if call.from_arguments:
+        if not given.keys() <= ARGUMENTS.keys():
+            return None
+        written = {keyword.arg for keyword in call.node.keywords}
+        if given.get("num_workers") == 0:
+            neutral = {n: v for n, v in WITHOUT_WORKERS.items() if ARGUMENTS.get(n) in written}
+            given = neutral | given
+        given = {ARGUMENTS[name]: value for name, value in given.items()}
+    splices: list[Splice] = []
+    if not _set_arguments(source, call.node, given, splices):
+        return None
+    return as_patch(source, splices, cwd)
+
+
+def loader_place(path: Path, line: int) -> tuple[int, str] | None:
+    """Line and name of the call that `loader_patch` would edit."""
+    source = read_source(path)
+    call = _loader_call(source, line) if source else None
+    return (call.node.lineno, last_name(call.node.func) or "") if call else None
+
+
+def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | None:
+    """`statements`, which use `torch` and set flags of it, after the imports at the top of `path`.
+
+    None if `torch` is not imported by that name there, or if the file sets one of the flags.
+    """
+    source = read_source(path)
+    if source is None:
+        return None
+    wanted = ast.parse("\n".join(statements)).body
+    targets = {ast.unparse(part.targets[0]) for part in wanted if isinstance(part, ast.Assign)}
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.ctx, ast.Store)
+            and ast.unparse(node) in targets
+        ):
+            return None
+    block = _leading_imports(source.tree)
+    torch = any(
+        isinstance(node, ast.Import)
+        and any(
+            alias.name.split(".")[0] == "torch" and alias.asname is None for alias in node.names
+        )
+        for node in block
+    )
+    if not torch:
+        return None
+    last = block[-1]
+    assert last.end_lineno is not None
+    index = source.tree.body.index(last)
+    at = source.offset(last.end_lineno + 1, 0)
+    follower = source.tree.body[index + 1 : index + 2]
+    if at > len(source.code) or (follower and follower[0].lineno <= last.end_lineno):
+        return None
+    text = b"".join(s.encode() + source.newline for s in statements)
+    source.tree.body[index + 1 : index + 1] = wanted
+    return as_patch(source, [(at, at, source.newline + text)], cwd)
+
+
+# --- reading ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _LoaderCall:
+    """The call whose arguments a loader is made with."""
+
+    node: ast.Call
+    from_arguments: bool
+    """It makes TrainingArguments; the Trainer of transformers makes the loader."""
+
+
+def _loader_call(source: Source, line: int) -> _LoaderCall | None:
+    """The only DataLoader call whose lines cover `line`; where a Trainer is told to go there, the
+    only TrainingArguments of the file."""
+    names = {"DataLoader"} | {
+        alias.asname
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch.utils.data")
+        for alias in node.names
+        if alias.name == "DataLoader" and alias.asname
+    }
+    found = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and last_name(node.func) in names
+    ]
+    if found:
+        return _LoaderCall(found[0], from_arguments=False) if len(found) == 1 else None
+    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    trained = any(
+        node.lineno <= line <= (node.end_lineno or node.lineno)
+        and last_name(node.func) in TRAINER_METHODS
+        for node in calls
+    )
+    arguments = [
+        node for node in calls if (last_name(node.func) or "").endswith("TrainingArguments")
+    ]
+    if not trained or len(arguments) != 1:
+        return None
+    return _LoaderCall(arguments[0], from_arguments=True)
+
+
+def _leading_imports(tree: ast.Module) -> list[ast.stmt]:
+    """The imports at the top of a module, after its docstring."""
+    body = tree.body
+    start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
+    block: list[ast.stmt] = []
+    for node in body[start:]:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            break
+        block.append(node)
+    return block
+
+
+# --- editing a call -----------------------------------------------------------------------
+
+
+def _set_arguments(
+    source: Source, call: ast.Call, values: dict[str, Value], splices: list[Splice]
+) -> bool:
+    """Note the splices that give `call` these values, and change the tree alike."""
+    splats = [keyword for keyword in call.keywords if keyword.arg is None]
+    if any(isinstance(arg, ast.Starred) for arg in call.args) or len(splats) > 1:
+        return False
+    named = {keyword.arg: keyword for keyword in call.keywords if keyword.arg}
+    if values.get("num_workers", 1) == 0:
+        given = {*named, *LOADER_POSITIONS[: len(call.args)]}
+        values |= {n: v for n, v in WITHOUT_WORKERS.items() if n in given or splats}
+    missing: dict[str, Value] = {}
+    for name, value in values.items():
+        position = LOADER_POSITIONS.index(name) if name in LOADER_POSITIONS else len(call.args)
+        if name in named:
+            written = named[name].value
+            named[name].value = ast.Constant(value)
+        elif position < len(call.args):
+            written = call.args[position]
+            call.args[position] = ast.Constant(value)
+        else:
+            missing[name] = value
+            continue
+        if not isinstance(written, ast.Constant):
+            return False
+        splices.append((*source.span(written), repr(value).encode()))
+    if missing and splats:
+        _override(source, splats[0], missing, splices)
+    elif missing:
+        splices.append(_appended(source, call, missing))
+        call.keywords += [ast.keyword(arg=n, value=ast.Constant(v)) for n, v in missing.items()]
+    return True
+
+
+def _override(
+    source: Source, splat: ast.keyword, values: dict[str, Value], splices: list[Splice]
+) -> None:
+    """`**options` may hold any of the names: `**{**options, "num_workers": 4}` is sure."""
+    start, end = source.span(splat.value)
+    pairs = "".join(f', "{name}": {value!r}' for name, value in values.items())
+    splices += [(start, start, b"{**"), (end, end, f"{pairs}}}".encode())]
+    splat.value = ast.Dict(
+        keys=[None, *(ast.Constant(name) for name in values)],
+        values=[splat.value, *(ast.Constant(value) for value in values.values())],
+    )
+
+
+def _appended(source: Source, call: ast.Call, values: dict[str, Value]) -> Splice:
+    """New keywords after the last argument, on a line of their own where each argument has one."""
+    _, end = source.span(call)
+    _, start = source.span(call.func)
+    first, last = _last_tokens(source, start, end)
+    keywords = [f"{name}={value!r}".encode() for name, value in values.items()]
+    words = b", ".join(keywords)
+    at = last.end
+    if last.text != b",":
+        lead = b"" if last.text == b"(" else b", "
+        return at, at, lead + words
+    line_start = source.code.rfind(b"\n", 0, first.start) + 1
+    indent = source.code[line_start : first.start]
+    line_end = source.code.find(b"\n", at)
+    alone = not indent.strip() and line_end != -1 and line_end < end - 1
+    if alone:
+        lines = b"".join(indent + keyword + b"," + source.newline for keyword in keywords)
+        return line_end + 1, line_end + 1, lines
+    return at, at, b" " + words + b","
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    start: int
+    end: int
+    text: bytes
+
+
+def _last_tokens(source: Source, start: int, end: int) -> tuple[_Token, _Token]:
+    """First token of the line the last argument begins on, and the last token before the `)`."""
+    columns = source.code.decode().split("\n")
+    stops = [0]
+    for line in source.code.split(b"\n"):
+        stops.append(stops[-1] + len(line) + 1)
+
+    def byte(position: tuple[int, int]) -> int:
+        line, column = position
+        return stops[line - 1] + len(columns[line - 1][:column].encode())
+
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+    skipped |= {tokenize.INDENT, tokenize.DEDENT}
+    inside = [
+        _Token(byte(token.start), byte(token.end), token.string.encode())
+        for token in tokenize.generate_tokens(
+            io.StringIO(source.code.decode(), newline="").readline
+        )
+        if token.type not in skipped and start <= byte(token.start) < end - 1
+    ]
+    last = inside[-1]
+    line_start = stops[bisect.bisect_right(stops, last.start) - 1]
+    return next(token for token in inside if token.start >= line_start), last

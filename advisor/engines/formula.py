@@ -1,0 +1,207 @@
+"""A program that exists only as a formula, so that its true optimum is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor.engines.recorded import QUIET_MACHINE
+from advisor.model import (
+    Ceilings,
+    Effects,
+    Failure,
+    JsonScalar,
+    LoaderCeiling,
+    Machine,
+    Run,
+    Trial,
+    WhatIfOutcome,
+)
+from advisor.trials.signs import NEXT_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from advisor.engines.noise import Values
+
+HALF = {"bf16", "bf16-mixed", "bfloat16"}
+ENDING_S = 0.3
+"""From the end of the window to that of the process."""
+LOSSES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """Loader, launch cost, compute and memory of an imagined program and device.
+
+    A batch is loaded by workers beside the step before it, or before it where there are none; a
+    step costs a fixed launch and then each unit's compute.
+    """
+
+    load_s: float = 0.004
+    """One worker's time for one unit."""
+    launch_s: float = 0.004
+    """Fixed cost of one step, whatever the batch."""
+    unit_s: float = 0.0005
+    """Compute of one unit in a full device."""
+    base_gib: float = 1.0
+    unit_gib: float = 0.1
+    card_gib: float = 1e9
+    """A batch that needs more fails with gpu-oom."""
+    items: int = 10**9
+    """What the data holds: a batch is never fuller."""
+    whole_units: int = 200
+    """What a run to the program's own end finishes."""
+    startup_s: float = 2.0
+    """To the first step."""
+    bf16_speedup: float = 1.5
+    bf16_drift: float = 0.001
+    """Relative shift of the losses."""
+    bf16_quality: float = 0.0
+    """What bfloat16 adds to the quality measure."""
+    trains: bool = True
+    """Whether losses are seen."""
+    sampler: bool = False
+    """An iterative sampler: compute is linear in its steps knob."""
+    quality: Callable[[int], float] | None = None
+    """The quality measure by sampler steps; every run prints it as `quality: NUMBER`."""
+    quality_name: str = "quality"
+    ignored: frozenset[str] = frozenset()
+    """Settings that the program does not follow."""
+    coded: Mapping[str, JsonScalar] = field(default_factory=dict)
+    """Values that stand in the program's code."""
+    switches: Mapping[str, float] = field(default_factory=dict)
+    """Speed-up of each what-if that is no loader argument; others do not apply."""
+    drifts: Mapping[str, float] = field(default_factory=dict)
+    """Relative shift of the losses by what-if."""
+    fails: Callable[[Values], str | None] | None = None
+    """Kind of failure at these settings, if any."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of Effects."""
+    runs_on: Machine = QUIET_MACHINE
+
+    def machine(self) -> Machine:
+        """The imagined machine."""
+        return self.runs_on
+
+    def rate(self, values: Values, whatif: str | None = None) -> float:
+        """Units a second at `values`, without noise."""
+        batch, step_s, load_s = self._costs(values)
+        workers = self._number(values, "num_workers", 0)
+        whole_s = max(step_s, load_s) if workers else step_s + load_s
+        return self.switches.get(whatif or "", 1.0) * batch / whole_s
+
+    def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
+        """One process at `values`; ignored settings are as in `original`."""
+        used = {**self.coded, **values}
+        used |= {name: original[name] for name in self.ignored if name in original}
+        memory_gib = self.base_gib + self.unit_gib * self._number(used, "batch_size", 1)
+        kind = self.fails(used) if self.fails else None
+        if memory_gib > self.card_gib:
+            kind = "gpu-oom"
+        if kind:
+            return Failure(
+                trial_id=trial.id,
+                purpose=trial.purpose,
+                label=trial.label,
+                candidate_key=trial.candidate.key,
+                kind=kind,
+                evidence=f"{kind} at {memory_gib:.2f} GiB",
+                next_step=NEXT_STEPS[kind],
+                wall_s=self.startup_s + ENDING_S,
+            )
+        return self._run(trial, used, memory_gib)
+
+    def _run(self, trial: Trial, used: Values, memory_gib: float) -> Run:
+        plan, whatif = trial.plan, trial.plan.whatif or ""
+        batch, step_s, _ = self._costs(used)
+        rate = self.rate(used, whatif)
+        whole = plan.mode == "whole"
+        steps = max(plan.min_steps, plan.whole_batches)
+        seconds = self.whole_units / rate if whole else max(plan.measure_s, steps * batch / rate)
+        alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
+        half = self._half(used)
+        drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
+        losses = tuple(1.0 + drift for _ in range(LOSSES)) if self.trains else ()
+        return Run(
+            trial_id=trial.id,
+            purpose=trial.purpose,
+            label=trial.label,
+            candidate_key=trial.candidate.key,
+            unit=trial.unit,
+            units=rate * seconds,
+            units_per_s=rate,
+            rate_source="formula",
+            window_start=0.0,
+            window_end=seconds,
+            step_ms=1000.0 * batch / rate,
+            step_kind="optimizer step" if self.trains else "loader batch",
+            wait_share=max(0.0, 1.0 - step_s * rate / batch),
+            whole_units=rate * seconds,
+            peak_mem_gib=memory_gib,
+            losses=losses,
+            loss_first=losses[0] if losses else None,
+            loss_last=losses[-1] if losses else None,
+            effects=self._effects(used),
+            whatif=self._outcome(whatif),
+            ceilings=Ceilings(
+                compute_units_per_s=batch / step_s,
+                loader=tuple(
+                    LoaderCeiling(workers=each, units_per_s=max(each, 1) / self.load_s)
+                    for each in plan.ceilings_workers
+                ),
+            )
+            if plan.ceilings_workers
+            else None,
+            stdout_tail=self._printed(used),
+            output_digest="same" if whole else None,
+            startup_s=self.startup_s,
+            exit_code=0,
+            wall_s=self.startup_s + seconds + alone_s + ENDING_S,
+        )
+
+    def _costs(self, values: Values) -> tuple[int, float, float]:
+        """(units in a batch, seconds of its step, seconds to load it by all workers)."""
+        batch = min(self._number(values, "batch_size", 1), self.items)
+        step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
+        step_s /= self.bf16_speedup if self._half(values) else 1.0
+        return batch, step_s, batch * self.load_s / max(self._number(values, "num_workers", 0), 1)
+
+    def _effects(self, used: Values) -> Effects:
+        seen: dict[str, Any] = {
+            "batch": float(min(self._number(used, "batch_size", 1), self.items)),
+            "batch_asked": self._number(used, "batch_size", 1),
+            "workers": self._number(used, "num_workers", 0),
+            "forwards_per_unit": float(self._sampler_steps(used)),
+            "dtype": "bfloat16" if self._half(used) else "float32",
+            "input_shapes": ("3x8x8",),
+            "fingerprint": "same",
+            "accumulation": float(self._number(used, "accumulation_steps", 1)),
+        }
+        return Effects(**seen | dict(self.observed))
+
+    def _outcome(self, whatif: str) -> WhatIfOutcome | None:
+        if not whatif:
+            return None
+        applied = whatif in self.switches or whatif.startswith("loader.")
+        return WhatIfOutcome(
+            name=whatif, applied=applied, why=None if applied else "nothing to switch"
+        )
+
+    def _printed(self, used: Values) -> str:
+        if self.quality is None:
+            return ""
+        value = self.quality(self._sampler_steps(used)) + self.bf16_quality * self._half(used)
+        return f"{self.quality_name}: {value}\n"
+
+    def _sampler_steps(self, values: Values) -> int:
+        return self._number(values, "steps", 1) if self.sampler else 1
+
+    def _half(self, values: Values) -> bool:
+        return values.get(self.names.get("precision", "precision")) in HALF
+
+    def _number(self, values: Values, kind: str, default: int) -> int:
+        value = values.get(self.names.get(kind, kind), default)
+        return int(value) if isinstance(value, (int, float)) else default

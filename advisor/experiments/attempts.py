@@ -1,0 +1,104 @@
+"""What a strategy asks for, and what came of it: frozen, so that all of it can be replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
+
+KnobKey = tuple[str, str]
+"""Document and path of a knob."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """What one process is to be: a candidate, and what is tried from inside on top of it."""
+
+    candidate: Candidate = field(default_factory=Candidate)
+    whatif: str | None = None
+    extra_s: float = 0.0
+    """Paid once before the window: compilation."""
+
+    @property
+    def label(self) -> str:
+        """`batch_size=8, what if compile`"""
+        label = self.candidate.label
+        return f"{label}, what if {self.whatif}" if self.whatif else label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One measured process, and what it is for."""
+
+    arm: Arm
+    purpose: Purpose
+    plan: MeasurePlan
+    knob: KnobKey | None = None
+    """The knob whose values are being tried."""
+    quality: bool = False
+    """Run the quality command, not the user's own."""
+    series: str = ""
+    """Names a repetition: two series of one measurement never stand in for each other."""
+    fresh: bool = False
+    """History will not do."""
+    expected_s: float = 0.0
+    """What it is to take; it is not begun with less left. 0: it is needed whatever it takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Two arms to be run against each other in interleaved rounds of fresh processes."""
+
+    purpose: Purpose
+    title: str
+    before: Ask
+    after: Ask
+    rounds: int
+    """Rounds that nobody disturbed, fixed before the first."""
+    sigma: float = 0.0
+    """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
+    finish_once: bool = False
+    """In the first round `after` finishes a whole item, which it has not done yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One process that was asked for, and what came of it."""
+
+    id: str
+    ask: Ask
+    result: Run | Failure
+    reused: bool = False
+    """Taken from history: measured by an earlier call."""
+    repeated: bool = False
+    """Disturbed, and run again: nothing rests on it."""
+    left_s: float
+    """Budget that was left after it."""
+
+    @property
+    def run(self) -> Run | None:
+        """The run, unless it failed."""
+        return self.result if isinstance(self.result, Run) else None
+
+    @property
+    def label(self) -> str:
+        return self.ask.arm.label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotRun:
+    """It would not have fitted into what was left of the budget."""
+
+    ask: Ask | Contest
+    needed_s: float
+    left_s: float
+
+
+def disturbed(run: Run) -> bool:
+    """Whether others took so much from it that its figure is not its own."""
+    return run.disturbance.disturbed is True
+
+
+def failed(attempt: Attempt | NotRun) -> bool:
+    """Whether there is no run to look at."""
+    return isinstance(attempt, NotRun) or isinstance(attempt.result, Failure)

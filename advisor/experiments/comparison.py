@@ -1,0 +1,137 @@
+"""What interleaved rounds say of two arms: an interval, and on what kind of machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor import stats
+from advisor.experiments.attempts import disturbed
+from advisor.model import Interval, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.experiments.attempts import Attempt, Contest
+    from advisor.experiments.interleave import Round
+    from advisor.model import Failure, Neighbour
+    from advisor.objective import Objective
+
+BEFORE, AFTER = "before", "after"
+ALIKE = 0.25
+"""Two arms were disturbed alike where others held so nearly the same number of CPUs: the larger
+of a quarter of a CPU and a quarter of what they held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Rounds of one contest, in the order in which they were run."""
+
+    contest: Contest
+    rounds: tuple[Round[Attempt], ...]
+    failure: Failure | None = None
+    """What ended it: nothing is proven then."""
+    cut_short: bool = False
+    """The budget ended before the rounds did."""
+    left_s: float
+
+    @property
+    def undisturbed(self) -> tuple[Round[Attempt], ...]:
+        """Whole rounds that nobody disturbed."""
+        return tuple(r for r in self.rounds if r.disturbed is None and not r.broken)
+
+    @property
+    def counted(self) -> tuple[Round[Attempt], ...]:
+        """The rounds that the interval rests on.
+
+        Where the machine stayed busy, rounds whose arms were disturbed alike stand in.
+        """
+        quiet = self.undisturbed
+        if len(quiet) >= self.contest.rounds:
+            return quiet
+        return tuple(
+            r for r in self.rounds if not r.broken and (r.disturbed is None or alike(r.runs))
+        )
+
+    @property
+    def stood_in(self) -> bool:
+        """Whether disturbed rounds had to be counted."""
+        return any(r.disturbed is not None for r in self.counted)
+
+    def runs(self, arm: str) -> tuple[Run, ...]:
+        """Runs of one arm in the counted rounds."""
+        return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
+
+    def log_gains(self, objective: Objective) -> list[float]:
+        """ln of how many times better `after` was, a counted round."""
+        pairs = zip(self.runs(BEFORE), self.runs(AFTER), strict=True)
+        return [objective.log_gain(before, after) for before, after in pairs]
+
+    def interval(self, objective: Objective) -> Interval | None:
+        """Gain of `after` over `before`; None without two rounds, or where an arm failed."""
+        return None if self.failure else bounds(self.log_gains(objective), self.contest.sigma)
+
+    def proven(self, objective: Objective, smallest_gain: float) -> bool:
+        """Whether the whole interval lies above the smallest gain worth a change."""
+        interval = self.interval(objective)
+        return interval is not None and interval.low > 1 + smallest_gain
+
+
+def bounds(log_gains: Sequence[float], sigma: float = 0.0) -> Interval | None:
+    """Log gains of independent rounds to a gain with its 95 % bounds; None with fewer than two.
+
+    The exact bounds of the signed-rank statistic where there are rounds enough. Below that,
+    Student's with a spread that is never taken to be less than `sigma`, which is known of this
+    host: two rounds can agree by luck.
+    """
+    if len(log_gains) < 2:
+        return None
+    if len(log_gains) >= stats.fewest_pairs(0.025):
+        found = stats.walsh_interval(log_gains, 0.025)
+    else:
+        found = stats.t_interval(log_gains, sigma_at_least=sigma)
+    return Interval(
+        estimate=math.exp(found.estimate),
+        low=math.exp(found.low),
+        high=math.exp(found.high),
+        n=found.n,
+    )
+
+
+def chained(
+    first: Comparison | None, second: Comparison | None, objective: Objective
+) -> Interval | None:
+    """The gain of both steps together: A to B in `first`, B to C in `second`.
+
+    Rounds of the two are independent, so a sum of one of each is as good a draw of the whole as a
+    round of A against C would be, and the same bounds hold for it.
+    """
+    parts = [part for part in (first, second) if part is not None]
+    if not parts or any(part.failure for part in parts):
+        return None
+    gains = [part.log_gains(objective) for part in parts]
+    sigma = math.sqrt(sum(part.contest.sigma**2 for part in parts))
+    return bounds([sum(each) for each in zip(*gains, strict=False)], sigma)
+
+
+def alike(runs: Mapping[str, Attempt]) -> bool:
+    """Whether what others held meanwhile was nearly the same in all arms of a round."""
+    held = [a.run.disturbance.others_cpus or 0.0 for a in runs.values() if a.run is not None]
+    return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
+
+
+def why_disturbed(runs: Mapping[str, Attempt]) -> str | None:
+    """The arms of a round that were disturbed, by name; None if none was."""
+    names = [arm for arm, attempt in runs.items() if attempt.run and disturbed(attempt.run)]
+    return ", ".join(names) or None
+
+
+def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
+    """Who disturbed `runs`, by name: the most that each of them held, the busiest first."""
+    most: dict[str, Neighbour] = {}
+    for run in runs:
+        for other in run.disturbance.who:
+            if other.name not in most or most[other.name].cpus < other.cpus:
+                most[other.name] = other
+    return tuple(sorted(most.values(), key=lambda other: -other.cpus))

@@ -1,0 +1,229 @@
+"""Asks into answers: history first, then processes, inside a budget, again where disturbed.
+
+The strategy above never sees a process, a file or a clock; it hears what came of what it asked
+for, and how much of the budget was left then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from advisor.errors import InterruptedByUserError
+from advisor.experiments.attempts import Ask, Attempt, Contest, NotRun, disturbed
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
+from advisor.experiments.interleave import Round, interleaved
+from advisor.model import Failure, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from advisor import documents
+    from advisor.engines import Engine
+    from advisor.experiments.program import Program
+    from advisor.experiments.recall import Recall
+    from advisor.model import Trial
+
+WAIT_S = 10.0
+"""Longest wait for others before one process; the engine waits less where that is in vain."""
+LATE = 3.0
+"""A process is stopped when it takes so many times what it was to and the budget is gone."""
+REPEATS = 2
+"""A disturbed run is run again at most so often before it is believed as it is."""
+MOVED = 0.1
+"""History is set aside where the original moved by more than this share."""
+
+
+class Listener(Protocol):
+    """Hears of every process; the progress display is one."""
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None:
+        """A process is about to start."""
+
+    def trial_done(self, attempt: Attempt) -> None:
+        """A result is there."""
+
+
+@dataclass(kw_only=True)
+class Budget:
+    """Wall clock to be spent, by the clock of the engine."""
+
+    total_s: float
+    clock: Callable[[], float]
+    started: float
+
+    @property
+    def spent_s(self) -> float:
+        return self.clock() - self.started
+
+    @property
+    def left_s(self) -> float:
+        return self.total_s - self.spent_s
+
+
+@dataclass(kw_only=True)
+class Lab:
+    """Measures candidates of one program on one engine; keeps everything it did."""
+
+    engine: Engine
+    program: Program
+    quality_command: documents.Document
+    """The user's own program on a fixed subset of items."""
+    recall: Recall
+    budget: Budget
+    listener: Listener
+    attempts: list[Attempt] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    patient: bool = True
+    """Whether it is worth running a disturbed run again: not after that was in vain, until a quiet
+    one is seen."""
+    earlier: list[Run] = field(default_factory=list)
+    """What earlier calls measured of the original, as this one measured it anew."""
+
+    @property
+    def processes(self) -> int:
+        """Processes this call really started."""
+        return sum(not attempt.reused for attempt in self.attempts)
+
+    def answer(self, ask: Ask | Contest) -> Attempt | Comparison | NotRun:
+        """Run what was asked for. Raises InterruptedByUserError; what was measured is kept."""
+        if ask.purpose != "baseline":
+            self._doubt_history()
+        if isinstance(ask, Contest):
+            return self.compare(ask)
+        return self.measure(ask)
+
+    def measure(self, ask: Ask) -> Attempt | NotRun:
+        """One run of `ask`; a disturbed one is run again, and the least disturbed is believed."""
+        tries: list[Attempt] = []
+        while True:
+            answer = self._once(ask)
+            if isinstance(answer, NotRun):
+                break
+            tries.append(answer)
+            if ask.purpose == "quality" or answer.run is None or not disturbed(answer.run):
+                self.patient = True
+                break
+            if not self.patient or len(tries) > REPEATS:
+                self.patient = False
+                break
+        if not tries:
+            return answer
+        best = min(tries, key=_held_by_others)
+        for attempt in tries:
+            if attempt is not best:
+                self._replace(attempt, replace(attempt, repeated=True))
+        return replace(best, left_s=self.budget.left_s)
+
+    def compare(self, contest: Contest) -> Comparison:
+        """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound."""
+        arms = {BEFORE: contest.before, AFTER: contest.after}
+        rounds: list[Round[Attempt]] = []
+        most = contest.rounds + (max(2, contest.rounds // 2) if self.patient else 0)
+        cut_short = False
+
+        def run(arm: str, number: int) -> Attempt:
+            ask = arms[arm]
+            if contest.purpose == "quality":  # the same item by item: contests share their runs
+                series = f"round {number}"
+            else:
+                series = f"{contest.title}, round {number}"
+            if contest.finish_once and arm == AFTER and number == 1:
+                ask = replace(ask, plan=replace(ask.plan, whole_batches=1))
+            answer = self._once(replace(ask, series=series))
+            if isinstance(answer, NotRun):
+                raise _SpentError
+            return answer
+
+        try:
+            for each in interleaved(
+                (BEFORE, AFTER),
+                run,
+                disturbed=nobody if contest.purpose == "quality" else why_disturbed,
+                broken=lambda attempt: attempt.run is None,
+            ):
+                rounds.append(each)
+                quiet = sum(r.disturbed is None for r in rounds)
+                if each.broken or quiet >= contest.rounds or len(rounds) >= most:
+                    break
+        except _SpentError:
+            cut_short = True
+        broken = next((r for r in rounds if r.broken), None)
+        failures = [a.result for a in broken.runs.values() if a.run is None] if broken else []
+        found = Comparison(
+            contest=contest,
+            rounds=tuple(rounds),
+            failure=failures[0] if failures and isinstance(failures[0], Failure) else None,
+            cut_short=cut_short,
+            left_s=self.budget.left_s,
+        )
+        self.comparisons.append(found)
+        return found
+
+    def _doubt_history(self) -> None:
+        """Earlier calls are not believed where the original now runs at another speed."""
+        now = [a.run.units_per_s for a in self.attempts if a.ask.purpose == "baseline" and a.run]
+        if self.earlier and now:
+            before = max(run.units_per_s for run in self.earlier)
+            self.recall.trusted &= abs(max(now) / before - 1) <= MOVED
+        self.earlier.clear()
+
+    def _once(self, ask: Ask) -> Attempt | NotRun:
+        trial, key = self._build(ask)
+        known = None if ask.fresh else self.recall.find(key)
+        if known is not None:
+            return self._tell(trial.id, ask, known, reused=True)
+        expected_s, left_s = ask.expected_s, self.budget.left_s
+        if expected_s > left_s:
+            return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
+        if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
+            self.earlier.append(old)
+        self.engine.wait_until_quiet(WAIT_S)
+        # What was begun may take as long as it was to, whatever is left.
+        most_s = max(left_s, LATE * expected_s)
+        by_budget = most_s < trial.total_limit_s
+        self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
+        result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
+        if isinstance(result, Failure) and result.kind == "interrupted":
+            msg = "Interrupted; the config is untouched and what was measured is kept."
+            raise InterruptedByUserError(msg)
+        self.recall.append(key, result)
+        attempt = self._tell(trial.id, ask, result)
+        if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
+            return NotRun(ask=ask, needed_s=max(expected_s, most_s), left_s=left_s)
+        return attempt
+
+    def _tell(self, id_: str, ask: Ask, result: Run | Failure, *, reused: bool = False) -> Attempt:
+        attempt = Attempt(id=id_, ask=ask, result=result, reused=reused, left_s=self.budget.left_s)
+        self.attempts.append(attempt)
+        if ask.purpose == "baseline" and isinstance(result, Run):
+            limits = self.program.limits.following(result.startup_s)
+            self.program = replace(self.program, limits=limits)
+        self.listener.trial_done(attempt)
+        return attempt
+
+    def _replace(self, old: Attempt, new: Attempt) -> None:
+        self.attempts[self.attempts.index(old)] = new
+
+    def _build(self, ask: Ask) -> tuple[Trial, str]:
+        id_ = f"{len(self.attempts) + 1:03d}"
+        command = self.quality_command if ask.quality else None
+        trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
+        return trial, self.recall.key(self.program, trial, ask.series)
+
+
+class _SpentError(Exception):
+    """The next process of a comparison does not fit into the budget any more."""
+
+
+def nobody(runs: Mapping[str, Attempt]) -> str | None:
+    """Others may make a result late, never worse."""
+    del runs
+    return None
+
+
+def _held_by_others(attempt: Attempt) -> tuple[bool, float]:
+    run = attempt.run
+    if run is None:
+        return (True, 0.0)
+    return (disturbed(run), run.disturbance.others_cpus or 0.0)

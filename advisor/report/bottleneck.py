@@ -1,0 +1,246 @@
+"""Where the time goes, in one word, one sentence, and evidence that each carries a number.
+
+Nothing is told from one draw: every figure is a mean over equal processes, with its range.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.model import Ceilings, LoaderCeiling, Shares
+from advisor.report import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from advisor.model import GpuProfile, Interval, Run
+
+WAITING = 0.10
+"""A share of the window above which waiting for data is worth naming."""
+HALF = 0.5
+SAMPLER_FORWARDS = 4
+FEWEST_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The bottleneck of one configuration."""
+
+    name: str
+    """data, sampling steps, small batch, host code, compute, other"""
+    sentence: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargerBatch:
+    """What a larger batch alone was proven to gain."""
+
+    batch: float
+    gain: Interval
+
+
+def typical(runs: Sequence[Run]) -> Run:
+    """One run with the mean figures of several equal ones, and the highest memory."""
+    last = runs[-1]
+    shares = {
+        part: mean
+        for part in Shares.__dataclass_fields__
+        if (mean := _mean([getattr(run.shares, part) for run in runs])) is not None
+    }
+    return replace(
+        last,
+        units_per_s=statistics.fmean(run.units_per_s for run in runs),
+        wait_share=_mean([run.wait_share for run in runs]),
+        step_ms=_mean([run.step_ms for run in runs]),
+        startup_s=_mean([run.startup_s for run in runs]),
+        shares=Shares(**shares),
+        ceilings=_ceilings_of(runs),
+        peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
+    )
+
+
+def diagnose(
+    runs: Sequence[Run],
+    *,
+    larger_batch: LargerBatch | None = None,
+    profile: GpuProfile | None = None,
+) -> Diagnosis | None:
+    """Name the bottleneck of equal runs; None with fewer than two of them.
+
+    Only a larger batch that was proven to be faster shows that small kernels were the limit.
+    """
+    if len(runs) < FEWEST_RUNS:
+        return None
+    run = typical(runs)
+    wait = run.wait_share
+    forwards = run.effects.forwards_per_unit or 1.0
+    units = numbers.plural(run.unit)
+    rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
+    waited = ranged(runs, lambda r: r.wait_share, numbers.percent)
+    evidence = [*_parts(run), *_ceilings(runs, run), *_device(run, profile)]
+    without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
+    ratio = larger_batch.gain.estimate if larger_batch is not None else 1.0
+    outside = outside_the_model(run)
+    if wait is not None and wait >= WAITING and without_waits >= ratio:
+        name = "data"
+        sentence = f"The program waits for data during {waited} of the time: " + (
+            f"the loader, not the model, sets the rate of {rate} {units}/s."
+            if wait > HALF
+            else "a loader that never kept it waiting could give that back at most; "
+            "the model takes the larger part."
+        )
+    elif larger_batch is not None and ratio > 1:
+        gain = larger_batch.gain
+        name = "small batch"
+        sentence = (
+            f"A batch of {run.effects.batch or 0:g} leaves the device with too little work a "
+            f"call: at a batch of {larger_batch.batch:g} the same model did {gain.estimate:.2f}x "
+            f"({gain.low:.2f} to {gain.high:.2f}) the {units}."
+        )
+    elif forwards >= SAMPLER_FORWARDS:
+        step = ranged(runs, lambda r: r.step_ms, lambda ms: numbers.duration(ms / 1000, 3))
+        name = "sampling steps"
+        sentence = (
+            f"Each {run.unit} needs {forwards:.0f} forwards; one of a batch of "
+            f"{run.effects.batch or 1:g} takes {step}, so its time is that product and nothing "
+            "else of size."
+        )
+    elif outside is not None:
+        name = "host code"
+        compute = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        other = ranged(runs, lambda r: r.shares.other, numbers.percent)
+        sentence = (
+            f"Code outside the model's calls takes {other} of the time, the model {compute}: "
+            f"the loop around it sets the rate of {rate} {units}/s."
+        )
+    elif run.shares.compute is not None and wait is not None:
+        name = "compute"
+        compute = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        sentence = (
+            f"The model's forwards, backwards and updates take {compute} of the time; "
+            f"waiting for data only {waited}."
+        )
+    else:
+        name = "other"
+        sentence = f"The parts could not be told apart; the whole ran at {rate} {units}/s."
+    if wait is not None and wait >= WAITING and name != "data":
+        evidence.append(f"It waited for data during {waited} of the time.")
+    if forwards >= SAMPLER_FORWARDS and name != "sampling steps":
+        evidence.append(
+            f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."
+        )
+    return Diagnosis(name=name, sentence=sentence, evidence=tuple(evidence))
+
+
+def ranged(
+    runs: Sequence[Run],
+    figure: Callable[[Run], float | None],
+    shown: Callable[[float], str],
+) -> str:
+    """`41 % (40 % to 43 %, 2 runs)`; `not measured` where a run does not say."""
+    values = [value for run in runs if (value := figure(run)) is not None]
+    if len(values) < len(runs) or not values:
+        return numbers.NOT_MEASURED
+    bounds = f"{shown(min(values))} to {shown(max(values))}, {len(values)} runs"
+    return f"{shown(statistics.fmean(values))} ({bounds})"
+
+
+def outside_the_model(run: Run) -> float | None:
+    """Share of the host's code where that is more than the model's; None where it is not.
+
+    With work in flight on a GPU the host may only be waiting for it, so there the card must have
+    been seen idle.
+    """
+    other, compute = run.shares.other, run.shares.compute
+    if other is None or compute is None or other <= compute:
+        return None
+    if run.on_gpu and (run.telemetry.gpu_util_pct or 100.0) > 100 * (1 - WAITING) / 2:
+        return None
+    return other
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
+
+def _ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
+    """Mean ceilings of the runs that have some; None with fewer than two of them."""
+    known = [run.ceilings for run in runs if run.ceilings is not None]
+    if len(known) < FEWEST_RUNS:
+        return None
+    loader: dict[int, list[float]] = {}
+    for ceilings in known:
+        for each in ceilings.loader:
+            loader.setdefault(each.workers, []).append(each.units_per_s)
+    return Ceilings(
+        compute_units_per_s=_mean([ceilings.compute_units_per_s for ceilings in known]),
+        loader=tuple(
+            LoaderCeiling(workers=workers, units_per_s=statistics.fmean(rates))
+            for workers, rates in sorted(loader.items())
+        ),
+    )
+
+
+def _parts(run: Run) -> list[str]:
+    lines = []
+    if run.step_ms is not None:
+        batch = f" for a batch of {run.effects.batch:g}" if run.effects.batch else ""
+        took = numbers.duration(run.step_ms / 1000, 3)
+        lines.append(f"One {run.step_kind or 'step'} took {took}{batch}.")
+    if run.startup_s is not None:
+        lines.append(
+            f"The first step came {run.startup_s:.1f} s after the start (not in the rate)."
+        )
+    return lines
+
+
+def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
+    found = run.ceilings
+    if found is None:
+        return []
+    measured = [r for r in runs if r.ceilings is not None]
+    units = numbers.plural(run.unit)
+    lines = []
+    if found.compute_units_per_s:
+        alone = ranged(
+            measured,
+            lambda r: r.ceilings.compute_units_per_s if r.ceilings else None,
+            numbers.number,
+        )
+        lines.append(f"With the loader bypassed the model alone did {alone} {units}/s.")
+    if found.loader:
+        best = max(found.loader, key=lambda c: c.units_per_s).workers
+
+        def rate(r: Run) -> float | None:
+            each = {c.workers: c.units_per_s for c in r.ceilings.loader} if r.ceilings else {}
+            return each.get(best)
+
+        alone = ranged(measured, rate, numbers.number)
+        workers = "1 worker" if best == 1 else f"{best} workers"
+        lines.append(f"The loader alone did up to {alone} {units}/s, with {workers}.")
+    return lines
+
+
+def _device(run: Run, profile: GpuProfile | None) -> list[str]:
+    lines = []
+    seen = run.telemetry
+    if seen.gpu_util_pct is not None:
+        lines.append(
+            f"The GPU had work during {seen.gpu_util_pct:.0f} % of the samples; that is time with "
+            "any kernel running, not how full the chip was."
+        )
+    if profile is not None and run.peak_device_gib is not None:
+        lines.append(
+            f"The program peaked at {run.peak_device_gib:.2f} of {profile.memory_gib:.0f} GiB."
+        )
+    if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
+        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy; there is no GPU to fill.")
+    for name, share in seen.event_reasons:
+        if share > 0.01 and name not in {"idle", "none"}:
+            lines.append(f"The GPU held its clocks down for {name} in {share:.0%} of the samples.")
+    return lines

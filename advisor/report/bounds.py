@@ -1,0 +1,175 @@
+"""What removing each cost would give at most, and why the device is not busy.
+
+Every bound follows by arithmetic: a part that takes the share s of the time can save no more than
+itself, so nothing done to it gives more than 1 / (1 - s). A bound is no forecast, and its range is
+that of the runs it was read from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.model import Interval
+from advisor.report import numbers
+from advisor.report.bottleneck import FEWEST_RUNS, typical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import Run, Shares
+
+WORTH_SAYING = 0.01
+"""A part smaller than this share of the window is left out."""
+SAMPLER_FORWARDS = 4
+
+PARTS = {
+    "data_wait": (
+        "waiting for data",
+        "Feed the data faster",
+        "more loader workers, a cheaper transform or faster storage",
+    ),
+    "host_to_device": (
+        "copies to the device",
+        "Overlap the copies to the device",
+        "pinned memory and non-blocking copies",
+    ),
+    "compute": (
+        "forwards, backwards and optimizer steps",
+        "Make the compute faster",
+        "a larger batch, a lower precision or compilation",
+    ),
+    "other": (
+        "code outside the model's calls",
+        "Do less between the model's calls",
+        "fewer conversions, prints and `.item()` calls",
+    ),
+    "validation": ("validation", "Validate less", "rarer or shorter passes"),
+    "sampling": ("sampling", "Sample less", "rarer or shorter passes"),
+    "saving": ("saving", "Save less", "rarer or asynchronous checkpoints"),
+}
+"""Field of Shares to what it is, what would help, and how."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """Something that would help, and the rate it gives at most as a multiple of this run's."""
+
+    title: str
+    detail: str
+    at_most: Interval | None
+    """None: it would take the whole time away, which bounds nothing."""
+
+
+def measured_parts(shares: Shares) -> dict[str, float]:
+    """Field of Shares to its share, in the order of PARTS, without those not measured."""
+    found = {name: getattr(shares, name) for name in PARTS}
+    return {name: share for name, share in found.items() if share is not None}
+
+
+def named(run: Run, part: str) -> str:
+    """What a field of Shares means in `run`."""
+    waits = part == "other" and run.on_gpu
+    return PARTS[part][0] + (", or waiting for the GPU to finish" if waits else "")
+
+
+def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]:
+    """What would help, the largest bound first; nothing with fewer than two runs.
+
+    `cpus`: how many the program may use.
+    """
+    if len(runs) < FEWEST_RUNS:
+        return ()
+    run = typical(runs)
+    names = list(measured_parts(run.shares))
+    if run.wait_share is not None and "data_wait" not in names:
+        names.append("data_wait")
+    found = []
+    for name in names:
+        shares = [_share(each, name) for each in runs]
+        if max(shares) >= WORTH_SAYING:
+            _, title, how = PARTS[name]
+            mean = sum(shares) / len(shares)
+            detail = f"{mean:.1%} of the time is {named(run, name)}; {how} can help."
+            if name == "data_wait":
+                detail = " ".join([detail, *_loader_alone(run, cpus)])
+            bound = _without([_hidden(each, name) for each in runs])
+            found.append(Bound(title=title, detail=detail, at_most=bound))
+    forwards = run.effects.forwards_per_unit or 0.0
+    if forwards >= SAMPLER_FORWARDS:
+        found.append(
+            Bound(
+                title="Take fewer sampling steps",
+                detail=(
+                    f"Each {run.unit} takes {forwards:.0f} forwards. This is for half as many; it "
+                    "changes the product, so it needs a quality measure with a tolerance."
+                ),
+                at_most=_without([(1.0 - (each.wait_share or 0.0)) / 2 for each in runs]),
+            )
+        )
+    return tuple(sorted(found, key=lambda b: -(b.at_most.estimate if b.at_most else float("inf"))))
+
+
+def _share(run: Run, name: str) -> float:
+    part = getattr(run.shares, name)
+    return float((run.wait_share if part is None and name == "data_wait" else part) or 0.0)
+
+
+def _hidden(run: Run, name: str) -> float:
+    """The share that goes with a part: the host may wait for the same compute elsewhere."""
+    beside = (run.shares.other or 0.0) if name == "compute" and run.on_gpu else 0.0
+    return min(1.0, _share(run, name) + beside)
+
+
+def several(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _without(shares: list[float]) -> Interval | None:
+    if max(shares) >= 1.0:
+        return None
+    most = [1.0 / (1.0 - share) for share in shares]
+    mean = sum(shares) / len(shares)
+    return Interval(estimate=1.0 / (1.0 - mean), low=min(most), high=max(most), n=len(most))
+
+
+def _loader_alone(run: Run, cpus: int | None) -> list[str]:
+    """What the loader has, and what it did alone in the same process."""
+    said = []
+    workers = run.effects.workers
+    if workers is not None and cpus is not None:
+        each = " a rank" if run.ranks > 1 else ""
+        has = f"The loader has {several(workers, 'worker')}{each}"
+        said.append(f"{has}; the program may use {several(cpus, 'CPU')}.")
+    alone = run.ceilings.loader if run.ceilings else ()
+    if alone:
+        best = max(alone, key=lambda ceiling: ceiling.units_per_s)
+        rates = [numbers.number(rate) for rate in (best.units_per_s, run.units_per_s)]
+        has, units = several(best.workers, "worker"), numbers.plural(run.unit)
+        said.append(f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}.")
+    return said
+
+
+def idle_reasons(run: Run) -> tuple[str, ...]:
+    """Why the model does not compute all the time, each with its number; empty if it does, or
+    if the parts were not measured."""
+    seen = run.telemetry
+    gone = {
+        name: share
+        for name, share in measured_parts(run.shares).items()
+        if name != "compute" and share >= WORTH_SAYING
+    }
+    said = []
+    if seen.gpu_util_pct is not None:
+        said.append(f"The GPU had no work in {100 - seen.gpu_util_pct:.0f} % of the samples.")
+    said += [
+        f"{share:.1%} of the time is {named(run, name)}."
+        for name, share in sorted(gone.items(), key=lambda part: -part[1])
+    ]
+    if run.ranks > 1 and run.rank_units_per_s:
+        slow, fast = min(run.rank_units_per_s), max(run.rank_units_per_s)
+        if slow < fast * (1 - WORTH_SAYING):
+            rank = run.rank_units_per_s.index(slow)
+            said.append(f"Rank {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate.")
+    return tuple(said)

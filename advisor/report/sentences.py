@@ -1,0 +1,222 @@
+"""The words for what was decided: reasons and data in, sentences out. Nothing is decided here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from advisor.model import Advice, Decision, Failure, Run
+from advisor.report import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.experiments.attempts import Attempt
+    from advisor.model import Interval, Neighbour
+    from advisor.strategy.standing import Skipped
+
+REASONS = {
+    "changed-batch": "Part of what was proven; the smallest batch within a tie of the fastest. "
+    "{stopped}",
+    "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
+    "changed-precision": "Part of what was proven, inside its guard{seen}.",
+    "changed-steps": "Part of what was proven, with every quality measure inside its tolerance"
+    "{moved}. {stopped}",
+    "changed-along": "Moves with what it is linked to.",
+    "not-proven": "Not written: it looked faster, and the gain was not proven.",
+    "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
+    "such a setting should not change results.",
+    "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
+    "not-editable": "Left alone: {why}.",
+    "never-by-itself": "Never tuned by itself: it is a {class} knob.",
+    "no-stage": "No stage of the search touches this kind.",
+    "budget": "The budget was spent before another value could run.",
+    "refused": "{why}.",
+    "tie": "None of {tried} other values was faster by more than a tie ({band}).",
+    "batch-flat": "No larger batch was faster by more than a tie ({band}). {stopped}",
+    "does-not-wait": "The program hardly waits for data, so no loader setting can gain.",
+    "no-gain-tried": "No other value was tried with a gain.",
+    "no-gpu-to-pin-for": "Pinned memory only helps copies to a GPU; none is here.",
+    "no-plain-count": "{value!r} is no plain count; left alone.",
+    "training-batch": "{to} was faster in the search, but one update would average over {to} "
+    "samples instead of {from}, no accumulation makes up for it, and the learning rate was chosen "
+    "for {from}.",
+    "no-narrower-precision": "No narrower precision of this spelling is known.",
+    "precision-not-here": "{asked}; worth a try on this target: {here}.",
+    "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
+    "this workload in gpu-advisor.toml.",
+    "no-precision-inside": "No other precision was faster inside its guard{seen}.",
+    "no-quality-measure": "Fewer steps change the result, and no quality measure is declared in "
+    "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
+    "quality-not-read": "The original's quality could not be measured: the declared patterns did "
+    "not match its output.",
+    "no-fewer-steps": "Kept. {stopped}",
+    "failed-when-timed": "The chosen steps failed when they were timed.",
+    "steps-no-faster": "Fewer steps were no faster by more than a tie ({band}).",
+    "ignored": "Ignored by the program: it used {used}{site} whatever the config says{override}.",
+    "steps-ignored": "Ignored by the program: its forwards per unit did not change{override}.",
+    "changes-nothing": "Ignored by the program: {tried} instead changed nothing it computed or "
+    "wrote{override}{shapes}.",
+    "changes-the-product": "It changes {what}; never tuned: it changes the product.",
+    "fails-at-half": "At half its value the program fails; never tuned: it changes the product.",
+}
+"""Reason of a decision to its sentence."""
+
+STOPS = {
+    "flat": "The search stopped because the rate is flat.",
+    "budget": "The search stopped because the budget was spent.",
+    "refused": "The search stopped because {why}.",
+    "failed": "The search stopped because {value} failed: {kind}. {why}",
+    "left-out": "The search stopped because in batches of {batch:g}, {left_out} samples of a pass "
+    "would be left out, where {left_out_before} are: the loader drops a last batch that is not "
+    "full (drop_last).",
+    "memory-peaked": "The search stopped because {value} peaked at {peak_gib:.2f} GiB, more than "
+    "is usable.",
+    "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
+    "the peaks measured so far ({peaks}), more than the {limit_gib:.2f} GiB usable.",
+    "unfilled": "The search stopped because the program never filled a batch of {value}: it saw "
+    "{seen:g}.",
+    "ladder-ended": "The ladder of steps ended there.",
+    "not-judged": "The quality of {steps} steps could not be judged.",
+    "out-of-tolerance": "{steps} steps put {beyond} beyond its limit {limit:g}.",
+}
+
+ADVICE = {
+    "switch": "In the code: `{code}`.{seen}{cost}",
+    "loader": "They stand in the code and no config key holds them.{caution}",
+    "training-batch": "It changes how the model is trained, so it is yours to decide: one update "
+    "then averages over {times:g} times the samples, the learning rate and its schedule have to "
+    "follow, and an epoch has fewer updates.",
+}
+
+
+def why(decision: Decision) -> str:
+    """The sentence of one decision."""
+    data = dict(decision.data)
+    filled: dict[str, Any] = {
+        **data,
+        "stopped": STOPS[str(data["stop"])].format(**data) if "stop" in data else "",
+        "seen": seen(data),
+        "band": numbers.percent(_float(data.get("band"))),
+        "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
+        "override": f"; {data['override']}" if data.get("override") else "",
+        "moved": f"; the linked schedule moved: {data['moved']}" if data.get("moved") else "",
+        "shapes": f"; the model saw inputs of {data['shapes']} either way"
+        if data.get("shapes") and not data.get("override")
+        else "",
+        "why": str(data.get("why", "")).rpartition("not editable: ")[2].rstrip("."),
+    }
+    return REASONS[decision.reason].format(**filled).strip()
+
+
+def seen(data: Mapping[str, object]) -> str:
+    """What the guard saw: `: loss drift 0.2 % of 2 % allowed`; empty where it did not look."""
+    if "drift" in data:
+        drift, allowed = _float(data["drift"]), _float(data["tolerance"])
+        return f": loss drift {numbers.percent(drift)} of {numbers.percent(allowed)} allowed"
+    told = [
+        f"{name.removeprefix('value of ')} {numbers.measure(_float(value))}"
+        for name, value in data.items()
+        if name.startswith("value of ")
+    ]
+    if "beyond" in data:
+        told.append(f"{data['beyond']} is beyond its limit {_float(data['limit']):g}")
+    if data.get("unseen"):
+        told.append("there was nothing to compare")
+    return ": " + ", ".join(told) if told else ""
+
+
+def evidence(decision: Decision, attempts: Mapping[str, Attempt]) -> list[str]:
+    """A line for each process in which the knob was tried: its value and what came of it."""
+    lines = []
+    for id_ in decision.trials:
+        attempt = attempts[id_]
+        value = next(
+            (
+                change.new
+                for change in attempt.ask.arm.candidate.changes
+                if (change.document, change.path) == (decision.document, decision.path)
+            ),
+            decision.old,
+        )
+        lines.append(f"{value}: {outcome(attempt.result)}")
+    return lines
+
+
+def outcome(result: Run | Failure) -> str:
+    """`1.61 tiles/s, wait 3.2 %`, or how it failed."""
+    if isinstance(result, Failure):
+        return f"{result.kind} ({result.evidence.rstrip('.')})"
+    rate = f"{numbers.number(result.units_per_s)} {numbers.plural(result.unit)}/s"
+    waits = result.wait_share
+    return rate if waits is None else f"{rate}, wait {numbers.percent(waits)}"
+
+
+def advised(advice: Advice) -> str:
+    """The sentence of one advice."""
+    data = dict(advice.data)
+    old, new = _float(data.get("from", 1)), _float(data.get("to", 1))
+    cost, caution = data.get("cost_s"), data.get("caution")
+    looked = seen(data)
+    text = ADVICE[advice.kind].format(
+        code=data.get("code"),
+        seen=f" It stayed inside its guard{looked}." if looked else "",
+        cost=f" It takes {_float(cost):.0f} s once, at the start." if cost else "",
+        caution=f" Mind that {caution}." if caution else "",
+        times=new / old,
+    )
+    return f"{text} Measured in {advice.gain.n} interleaved pairs of fresh processes."
+
+
+def skipped(entry: Skipped) -> str:
+    """What did not fit into the budget."""
+    return (
+        f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
+        f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
+    )
+
+
+def gained(interval: Interval, unit: str) -> str:
+    """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
+    rounds = f"{interval.n} interleaved rounds of fresh processes"
+    units = numbers.plural(unit)
+    if too_wide(interval):
+        return (
+            f"did more than {interval.low:.2f}x the {units} a second in {rounds} (lower 95 % "
+            "bound); the machine was too unsteady to say how much more"
+        )
+    return (
+        f"did {interval.estimate:.2f}x the {units} a second in {rounds}; 95 % bounds "
+        f"{interval.low:.2f} to {interval.high:.2f}"
+    )
+
+
+WIDE = 4.0
+"""An interval whose high is so many times its low tells a direction and no size."""
+
+
+def too_wide(interval: Interval) -> bool:
+    """Whether only the lower bound is worth telling."""
+    return interval.high > WIDE * interval.low
+
+
+def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: bool) -> str:
+    """How quiet the machine was, for the first lines; empty where it was quiet throughout."""
+    held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
+    if not held:
+        told = (
+            "Whether others were at work on this machine meanwhile could not be read: unverified."
+        )
+        return told if runs else ""
+    if not any(run.disturbance.disturbed for run in runs):
+        return ""
+    names = ", ".join(f"{other.name} {other.cpus:.1f}" for other in who[:3])
+    named = f" ({names})" if names else ""
+    mean = sum(held) / len(held)
+    text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
+    if stood_in:
+        text += " Rounds in which both arms were disturbed alike had to be counted."
+    return text
+
+
+def _float(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -1,0 +1,99 @@
+"""The original: what it does, where its time goes, and how far equal processes differ."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.model import Candidate
+from advisor.stats import noise_band
+from advisor.strategy.standing import Answer, Standing, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from advisor.model import Run
+
+CEILINGS_S = 1.0
+FEW_PROCESSES = 8
+"""A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
+APART = 2.0
+"""A first process that took so many times what the second did was paying for cold caches."""
+MOST = 3
+OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+
+
+def baseline_ask(now: Standing, number: int) -> Ask:
+    """The original, run until one item is finished; then its parts alone, in the same process."""
+    cpus = now.facts.cpus
+    plan = now.plan(
+        Candidate(),
+        whole_batches=1,
+        ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
+        ceilings_s=CEILINGS_S,
+    )
+    return Ask(arm=Arm(), purpose="baseline", plan=plan, fresh=True, series=f"{number}")
+
+
+def baseline(
+    now: Standing,
+) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
+    """At least two fresh processes of the original, and a third where those two disagree.
+
+    A failure is handed back: nothing can be told of a program that does not run.
+    """
+    for number in range(MOST):
+        if number and not another(now):
+            break
+        answer = yield Turn(ask=baseline_ask(now, number), standing=now)
+        now = now.heard(answer)
+        if not isinstance(answer, Attempt):
+            break  # the budget ended it
+        if answer.run is None:
+            return now, answer
+        now = replace(now, originals=(*now.originals, answer.run))
+        now = replace(now, walls_s=priced(now.originals))
+    return replace(now, noise=noise_of(now)) if now.originals else now, None
+
+
+def another(now: Standing) -> bool:
+    """Whether the original deserves one more process."""
+    if len(now.originals) == 1:
+        # That a budget is too small is not told from one process, which may have found cold caches.
+        few = now.left_s <= FEW_PROCESSES * now.price_s
+        return not few or now.left_s < now.fewest_s
+    rates = [now.facts.objective.score(run) for run in now.originals]
+    apart = max(rates) / min(rates) - 1
+    expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
+    return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
+
+
+def priced(originals: tuple[Run, ...]) -> tuple[float, ...]:
+    """What a short process will take, from baselines: without the parts that were measured alone.
+
+    A first process that paid for cold caches is no measure of the next ones.
+    """
+    short = []
+    for run in originals:
+        parts = run.ceilings.loader if run.ceilings else ()
+        alone_s = CEILINGS_S * (len(parts) + 1) if parts else 0.0
+        short.append(max(run.wall_s - alone_s, run.wall_s / 2))
+    least = min(short)
+    return tuple(wall_s for wall_s in short if wall_s <= APART * least)
+
+
+def noise_of(now: Standing) -> float:
+    """Relative spread between equal processes: of these baselines, and as this host showed before.
+
+    Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
+    """
+    here = noise_band([run.windows or (run.units_per_s,) for run in now.originals])
+    return max(here or 0.0, now.facts.host_noise or 0.0)
+
+
+def worth_trying(now: Standing) -> bool:
+    """Whether any knob might be tuned, or the code holds a loader that might."""
+    return bool(now.tunable(*OWN_KINDS, "precision", "timesteps")) or (
+        now.original.effects.workers is not None
+    )

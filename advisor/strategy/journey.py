@@ -1,0 +1,60 @@
+"""The whole search, read top to bottom: what is free is proven before results are touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.strategy.baseline import baseline, worth_trying
+from advisor.strategy.batch import tune_batch
+from advisor.strategy.ignored import settle_quality
+from advisor.strategy.loader import settle_loader, tune_loader
+from advisor.strategy.precision import tune_precision
+from advisor.strategy.proof import prove
+from advisor.strategy.standing import Answer, Facts, Stage, Standing, Stop, Turn
+from advisor.strategy.steps import tune_steps
+from advisor.strategy.whatif import advise
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+UNKNOWN = 5.0
+"""Of a program that did not finish one item within the budget only so much can be said."""
+SPARE = 1.2
+"""A budget that is named must do."""
+
+
+def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
+    """Everything that is asked, in order; returns where it ended."""
+    now, failed = yield from baseline(Standing(facts=facts, left_s=facts.budget_s))
+    if failed is not None:
+        return Stop(reason="baseline-failed", standing=now, failed=failed)
+    if not now.originals:
+        return Stop(reason="budget-too-small", standing=now, needed_s=UNKNOWN * facts.budget_s)
+    if now.fewest_s > now.left_s and worth_trying(now):
+        whole_s = SPARE * (facts.budget_s - now.left_s + now.fewest_s)
+        return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)
+    now = yield from tune_free(now)
+    now = yield from prove(now, now.best.only("free", "training"))
+    now = yield from tune_precision(now)
+    now = yield from tune_steps(now)
+    if now.waits:
+        now = yield from tune_loader(now)
+    now = yield from prove(now, now.best)
+    now = yield from settle_quality(now)
+    now = yield from advise(now)
+    return Stop(reason="done", standing=now)
+
+
+def tune_free(now: Standing) -> Stage:
+    """Loader while the program waits for it, then batch; again as long as that moved something.
+
+    A batch that gains nothing behind a slow loader may gain behind a faster one.
+    """
+    for _ in range(4):
+        start = now.best
+        if now.waits:
+            now = yield from tune_loader(now)
+        now = yield from tune_batch(now)
+        if now.best == start or not now.waits:
+            break
+    return settle_loader(now)

@@ -1,0 +1,120 @@
+"""Loader settings: workers in both directions, prefetch, pinning, persistence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.strategy import effects
+from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import Candidate, JsonScalar, Knob, Run
+
+MOST_COUNTS = 4
+
+
+def tune_loader(now: Standing) -> Stage:
+    """Workers in both directions, then prefetch, pinning and persistence at the best count."""
+    for knob in now.tunable("num_workers"):
+        now = yield from try_values(now, knob, worker_counts(now, now.current(knob)))
+    for knob in now.tunable("prefetch_factor"):
+        if now.front.effects.workers:
+            values = [v for v in (2, 4, 8) if v != now.current(knob)]
+            now = yield from try_values(now, knob, values[: max(1, now.tries // 2)])
+    for knob in now.tunable("pin_memory") if now.facts.has_gpu else []:
+        now = yield from try_values(now, knob, [not now.current(knob)])
+    for knob in now.tunable("persistent_workers"):
+        if now.front.effects.workers:
+            now = yield from try_values(now, knob, [not now.current(knob)])
+    return now
+
+
+def worker_counts(now: Standing, current: object) -> list[int]:
+    """Counts worth a process, best loader first, inside the CPUs that this host gives."""
+    cpus = now.facts.cpus
+    values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
+    values = {v for v in values if 0 <= v <= cpus and v != current}
+    rates = now.loader_alone
+    if now.facts.has_gpu:
+        # With the compute on the GPU, a loader slower than the whole cannot make it faster.
+        values = {v for v in values if rates.get(v, 1e30) > now.front.units_per_s}
+    ordered = sorted(values, key=lambda v: (-rates.get(v, 0.0), v))
+    return ordered[: max(1, min(MOST_COUNTS, now.tries // 2))]
+
+
+def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
+    """Each value on top of the best; of those that tie with the fastest the smallest is taken."""
+    start = now.front
+    ran: list[tuple[JsonScalar, Candidate, Run]] = []
+    for value in values:
+        candidate = now.with_value(knob, value)
+        if isinstance(candidate, knobs.Refusal):
+            now = now.settle(key_of(knob), "refused", "refused", why=candidate.reason)
+            continue
+        now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
+        if attempt is None:
+            break
+        run = attempt.run
+        if run is None:
+            continue
+        if unfollowed(knob, candidate, start, run):
+            return settle_ignored(now, knob, run)
+        if not effects.unprocessed(now.original, run):
+            ran.append((value, candidate, run))
+    word = now.word_on(knob)
+    if not ran:
+        if word is None and now.skipped:
+            return now.settle(key_of(knob), "skipped", "budget")
+        return now
+    top = max(now.facts.objective.score(run) for _, _, run in ran)
+    level = [
+        each
+        for each in ran
+        if now.facts.objective.gain(now.facts.objective.score(each[2]), top) <= 1 + now.level
+        and now.faster(each[2], start)
+    ]
+    if not level:
+        if word is not None and word.outcome == "found":
+            return now  # an earlier pass found a value, and nothing is better than that
+        return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
+    _, candidate, run = min(level, key=lambda each: _size(each[0]))
+    now = now.adopt(candidate, run)
+    if change_of(candidate, key_of(knob)) is None:  # back to what the config says
+        return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
+    return now.settle(key_of(knob), "found", "loader")
+
+
+def _size(value: JsonScalar) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def unfollowed(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
+    """Whether the program ran on as before although `candidate` changes `knob`."""
+    change = change_of(candidate, key_of(knob))
+    return change is not None and effects.verdict(change, before, after) == "ignored"
+
+
+def settle_ignored(now: Standing, knob: Knob, run: Run) -> Standing:
+    """The program did not follow the knob; with what it did instead."""
+    used, site = effects.used_instead(knob, run)
+    override = effects.overriding(knob.path, knob.value, run)
+    return now.settle(key_of(knob), "ignored", "ignored", used=used, site=site, override=override)
+
+
+def settle_loader(now: Standing) -> Standing:
+    """Say why the loader knobs that no stage touched stay."""
+    for knob in now.of_kind("num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+        if now.word_on(knob) is not None:
+            continue
+        if not knob.editable:
+            now = now.settle(key_of(knob), "refused", "not-editable", why=knob.why)
+        elif knob.kind == "pin_memory" and not now.facts.has_gpu:
+            now = now.settle(key_of(knob), "kept", "no-gpu-to-pin-for")
+        elif now.waits:
+            now = now.settle(key_of(knob), "kept", "no-gain-tried")
+        else:
+            now = now.settle(key_of(knob), "kept", "does-not-wait")
+    return now

@@ -1,0 +1,64 @@
+"""Precision: only what exists on the target, and only behind the guard the user declared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.experiments.attempts import Arm
+from advisor.knobs import precision_choices
+from advisor.strategy.guard import within
+from advisor.strategy.loader import settle_ignored, unfollowed
+from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+
+if TYPE_CHECKING:
+    from advisor.model import JsonScalar, Knob
+    from advisor.strategy.standing import Data
+
+
+def tune_precision(now: Standing) -> Stage:
+    """Precisions that exist on the target, behind the guard the user declared."""
+    for knob in now.tunable("precision"):
+        key = key_of(knob)
+        spelled = {d: v for d, v in precision_choices(knob).items() if v != knob.value}
+        choices = {d: v for d, v in spelled.items() if d in now.facts.precisions}
+        if not spelled:
+            now = now.settle(key, "kept", "no-narrower-precision")
+        elif not choices:
+            asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
+            here = ", ".join(now.facts.precisions)
+            now = now.settle(key, "kept", "precision-not-here", asked=asked, here=here)
+        elif not now.facts.consents:
+            names = ", ".join(str(value) for value in choices.values())
+            now = now.settle(key, "listed", "no-tolerance", values=names)
+        else:
+            now = yield from try_precisions(now, knob, list(choices.values()))
+    return now
+
+
+def try_precisions(now: Standing, knob: Knob, values: list[JsonScalar]) -> Stage:
+    """Each choice on top of the best; the first that is faster and inside the guard stays."""
+    start, key, ran = now.front, key_of(knob), 0
+    seen: Data = ()
+    for value in values:
+        candidate = now.with_value(knob, value)
+        if isinstance(candidate, knobs.Refusal):
+            seen = (("why", candidate.reason),)
+            continue
+        now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
+        if attempt is None:
+            break
+        ran += 1
+        run = attempt.run
+        if run is None:
+            continue
+        if unfollowed(knob, candidate, start, run):
+            return settle_ignored(now, knob, run)
+        if not now.faster(run, start):
+            continue
+        now, inside, seen = yield from within(now, Arm(candidate=candidate), run)
+        if inside:
+            return now.adopt(candidate, run).settle(key, "found", "precision", **dict(seen))
+    if not ran and now.skipped:
+        return now.settle(key, "skipped", "budget")
+    return now.settle(key, "kept", "no-precision-inside", **dict(seen))

@@ -1,0 +1,414 @@
+"""What the strategy knows: facts that do not change, and where it stands after each answer.
+
+Both are frozen. A stage takes a Standing, asks, and returns the next one; nothing is written to.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from advisor import knobs
+from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun
+from advisor.experiments.comparison import Comparison
+from advisor.model import Candidate, Interval, JsonScalar, Knob, MeasurePlan, Purpose, Run
+
+if TYPE_CHECKING:
+    from advisor import documents
+    from advisor.experiments.attempts import KnobKey
+    from advisor.model import Change, Outcome
+    from advisor.objective import Objective
+    from advisor.quality import QualityJudgement
+    from advisor.settings import Workload
+
+Answer = Attempt | Comparison | NotRun
+Data = tuple[tuple[str, JsonScalar], ...]
+
+SAMPLER_FORWARDS = 4
+"""From so many forwards a unit on it is an iterative sampler."""
+WORTH_A_LOOK = 0.03
+"""A wait share below this cannot be worth a loader search: it bounds the gain."""
+MOST_NOISE = 0.15
+"""A tie is never wider: beyond it the search would see nothing at all."""
+MOST_RESERVED = 6
+"""Rounds that the search leaves to the proof: the fewest with exact bounds."""
+FEWEST_ROUNDS = 2
+"""Rounds without which there is no interval."""
+MARGIN = 1.1
+"""Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A document and what was found in it."""
+
+    document: documents.Document
+    findings: knobs.Findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that is known before the first process."""
+
+    sources: tuple[Source, ...]
+    """The config, and the command line: a document of its own."""
+    workload: Workload
+    objective: Objective
+    cpus: int
+    memory_limit_gib: float
+    """What a candidate may use: the target card's usable memory, or this host's RAM."""
+    precisions: tuple[str, ...]
+    """Compute dtypes that exist on the target, by torch name."""
+    has_gpu: bool
+    smallest_gain: float
+    budget_s: float
+    measure_s: float = 3.0
+    host_noise: float | None = None
+    """Relative spread between equal processes, as this host showed it before."""
+    quality_reference: tuple[tuple[str, float], ...] = ()
+    """The original's quality from before the first rewrite, by measure."""
+
+    @property
+    def consents(self) -> bool:
+        """Whether the user allowed results to change, within a tolerance."""
+        return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a stage has to say of one knob; whether it changed is not known before the proof."""
+
+    knob: KnobKey
+    outcome: Outcome | Literal["found"]
+    """found: a better value was found, and is up for the proof."""
+    reason: str
+    """A key of the sentences that the report has."""
+    data: Data = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """What did not fit into the budget."""
+
+    what: str
+    needed_s: float
+    left_s: float
+    """For it: beside what was kept for the proof."""
+    matters: bool
+    """It could have changed what is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What was faster in one run and is not ours to write."""
+
+    kind: Literal["switch", "loader", "training-batch"]
+    title: str
+    arm: Arm
+    run: Run
+    gain: float
+    """Of single runs: it plans the rounds, and is told to nobody."""
+    data: Data = ()
+    knob: KnobKey | None = None
+    """training-batch: the knob that would be changed."""
+    outcome: Comparison | None = None
+    """What the pairs said; None while there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityLog:
+    """What the declared measures were; empty where none was read."""
+
+    before: tuple[tuple[str, float], ...] = ()
+    after: tuple[tuple[str, float], ...] = ()
+    judgements: tuple[tuple[str, QualityJudgement], ...] = ()
+    """Candidate label and judgement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where the search stands."""
+
+    facts: Facts
+    left_s: float
+    originals: tuple[Run, ...] = ()
+    walls_s: tuple[float, ...] = ()
+    """What undisturbed short processes took."""
+    noise: float = 0.0
+    """Relative spread between equal processes: two of them differ by less five times of six."""
+    best: Candidate = field(default_factory=Candidate)
+    best_run: Run | None = None
+    settled: tuple[Settled, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    proofs: tuple[Comparison, ...] = ()
+    """Of what may be written: each against the one before, the first against the original."""
+    proposals: tuple[Proposal, ...] = ()
+    quality: QualityLog = field(default_factory=QualityLog)
+
+    # --- what was measured --------------------------------------------------------------------
+
+    @property
+    def original(self) -> Run:
+        """The baseline run that later ones are held against: the faster one, never flattered."""
+        return max(self.originals, key=self.facts.objective.score)
+
+    @property
+    def front(self) -> Run:
+        """The run of the best so far."""
+        return self.best_run or self.original
+
+    @property
+    def iterative(self) -> bool:
+        """Whether one unit takes many forwards: a diffusion sampler, a solver."""
+        return (self.original.effects.forwards_per_unit or 1) >= SAMPLER_FORWARDS
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program steps an optimizer."""
+        return self.original.step_kind == "optimizer step"
+
+    @property
+    def waits(self) -> bool:
+        """Whether the best so far loses enough time waiting for data."""
+        share = self.front.wait_share
+        return share is not None and share > WORTH_A_LOOK
+
+    @property
+    def loader_alone(self) -> dict[int, float]:
+        """Units/s of the loader alone by worker count: the mean over the originals."""
+        rates: dict[int, list[float]] = {}
+        for run in self.originals:
+            for ceiling in run.ceilings.loader if run.ceilings else ():
+                rates.setdefault(ceiling.workers, []).append(ceiling.units_per_s)
+        return {workers: statistics.fmean(each) for workers, each in rates.items()}
+
+    @property
+    def band(self) -> float:
+        """Rates closer than this are a tie: the noise seen here, at least the smallest gain."""
+        return max(self.facts.smallest_gain, min(self.noise, MOST_NOISE))
+
+    @property
+    def level(self) -> float:
+        """Rates closer than this are on one level: half the tie, one standard deviation.
+
+        A neighbour on a rising curve is no stranger: what the other values did speaks for it, so
+        less is asked than of a single run that claims to be faster.
+        """
+        return max(self.facts.smallest_gain, self.band / 2)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a log ratio of two equal processes."""
+        return self.noise / 2 * 2**0.5
+
+    def gain(self, run: Run, than: Run) -> float:
+        """How many times better `run` is."""
+        score = self.facts.objective.score
+        return self.facts.objective.gain(score(than), score(run))
+
+    def faster(self, run: Run, than: Run) -> bool:
+        """Better by more than a tie."""
+        return self.gain(run, than) > 1 + self.band
+
+    # --- what it costs ------------------------------------------------------------------------
+
+    @property
+    def price_s(self) -> float:
+        """What one more short process takes: what undisturbed ones took."""
+        return statistics.median(self.walls_s) if self.walls_s else 0.0
+
+    @property
+    def reserve_s(self) -> float:
+        """What the search leaves for the proof: a fifth of the processes that the budget buys a
+        side, at least the fewest rounds that give an interval."""
+        buys = self.facts.budget_s / max(self.price_s, 1e-9)
+        rounds = min(MOST_RESERVED, max(FEWEST_ROUNDS, int(buys / 5)))
+        return self.rounds_s(rounds)
+
+    def rounds_s(self, rounds: int) -> float:
+        """What so many rounds of two short processes take, with a margin."""
+        return MARGIN * 2 * rounds * self.price_s
+
+    @property
+    def fewest_s(self) -> float:
+        """The least that an answer takes: one candidate, and the fewest rounds that prove it."""
+        return self.price_s + self.rounds_s(FEWEST_ROUNDS)
+
+    @property
+    def tries(self) -> int:
+        """Processes that the search may still start."""
+        return max(0, int((self.left_s - self.reserve_s) / max(self.price_s, 1e-9)))
+
+    # --- asking -------------------------------------------------------------------------------
+
+    def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
+        """A window for `candidate`; an iterative sampler's length follows its steps knob."""
+        workload = self.facts.workload
+        plan = MeasurePlan(
+            measure_s=self.facts.measure_s, min_steps=8, unit_regex=workload.unit_regex
+        )
+        if self.originals and self.iterative:
+            forwards = self.original.effects.forwards_per_unit or 1.0
+            for change in candidate.changes:
+                if change.kind == "timesteps" and isinstance(change.old, (int, float)):
+                    forwards *= float(change.new or 0) / float(change.old)
+            plan = replace(plan, forwards_per_unit=forwards)
+        return replace(plan, **more)  # type: ignore[arg-type]
+
+    def heard(self, answer: Answer) -> Standing:
+        """After `answer`, of which nothing is believed yet but what it cost."""
+        now = replace(self, left_s=answer.left_s)
+        if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
+            return now
+        run = answer.run
+        short = not answer.ask.plan.whole and answer.ask.purpose in {"search", "confirm"}
+        if short and run.disturbance.disturbed is not True:
+            return replace(now, walls_s=(*self.walls_s, run.wall_s))
+        return now
+
+    def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
+        """With one more word on `knob`; the last one counts."""
+        word = Settled(knob=knob, outcome=outcome, reason=reason, data=tuple(data.items()))  # type: ignore[arg-type]
+        return replace(self, settled=(*(s for s in self.settled if s.knob != knob), word))
+
+    def skip(
+        self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
+    ) -> Standing:
+        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        left_s = self.left_s - kept_s
+        word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
+        return replace(self, skipped=(*self.skipped, word))
+
+    def adopt(self, candidate: Candidate, run: Run) -> Standing:
+        """`candidate` is the best so far."""
+        return replace(self, best=candidate, best_run=run)
+
+    # --- knobs --------------------------------------------------------------------------------
+
+    @property
+    def all_knobs(self) -> list[Knob]:
+        """Every knob of every document."""
+        return [knob for source in self.facts.sources for knob in source.findings.knobs]
+
+    def word_on(self, knob: Knob) -> Settled | None:
+        """What was said of `knob` last."""
+        return next((s for s in self.settled if s.knob == key_of(knob)), None)
+
+    def of_kind(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that the workload's phase uses.
+
+        Where a kind stands nowhere under that phase, its other knobs are taken: a program may use
+        one value for all, and a knob it does not follow is found out when it is tried.
+        """
+        found = []
+        for kind in kinds:
+            alike = [knob for knob in self.all_knobs if knob.kind == kind]
+            found += [knob for knob in alike if in_phase(self.facts, knob)] or alike
+        return found
+
+    def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may still move: editable, and neither ignored nor set aside."""
+        return [
+            knob
+            for knob in self.of_kind(*kinds)
+            if knob.editable
+            and ((word := self.word_on(knob)) is None or word.outcome in {"found", "kept"})
+        ]
+
+    def held_by_config(self, *kinds: str) -> bool:
+        """Whether a knob of the documents sets this, and the program follows it."""
+        words = [self.word_on(knob) for knob in self.of_kind(*kinds)]
+        return any(word is None or word.outcome != "ignored" for word in words)
+
+    def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
+        """The knob's value in the best candidate."""
+        change = change_of(self.best, key_of(knob))
+        return knob.value if change is None else change.new
+
+    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
+        """The best candidate with `knob` at `value` and everything linked to it moved along."""
+        source = next(s for s in self.facts.sources if s.document.name == knob.document)
+        moved = knobs.move(source.document, source.findings, knob.path, value)
+        return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What is asked next, and where the search stands meanwhile."""
+
+    ask: Ask | Contest
+    standing: Standing
+
+
+Stage = Generator[Turn, Answer, Standing]
+"""Asks, hears, and returns where it stands then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Nothing more is asked, and why."""
+
+    reason: Literal["done", "baseline-failed", "budget-too-small"]
+    standing: Standing
+    failed: Attempt | None = None
+    """baseline-failed: the run that did."""
+    needed_s: float | None = None
+    """budget-too-small: what would do."""
+
+
+def key_of(knob: Knob) -> KnobKey:
+    return (knob.document, knob.path)
+
+
+def in_phase(facts: Facts, knob: Knob) -> bool:
+    """Whether the workload's phase uses `knob`, as far as the documents tell."""
+    return facts.workload.phase == "any" or knob.phase in {facts.workload.phase, "any"}
+
+
+def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
+    """What `candidate` does to one knob."""
+    return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
+
+
+def ask_for(
+    now: Standing,
+    candidate: Candidate,
+    purpose: Purpose = "search",
+    *,
+    knob: Knob | None = None,
+    **plan: object,
+) -> Ask:
+    """One short process of `candidate`."""
+    return Ask(
+        arm=Arm(candidate=candidate),
+        purpose=purpose,
+        plan=now.plan(candidate, **plan),
+        knob=key_of(knob) if knob else None,
+        expected_s=now.price_s,
+    )
+
+
+def tried(
+    now: Standing, ask: Ask, *, reserve: bool = True, matters: bool = True
+) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
+    """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
+    kept_s = now.reserve_s if reserve else 0.0
+    if ask.expected_s > now.left_s - kept_s:
+        return now.skip(ask.arm.label, ask.expected_s, kept_s=kept_s, matters=matters), None
+    answer = yield Turn(ask=ask, standing=now)
+    now = now.heard(answer)
+    if isinstance(answer, NotRun):
+        return now.skip(ask.arm.label, answer.needed_s, matters=matters), None
+    assert isinstance(answer, Attempt)
+    return now, answer
+
+
+def estimate(values: list[float]) -> Interval | None:
+    """Mean of figures of equal processes and their range; None with fewer than two."""
+    if len(values) < 2:
+        return None
+    return Interval(
+        estimate=statistics.fmean(values), low=min(values), high=max(values), n=len(values)
+    )

@@ -1,0 +1,124 @@
+"""Switches of the code that are tried from inside the process, as data; and when each is worth it.
+
+A switch is only worth a process where the program has not set it already, and no config holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.strategy.standing import Standing
+
+COMPILE_S = 90.0
+"""What compilation may add to one process; it is kept out of the measured window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """One switch of the catalogue, and when it deserves a process."""
+
+    name: str
+    """As the probe knows it; `autocast` gets its dtype from the target."""
+    kind: str | None
+    """The knob that would hold it in a config."""
+    effect: str
+    """Field of Effects that tells whether it is on."""
+    off: object
+    """Its value where the switch is worth a try."""
+    needs_cuda: bool = True
+    needs_training: bool = False
+    guarded: bool = False
+    """It changes rounding: tried only where the user declared a tolerance."""
+    extra_s: float = 0.0
+    code: str
+    """What to write in the code."""
+    statements: tuple[str, ...] = ()
+    """The same, where it can stand by itself after the imports."""
+
+
+SWITCHES = (
+    Switch(
+        name="cudnn_benchmark",
+        kind="cudnn_benchmark",
+        effect="cudnn_benchmark",
+        off=False,
+        code="torch.backends.cudnn.benchmark = True",
+        statements=("torch.backends.cudnn.benchmark = True",),
+    ),
+    Switch(
+        name="channels_last",
+        kind="channels_last",
+        effect="channels_last",
+        off=False,
+        code="model = model.to(memory_format=torch.channels_last), and the same for its input",
+    ),
+    Switch(
+        name="non_blocking",
+        kind=None,
+        effect="pin_memory",
+        off=True,
+        code="batch.to(device, non_blocking=True)",
+    ),
+    Switch(
+        name="set_to_none",
+        kind=None,
+        effect="set_to_none",
+        off=False,
+        needs_cuda=False,
+        needs_training=True,
+        code="optimizer.zero_grad(set_to_none=True)",
+    ),
+    Switch(
+        name="tf32",
+        kind="tf32",
+        effect="tf32",
+        off=False,
+        guarded=True,
+        code="torch.backends.cuda.matmul.allow_tf32 = True",
+        statements=(
+            "torch.backends.cuda.matmul.allow_tf32 = True",
+            "torch.backends.cudnn.allow_tf32 = True",
+        ),
+    ),
+    Switch(
+        name="autocast",
+        kind="precision",
+        effect="dtype",
+        off="float32",
+        needs_cuda=False,
+        guarded=True,
+        code="with torch.autocast(device_type, dtype=torch.{dtype}): around the model's call",
+    ),
+    Switch(
+        name="compile",
+        kind="compile",
+        effect="compiled",
+        off=False,
+        extra_s=COMPILE_S,
+        code="model.compile()",
+    ),
+)
+
+
+def applies(now: Standing, switch: Switch) -> bool:
+    """Whether `switch` deserves a process: it is off, it can matter, and no config holds it."""
+    seen = getattr(now.front.effects, switch.effect)
+    if seen != switch.off or (switch.kind and now.held_by_config(switch.kind)):
+        return False
+    if (switch.needs_cuda and not now.front.on_gpu) or (switch.needs_training and not now.trains):
+        return False
+    return switch.name != "autocast" or autocast_dtype(now) is not None
+
+
+def autocast_dtype(now: Standing) -> str | None:
+    """The dtype to autocast to; float16 only where no gradients need a scaler."""
+    if "bfloat16" in now.facts.precisions:
+        return "bfloat16"
+    return "float16" if "float16" in now.facts.precisions and not now.trains else None
+
+
+def named(now: Standing, switch: Switch) -> str:
+    """The what-if as the probe knows it: `compile`, `autocast=bfloat16`."""
+    return f"{switch.name}={autocast_dtype(now)}" if switch.name == "autocast" else switch.name

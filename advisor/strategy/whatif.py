@@ -1,0 +1,178 @@
+"""What is not ours to write: tried on top of what was proven, and put up for pairs of its own.
+
+Mostly what no config key holds, tried from inside the process; and a training batch whose change
+nothing makes up for. What one run suggests is told to nobody before pairs have proven it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.experiments.attempts import Arm, Contest
+from advisor.experiments.comparison import Comparison
+from advisor.strategy import effects
+from advisor.strategy.guard import within
+from advisor.strategy.loader import worker_counts
+from advisor.strategy.proof import planned_rounds, side
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    Answer,
+    Proposal,
+    Stage,
+    Standing,
+    Turn,
+    key_of,
+    tried,
+)
+from advisor.strategy.switches import SWITCHES, Switch, applies, named
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from advisor.model import Run
+    from advisor.strategy.standing import Data
+
+MOST_ADVISED = 3
+"""Proposals that get pairs of their own, the most promising first."""
+
+
+def advise(now: Standing) -> Stage:
+    """Try what fits into the budget; then pairs, the most promising first."""
+    now = yield from try_loader_arguments(now)
+    for switch in SWITCHES:
+        if applies(now, switch) and (not switch.guarded or now.facts.consents):
+            now = yield from try_switch(now, switch)
+    ordered = sorted(now.proposals, key=lambda p: -p.gain)
+    now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
+    for proposal in now.proposals:
+        now = yield from settle(now, proposal)
+    return now
+
+
+def settle(now: Standing, proposal: Proposal) -> Stage:
+    """Pairs of what was proven and of what is proposed on top of it."""
+    arm = proposal.arm
+    if proposal.kind == "training-batch":
+        knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
+        candidate = now.with_value(knob, dict(proposal.data)["to"])
+        if isinstance(candidate, knobs.Refusal):
+            return now
+        arm = replace(arm, candidate=candidate)
+    pair_s = now.price_s + arm.extra_s / 2
+    rounds = planned_rounds(now, proposal.gain, pair_s)
+    if rounds < FEWEST_ROUNDS:
+        return now.skip(proposal.title, 2 * FEWEST_ROUNDS * pair_s, matters=False)
+    contest = Contest(
+        purpose="whatif",
+        title=proposal.title,
+        before=side(now, Arm(candidate=now.best), "whatif"),
+        after=side(now, arm, "whatif"),
+        rounds=rounds,
+        sigma=now.sigma,
+    )
+    answer = yield Turn(ask=contest, standing=now)
+    assert isinstance(answer, Comparison)
+    now = now.heard(answer)
+    settled = replace(proposal, arm=arm, outcome=answer)
+    return replace(now, proposals=tuple(settled if p is proposal else p for p in now.proposals))
+
+
+def faster_run(
+    now: Standing, whatif: str, extra_s: float = 0.0
+) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
+    """The run with `whatif`, if it applied and was faster by more than a tie."""
+    arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
+    now, attempt = yield from tried(now, side(now, arm, "whatif"), reserve=False, matters=False)
+    run = attempt.run if attempt else None
+    if run is None or run.whatif is None or not run.whatif.applied:
+        return now, None
+    if effects.unprocessed(now.original, run) or not now.faster(run, now.front):
+        return now, None
+    fits = (run.peak_mem_gib or 0.0) <= now.facts.memory_limit_gib
+    return now, run if fits else None
+
+
+def try_switch(now: Standing, switch: Switch) -> Stage:
+    """Run `switch`; a proposal if it was faster and, where it needs one, inside its guard."""
+    whatif = named(now, switch)
+    now, run = yield from faster_run(now, whatif, switch.extra_s)
+    if run is None:
+        return now
+    arm = Arm(candidate=now.best, whatif=whatif, extra_s=switch.extra_s)
+    seen: Data = ()
+    if switch.guarded:
+        now, inside, seen = yield from within(now, arm, run)
+        if not inside:
+            return now
+    proposal = Proposal(
+        kind="switch",
+        title=whatif,
+        arm=arm,
+        run=run,
+        gain=now.gain(run, now.front),
+        data=(("switch", switch.name), *seen),
+    )
+    return replace(now, proposals=(*now.proposals, proposal))
+
+
+# --- arguments of the DataLoader call that stand in the code ------------------------------
+
+
+def try_loader_arguments(now: Standing) -> Stage:
+    """Each argument on top of those that were faster: together they are one proposal."""
+    best = now.front
+    if best.effects.workers is None:
+        return now
+    site = best.effects.loader_site
+    chosen: dict[str, int | bool] = {}
+    fastest: Run | None = None
+    for name, values in loader_values(now):
+        for value in values:
+            if needs_workers(name) and not chosen.get("num_workers", best.effects.workers):
+                continue
+            whatif = loader_whatif({**chosen, name: value}, site)
+            now, run = yield from faster_run(now, whatif)
+            if run is None and name == "batch_size":
+                break
+            if run is None or (fastest is not None and not now.faster(run, fastest)):
+                continue
+            fastest, chosen = run, {**chosen, name: value}
+    if fastest is None:
+        return now
+    proposal = Proposal(
+        kind="loader",
+        title="DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items()),
+        arm=Arm(candidate=now.best, whatif=loader_whatif(chosen, site)),
+        run=fastest,
+        gain=now.gain(fastest, best),
+        data=tuple(chosen.items()),
+    )
+    return replace(now, proposals=(*now.proposals, proposal))
+
+
+def loader_values(now: Standing) -> Iterable[tuple[str, list[int] | list[bool]]]:
+    """Arguments worth trying and their values, in the order in which they build on each other."""
+    seen = now.front.effects
+    if now.waits:
+        if not now.held_by_config("num_workers"):
+            yield "num_workers", worker_counts(now, seen.workers)
+        if not now.held_by_config("prefetch_factor") and (seen.prefetch_factor or 2) < 4:
+            yield "prefetch_factor", [4]
+        if not now.held_by_config("persistent_workers") and not seen.persistent_workers:
+            yield "persistent_workers", [True]
+    if now.front.on_gpu and not now.held_by_config("pin_memory") and seen.pin_memory is False:
+        yield "pin_memory", [True]
+    if not now.trains and not now.held_by_config("batch_size") and seen.batch:
+        yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
+
+
+def needs_workers(name: str) -> bool:
+    return name in {"prefetch_factor", "persistent_workers"}
+
+
+def loader_whatif(values: dict[str, int | bool], site: str | None) -> str:
+    """`loader.num_workers=4,loader.prefetch_factor=4@train.py:88`"""
+    words = ",".join(f"loader.{name}={int(value)}" for name, value in values.items())
+    return words + (f"@{site}" if site else "")

@@ -1,0 +1,114 @@
+"""How long a trial may take to start, to be silent, and in all: asked for, or derived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.errors import UsageError
+from advisor.settings import parse_duration_s
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.model import MeasurePlan
+    from advisor.settings import Defaults, Workload
+
+START_S = 300.0
+HANG_S = 60.0
+LATE_START = 5.0
+"""A candidate may take so many times as long to its first step as the original took."""
+SLOW_WINDOW = 10.0
+"""Steps that are longer than the window make it last so many times what was asked for."""
+SILENCES = 4.0
+"""As many steps of the longest silence are waited for in a window."""
+SLOW_CEILINGS = 5.0
+"""Starting loader workers takes longer than measuring them."""
+WHOLE_S = 3600.0
+"""A program that is run to its end takes as long as its user made it."""
+
+FLAGS = {
+    "start-limit": "longest wait for the program's first step (default 5m, longer if yours was)",
+    "hang-limit": "longest silence after a step (default 60s)",
+    "run-limit": "longest run of one process (default: what the window and the others add up to)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Seconds; None is "not asked for", and then follows from the rest."""
+
+    start_s: float | None = None
+    """Longest wait for the first step."""
+    hang_s: float | None = None
+    """Longest silence after a step."""
+    run_s: float | None = None
+    """Longest run of one process."""
+    startup_s: float | None = None
+    """What the original took to its first step, once that is known."""
+
+    def following(self, startup_s: float | None) -> Limits:
+        """The same, for candidates of a program that took `startup_s` to its first step."""
+        return replace(self, startup_s=startup_s)
+
+    def or_else(self, other: Limits) -> Limits:
+        """What is not asked for here is taken from `other`."""
+        return replace(
+            other,
+            start_s=self.start_s or other.start_s,
+            hang_s=self.hang_s or other.hang_s,
+            run_s=self.run_s or other.run_s,
+        )
+
+    def of(self, plan: MeasurePlan) -> tuple[float, float, float]:
+        """(start, hang, total) of a trial of `plan`: a Trial's three limits."""
+        start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
+        hang_s = self.hang_s or HANG_S
+        if plan.whatif == "compile":  # no step is finished meanwhile
+            hang_s = max(hang_s, start_s)
+        window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)
+        if plan.mode != "window":
+            window_s = max(window_s, WHOLE_S)
+        parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
+        alone_s = SLOW_CEILINGS * plan.ceilings_s * parts
+        return start_s, hang_s, self.run_s or start_s + window_s + alone_s + hang_s
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--start-limit`, `--hang-limit` and `--run-limit`."""
+    for name, meaning in FLAGS.items():
+        parser.add_argument(f"--{name}", metavar="TIME", help=meaning)
+
+
+def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> Limits:
+    """What the flags say, else the workload's entry, else the defaults of gpu-advisor.toml.
+
+    Raises UsageError naming the flag and the forms allowed.
+    """
+    return of_flags(args).or_else(of_settings(workload, defaults))
+
+
+def of_flags(args: argparse.Namespace) -> Limits:
+    """What the flags say. Raises UsageError naming the flag and the forms allowed."""
+    found: dict[str, float] = {}
+    for name in FLAGS:
+        text = getattr(args, name.replace("-", "_"))
+        try:
+            found |= {name: parse_duration_s(text)} if text is not None else {}
+        except ValueError as problem:
+            msg = f"--{name}: {problem}."
+            raise UsageError(msg) from problem
+    return Limits(
+        start_s=found.get("start-limit"),
+        hang_s=found.get("hang-limit"),
+        run_s=found.get("run-limit"),
+    )
+
+
+def of_settings(workload: Workload, defaults: Defaults) -> Limits:
+    """What gpu-advisor.toml says: of the workload, else of all."""
+    return Limits(
+        start_s=workload.start_limit or defaults.start_limit,
+        hang_s=workload.hang_limit or defaults.hang_limit,
+        run_s=workload.run_limit or defaults.run_limit,
+    )

@@ -1,0 +1,136 @@
+"""A whole search over a program that is a formula: facts, a lab on the formula's own clock, the loop.
+
+Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor import documents, knobs
+from advisor.documents.argv import join
+from advisor.experiments.lab import Budget, Lab
+from advisor.experiments.program import COMMAND_LINE, Program
+from advisor.experiments.recall import Recall
+from advisor.history import History
+from advisor.objective import THROUGHPUT
+from advisor.settings import Workload
+from advisor.strategy import next_turn
+from advisor.strategy.decisions import decisions
+from advisor.strategy.proof import proven_candidate
+from advisor.strategy.standing import Facts, Source, Stop
+from benchmarks.surfaces import MACHINE, Surface
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.experiments.attempts import Attempt
+    from advisor.model import Candidate, Decision, Failure, Run
+    from advisor.strategy.standing import Answer, Standing
+
+
+class Quiet:
+    """A listener that says nothing."""
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None: ...
+
+    def trial_done(self, attempt: Attempt) -> None: ...
+
+
+class Forgetful(History):
+    """A history that lasts as long as the search: no disk is waited for."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Run | Failure]] = {}
+
+    def append(self, key: str, machine: str, result: Run | Failure) -> None:
+        """Keep `result`."""
+        self._kept.setdefault(key, []).insert(0, result)
+
+    def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
+        """Results of `key`, newest first."""
+        return self._kept.get(key, [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaSearch:
+    """One search that ended, and what can be asked of it."""
+
+    surface: Surface
+    facts: Facts
+    lab: Lab
+    answers: tuple[Answer, ...]
+    stop: Stop
+
+    @property
+    def standing(self) -> Standing:
+        return self.stop.standing
+
+    @property
+    def winner(self) -> Candidate:
+        """What would be written."""
+        return proven_candidate(self.standing)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """New value by the last part of its path."""
+        return {c.path.rsplit(".", 1)[-1]: c.new for c in self.winner.changes}
+
+    @property
+    def decisions(self) -> dict[str, Decision]:
+        """Decision by the last part of its path."""
+        found = decisions(self.standing, self.winner, self.lab.attempts)
+        return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
+
+    def asked(self, purpose: str) -> list[Attempt]:
+        """Processes for `purpose`, in order."""
+        return [attempt for attempt in self.lab.attempts if attempt.ask.purpose == purpose]
+
+
+def formula_search(
+    folder: Path,
+    surface: Surface,
+    text: str,
+    *,
+    workload: dict[str, Any] | None = None,
+    cpus: int = MACHINE.cpus,
+    memory_gib: float = 1e9,
+    budget_s: float = 1e9,
+    gpu: bool = True,
+    precisions: tuple[str, ...] = ("float32", "bfloat16"),
+    host_noise: float | None = None,
+    history: History | None = None,
+) -> FormulaSearch:
+    """A search over the config `text` in `folder`, whose trials `surface` answers."""
+    config = folder / "train.yaml"
+    config.write_text(text)
+    document = documents.read(config)
+    command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
+    facts = Facts(
+        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
+        workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
+        objective=THROUGHPUT,
+        cpus=cpus,
+        memory_limit_gib=memory_gib,
+        precisions=precisions,
+        has_gpu=gpu,
+        smallest_gain=0.03,
+        budget_s=budget_s,
+        host_noise=host_noise,
+    )
+    lab = Lab(
+        engine=surface,
+        program=Program(config=document, command_line=command, cwd=folder, unit="item"),
+        quality_command=command,
+        recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
+        budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
+        listener=Quiet(),
+        scratch=folder / "scratch",
+    )
+    answers: list[Answer] = []
+    while not isinstance(turn := next_turn(facts, answers), Stop):
+        answers.append(lab.answer(turn.ask))
+    return FormulaSearch(
+        surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn
+    )

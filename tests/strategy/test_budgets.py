@@ -1,0 +1,137 @@
+"""Every budget ends in an answer: start-ups of 1 to 35 s a process on a clock that is a formula."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.formula_search import FormulaSearch, formula_search
+from benchmarks.surfaces import Surface
+
+STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
+WINDOW_S = 3.5
+BUDGET_S = 240.0
+TEST = {"phase": "test"}
+TEXT = "batch_size: 1\nnum_workers: 0\n"
+PROGRAMS = {
+    "batch": (Surface(load_s=1e-6, launch_s=0.02, unit_s=0.002), TEXT),
+    "workers": (Surface(load_s=0.004, launch_s=0.001), "batch_size: 8\nnum_workers: 0\n"),
+    "both": (Surface(load_s=0.002, launch_s=0.02), TEXT),
+    "nothing": (
+        Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01),
+        "batch_size: 8\nnum_workers: 0\n",
+    ),
+}
+
+
+@functools.cache
+def at(kind: str, startup_s: float, budget_s: float = BUDGET_S) -> FormulaSearch:
+    """The program `kind` behind a start-up of so many seconds."""
+    surface, text = PROGRAMS[kind]
+    surface = replace(
+        surface, process_s=startup_s + WINDOW_S, noise=0.02, seed=int(startup_s), seen=[]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        return formula_search(
+            Path(folder), surface, text, workload=TEST, budget_s=budget_s, gpu=False
+        )
+
+
+def proven(search: FormulaSearch) -> bool:
+    """Improved; or unchanged, because candidates ran and lost."""
+    if search.winner.changes:
+        return True
+    left_out = any(skipped.matters for skipped in search.standing.skipped)
+    return search.stop.reason == "done" and not left_out and len(search.asked("search")) >= 2
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind: str) -> None:
+    """Within four minutes; and the tenth says which budget would do."""
+    ended = [at(kind, startup_s) for startup_s in STARTUPS_S]
+    assert sum(map(proven, ended)) >= 9
+    for search in ended:
+        assert proven(search) or search.stop.needed_s
+        if kind != "nothing" and proven(search):
+            assert search.winner.changes
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str) -> None:
+    """With more than a tenth left, no candidate that was left out fits in with its proof."""
+    for startup_s in STARTUPS_S:
+        search = at(kind, startup_s)
+        left_out = [skipped for skipped in search.standing.skipped if skipped.matters]
+        if left_out and search.lab.budget.left_s > BUDGET_S / 10:
+            assert search.lab.budget.left_s < search.standing.fewest_s
+
+
+@pytest.mark.parametrize("startup_s", STARTUPS_S)
+def test_the_budget_is_kept(startup_s: float) -> None:
+    """What is begun ends inside it."""
+    for kind in PROGRAMS:
+        assert at(kind, startup_s).lab.budget.left_s >= 0
+
+
+@pytest.mark.parametrize("startup_s", [35.0, 60.0, 110.0, 400.0])
+def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> None:
+    """Said before the first candidate; given what it names, the search ends in a proven gain."""
+    search = at("both", startup_s)
+    assert search.stop.reason == "budget-too-small"
+    assert not search.asked("search")
+    assert search.stop.needed_s is not None
+    enough = at("both", startup_s, search.stop.needed_s)
+    assert enough.stop.reason == "done"
+    assert enough.winner.changes
+
+
+def test_a_budget_too_small_for_knobs_that_are_not_there_is_no_complaint(tmp_path: Path) -> None:
+    """Where nothing may be tuned there is nothing that more time would buy."""
+    surface = Surface(process_s=50.0, observed={"workers": None}, coded={"batch_size": 4})
+    surface.coded["num_workers"] = 0
+    search = formula_search(tmp_path, surface, "lr: 0.1\n", workload=TEST, budget_s=100.0)
+    assert search.stop.reason == "done"
+    assert not search.winner.changes
+
+
+def test_the_search_leaves_the_proof_what_it_needs() -> None:
+    """A proof is never cut short on a host whose processes take what they took."""
+    for kind in PROGRAMS:
+        for startup_s in STARTUPS_S:
+            search = at(kind, startup_s)
+            assert not any(found.cut_short for found in search.lab.comparisons)
+
+
+def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
+    """Its limit is what is left, or a few times what it was to take; the baseline's is not."""
+    limits: list[float] = []
+
+    class Slow(Surface):
+        def run(self, trial):  # type: ignore[no-untyped-def]
+            limits.append(trial.total_limit_s)
+            return super().run(trial)
+
+    late = Slow(load_s=1e-6, fail_on=lambda values: values["batch_size"] > 1 and "timeout")
+    search = formula_search(tmp_path, late, TEXT, workload=TEST, budget_s=50.0)
+    assert limits[:2] == [600.0, 600.0]
+    assert limits[2] < 50.0
+    assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
+
+
+def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
+    """Processes may slow down once the rounds are planned: nothing is written then."""
+
+    class Slower(Surface):
+        def run(self, trial):  # type: ignore[no-untyped-def]
+            self.process_s = 60.0 if trial.purpose == "confirm" else 1.0
+            return super().run(trial)
+
+    search = formula_search(tmp_path, Slower(load_s=1e-6), TEXT, workload=TEST, budget_s=50.0)
+    assert search.standing.proofs[0].cut_short
+    assert any(skipped.matters for skipped in search.standing.skipped)
+    assert not search.winner.changes
+    assert search.decisions["batch_size"].outcome != "changed"
