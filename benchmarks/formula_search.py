@@ -126,11 +126,8 @@ def formula_search(
         recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
         listener=Quiet(),
-        scratch=folder / "scratch",
     )
     answers: list[Answer] = []
     while not isinstance(turn := next_turn(facts, answers), Stop):
         answers.append(lab.answer(turn.ask))
-    return FormulaSearch(
-        surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn
-    )
+    return FormulaSearch(surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn)

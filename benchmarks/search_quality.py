@@ -21,16 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, knobs
-from advisor.documents.argv import join
-from advisor.history import History
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
-from advisor.settings import Workload
-from advisor.tuning import stages
-from advisor.tuning.program import COMMAND_LINE, Program
-from advisor.tuning.runner import Runner
-from advisor.tuning.search import Search, Source
-from benchmarks.surfaces import MACHINE, Quiet, Surface
+from benchmarks.formula_search import formula_search
+from benchmarks.surfaces import Surface
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,37 +69,18 @@ def answer(surface: Surface, values: Values) -> float | None:
 
 
 def ours(surface: Surface, folder: Path) -> tuple[Values, int]:
-    """The stages of `optimize`, with the card's memory as the limit."""
-    config = folder / "c.yaml"
-    config.write_text(text(START))
-    document = documents.read(config)
-    command = documents.parse(join(["python", "t.py", "-c", str(config)]), "argv", COMMAND_LINE)
-    runner = Runner(
-        engine=surface,
-        history=History(folder / "h.sqlite"),
-        machine_key="m",
-        program_key="p",
-        program=Program(config=document, command_line=command, cwd=folder, unit="item"),
-        scratch=folder,
-        budget_s=1e9,
-        listener=Quiet(),
-    )
-    search = Search(
-        runner=runner,
-        sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
-        workload=Workload(command="x", phase="test"),
-        machine=MACHINE,
-        memory_limit_gib=surface.oom_gib,
-        memory_owner="the card",
+    """What `optimize` would write, with the card's memory as the limit; without its proof."""
+    search = formula_search(
+        folder,
+        surface,
+        text(START),
+        workload={"phase": "test"},
+        memory_gib=surface.oom_gib,
         precisions=("float32",),
-        has_gpu=True,
-        smallest_gain=0.03,
     )
-    stages.measure_baseline(search)
-    stages.measure_ceilings(search)
-    stages.tune_free_and_training(search)
-    chosen = START | {c.path: c.new for c in search.best_candidate.changes}
-    return {name: int(str(value)) for name, value in chosen.items()}, runner.processes
+    chosen = START | {c.path: c.new for c in search.winner.changes}
+    used = sum(attempt.ask.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
+    return {name: int(str(value)) for name, value in chosen.items()}, used
 
 
 def largest_that_fits(surface: Surface, folder: Path) -> tuple[Values, int]:
@@ -150,7 +124,7 @@ def at_random(surface: Surface, folder: Path, tries: int = 12) -> tuple[Values, 
 
 
 RULES: dict[str, Callable[[Surface, Path], tuple[Values, int]]] = {
-    "gpu-advisor's stages": ours,
+    "gpu-advisor's search": ours,
     "largest batch that fits": largest_that_fits,
     "one knob at a time": one_at_a_time,
     "12 random points": at_random,

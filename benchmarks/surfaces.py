@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -98,6 +99,15 @@ class Surface:
 
     def clock(self) -> float:
         return self.now_s
+
+    def scratch(self, trial_id: str) -> Path:
+        """Nothing is written there."""
+        return Path("scratch", trial_id)
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        """Nobody waits for a formula."""
+        del limit_s
+        return ()
 
     def run(self, trial: Trial) -> Run | Failure:
         values = {**self.coded, **yaml.safe_load(trial.files[0].content)}

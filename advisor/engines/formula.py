@@ -40,6 +40,8 @@ class Formula:
 
     load_s: float = 0.004
     """One worker's time for one unit."""
+    contention: float = 0.0
+    """How much longer loading takes for each worker: they share a disk or CPUs."""
     launch_s: float = 0.004
     """Fixed cost of one step, whatever the batch."""
     unit_s: float = 0.0005
@@ -167,7 +169,9 @@ class Formula:
         batch = min(self._number(values, "batch_size", 1), self.items)
         step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
         step_s /= self.bf16_speedup if self._half(values) else 1.0
-        return batch, step_s, batch * self.load_s / max(self._number(values, "num_workers", 0), 1)
+        workers = self._number(values, "num_workers", 0)
+        load_s = batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
+        return batch, step_s, load_s
 
     def _effects(self, used: Values) -> Effects:
         seen: dict[str, Any] = {

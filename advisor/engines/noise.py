@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from advisor.model import JsonScalar
 
@@ -72,6 +72,61 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What one neighbour takes from a run."""
+
+    share: float
+    """Of the window, in which it works."""
+    cpus: float
+    """CPUs that it keeps busy meanwhile."""
+    slower: float
+    """How many times slower the run is meanwhile."""
+    told: bool
+    """Whether the host tells of it."""
+
+
+class Neighbourly(Protocol):
+    """Another program on the machine."""
+
+    @property
+    def name(self) -> str:
+        """Its command name."""
+        ...
+
+    def during(self, process: int, start_s: float, end_s: float, values: Values) -> Taken:
+        """What it takes from a window of the process that was run as number so and so, from 0."""
+        ...
+
+    def at_work(self, now_s: float) -> tuple[float, float]:
+        """(CPUs that the host tells of right now, when it will have stopped)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visits:
+    """Another program that comes with some processes, whatever the time, and goes with them."""
+
+    held: Callable[[int, Values], float | None]
+    """CPUs that it keeps busy beside a process; None: the host does not tell."""
+    slowed: float = 1.0
+    """How much longer a run takes for each of those CPUs."""
+    name: str = "neighbour"
+
+    def during(self, process: int, start_s: float, end_s: float, values: Values) -> Taken:
+        """All of the window or nothing of it."""
+        del start_s, end_s
+        cpus = self.held(process, values)
+        held = cpus or 0.0
+        return Taken(
+            share=float(held > 0), cpus=held, slower=1 + self.slowed * held, told=cpus is not None
+        )
+
+    def at_work(self, now_s: float) -> tuple[float, float]:
+        """Never between processes."""
+        return 0.0, now_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bursts:
     """Another program that works `busy_s` of every `period_s` seconds."""
 
@@ -86,24 +141,24 @@ class Bursts:
     told: bool = True
     """Whether the host tells of it."""
 
-    def busy_until(self, now_s: float) -> float:
-        """End of the burst that `now_s` lies in; `now_s` itself where it lies in none."""
-        if now_s < self.since_s or self.busy_s <= 0:
-            return now_s
-        if self.busy_s >= self.period_s:
-            return math.inf
+    def during(self, process: int, start_s: float, end_s: float, values: Values) -> Taken:
+        """As much of the window as its bursts cover."""
+        del process
+        worked_s = self._worked_s(end_s) - self._worked_s(start_s)
+        return Taken(
+            share=worked_s / (end_s - start_s) if end_s > start_s else 0.0,
+            cpus=self.cpus,
+            slower=self.slowdown(values) if callable(self.slowdown) else self.slowdown,
+            told=self.told,
+        )
+
+    def at_work(self, now_s: float) -> tuple[float, float]:
+        """The burst that `now_s` lies in."""
         into = (now_s - self.since_s) % self.period_s
-        return now_s + self.busy_s - into if into < self.busy_s else now_s
-
-    def busy_share(self, start_s: float, end_s: float) -> float:
-        """Share of a stretch of time in which it works."""
-        if end_s <= start_s:
-            return 0.0
-        return (self._worked_s(end_s) - self._worked_s(start_s)) / (end_s - start_s)
-
-    def slower(self, values: Values) -> float:
-        """How many times slower a run with these settings is meanwhile."""
-        return self.slowdown(values) if callable(self.slowdown) else self.slowdown
+        if not self.told or now_s < self.since_s or into >= self.busy_s:
+            return 0.0, now_s
+        endless = self.busy_s >= self.period_s
+        return self.cpus, math.inf if endless else now_s + self.busy_s - into
 
     def _worked_s(self, now_s: float) -> float:
         whole, into = divmod(max(0.0, now_s - self.since_s), self.period_s)

@@ -36,7 +36,7 @@ class Patience:
         self._total_s = min(total_s, TOTAL_S)
         self._next_s = PATIENCE_S
         self.waited_s = 0.0
-        """In all, without the looks at a quiet machine."""
+        """In all, with the looks at a busy machine."""
 
     @property
     def limit_s(self) -> float:
@@ -71,22 +71,21 @@ def wait_until_quiet(
     Gives the last look.
     `wait` sleeps for so many seconds, and may return true to give up.
     """
+    begun, pause = time.monotonic(), LOOK_S
     seen = look(LOOK_S)
     if not seen.disturbed:
         return seen
-    begun, pause = time.monotonic(), LOOK_S
     limit = min(limit_s, patience.limit_s)
-    given_up = False
+    until, given_up = begun + limit, False
     if limit:
         say(f"waiting for a quiet moment: {in_words(seen)}")
-    while seen.disturbed and not given_up and time.monotonic() - begun < limit:
-        pause = min(BACKOFF * pause, max(0.0, limit - (time.monotonic() - begun)))
-        given_up = bool(wait(pause))
+    while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
+        pause *= BACKOFF
+        given_up = bool(wait(min(pause, left)))
         seen = look(LOOK_S)
-    if limit:
-        patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
-        if seen.disturbed:
-            say(f"going on beside others: {in_words(seen)}")
+    patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
+    if limit and seen.disturbed:
+        say(f"going on beside others: {in_words(seen)}")
     return seen
 
 

@@ -22,7 +22,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from advisor import documents
 from advisor.documents.formats import SUFFIXES
-from advisor.engines.noise import Bursts, Noise, Values, VirtualClock
+from advisor.engines.noise import Neighbourly, Noise, Values, VirtualClock
 from advisor.errors import ReportError
 from advisor.model import (
     Disturbance,
@@ -81,7 +81,7 @@ class RecordedEngine:
         surface: Surface,
         *,
         noise: Noise | None = None,
-        disturbances: tuple[Bursts, ...] = (),
+        disturbances: tuple[Neighbourly, ...] = (),
         startup_s: float | None = None,
         first_startup_s: float | None = None,
         seed: int = 0,
@@ -137,17 +137,13 @@ class RecordedEngine:
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
         """Let virtual time pass until no burst that the host tells of is at work."""
         end_s = self._clock() + limit_s
-        while now := self._at_work():
-            until_s = max(each.busy_until(self._clock()) for each in now)
-            if until_s >= end_s:
-                self._clock.advance(end_s - self._clock())
-                break
-            self._clock.advance(until_s - self._clock())
-        return tuple(Neighbour(name=each.name, cpus=each.cpus) for each in self._at_work())
-
-    def _at_work(self) -> list[Bursts]:
-        now_s = self._clock()
-        return [each for each in self._disturbances if each.told and each.busy_until(now_s) > now_s]
+        while True:
+            now_s = self._clock()
+            found = [(each.name, *each.at_work(now_s)) for each in self._disturbances]
+            busy = [(name, cpus, until_s) for name, cpus, until_s in found if cpus]
+            if not busy or now_s >= end_s:
+                return tuple(Neighbour(name=name, cpus=cpus) for name, cpus, _ in busy)
+            self._clock.advance(min(end_s, max(until_s for *_, until_s in busy)) - now_s)
 
     def run(self, trial: Trial) -> Run | Failure:
         """Answer one trial, and let as much time pass as it would have taken."""
@@ -201,18 +197,23 @@ class RecordedEngine:
 
         Time that others disturbed is left out of the rate where enough is left.
         """
-        shares = [(each, each.busy_share(start_s, end_s)) for each in self._disturbances]
-        clean = max(0.0, 1.0 - sum(share for each, share in shares if each.told))
+        number = len(self.asked) - 1
+        all_taken = [
+            (each.name, each.during(number, start_s, end_s, values)) for each in self._disturbances
+        ]
+        clean = max(0.0, 1.0 - sum(taken.share for _, taken in all_taken if taken.told))
         counted_clean = clean >= LEAST_CLEAN
         slow = 1.0
-        for each, share in shares:
-            if each.told and counted_clean:
-                continue
-            slow *= 1.0 / (1.0 - share + share / each.slower(values))
-        told = [(each, share) for each, share in shares if each.told]
-        if len(told) < len(shares):
+        for _, taken in all_taken:
+            if not (taken.told and counted_clean):
+                slow /= 1.0 - taken.share + taken.share / taken.slower
+        if not all(taken.told for _, taken in all_taken):
             return Disturbance(), slow
-        who = [Neighbour(name=b.name, cpus=b.cpus * share) for b, share in told if share > 0]
+        who = [
+            Neighbour(name=name, cpus=taken.cpus * taken.share)
+            for name, taken in all_taken
+            if taken.share > 0
+        ]
         disturbance = Disturbance(
             disturbed=not counted_clean,
             clean_share=clean,

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -95,7 +96,7 @@ def run_trial(
         "candidate_key": trial.candidate.key,
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
-        "files_created": left.created,
+        "files_created": tuple(map(_text, left.created)),
     }
     if finding is not None:
         return Failure(
@@ -115,7 +116,11 @@ def run_trial(
         telemetry=telemetry,
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
-        notes=(*(reading.notes if reading else ()), *left.notes(), *_leftovers(ending)),
+        notes=(
+            *(reading.notes if reading else ()),
+            *map(_text, left.notes()),
+            *_leftovers(ending),
+        ),
     )
 
 
@@ -156,6 +161,11 @@ def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
     host = max(ending.peak_host_gib or 0.0, reading.peak_host_gib or 0.0) or None
     on_device = reading.peak_device_gib is not None
     return {"peak_host_gib": host, "peak_mem_gib": reading.peak_mem_gib if on_device else host}
+
+
+def _text(name: str) -> str:
+    """A file's name may be any bytes; what is kept and told is text."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _leftovers(ending: Ending) -> tuple[str, ...]:

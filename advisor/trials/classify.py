@@ -187,7 +187,7 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         return Finding.of(
             "no-steps",
             f"{ended}; {lines}",
-            "Mend the pattern: see unit-regex in docs/configuration.md.",
+            "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
     if not ending.booted:
         return _probe_missing(trial, ending)
@@ -199,8 +199,8 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         return Finding.of(
             "probe-not-loaded",
             f"what the probe told of process {unread.pid} could not be read: {unread.unread}",
-            "Use one version of gpu-advisor for all that runs, or count output lines: see "
-            "unit-regex in docs/configuration.md.",
+            "Use one version of gpu-advisor for all that runs, or count output lines: set "
+            "unit-regex in gpu-advisor.toml.",
         )
     if not ending.steps:
         return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")

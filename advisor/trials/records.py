@@ -92,6 +92,7 @@ class Measured:
         return tuple(
             Part(start=start, end=end, units=units, marks=marks)
             for start, end, units, marks in self.stretches
+            if end > start
         )
 
 

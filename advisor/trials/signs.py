@@ -21,15 +21,15 @@ NEXT_STEPS = {
     "crash-start": "Run the command by hand: it fails before its first step without us too.",
     "crash-step": "Run the command by hand; its last lines are below.",
     "config-rejected": "Compare the value it names with what the program accepts.",
-    "no-steps": "Check that the command trains or infers; if it does, see unit-regex in "
-    "docs/configuration.md. Raise --start-limit if its first step comes later.",
+    "no-steps": "Check that the command trains or infers; if it does, count its output lines: set "
+    "unit-regex in gpu-advisor.toml. Raise --start-limit if its first step comes later.",
     "hang": "See the stacks for what it waits for; raise --hang-limit if it still works.",
     "timeout": "Raise --run-limit, or give a command that works on a smaller subset.",
     "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, or others hold it.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Mend what the line tells of: a rate over work that failed is no rate.",
-    "probe-not-loaded": "Start Python without -S, -I, -E and keep PYTHONPATH, or see unit-regex in "
-    "docs/configuration.md.",
+    "probe-not-loaded": "Start Python without -S, -I, -E and keep PYTHONPATH, or set unit-regex in "
+    "gpu-advisor.toml.",
     "outputs-not-apart": "Give the program another output directory, or pass --allow-writes.",
     "interrupted": "Call again to go on from what was measured.",
 }
@@ -66,8 +66,8 @@ class Sign:
             return True
         if _SETTING.fullmatch(text):
             return False
-        alone = found.start() == 0 and text == line.strip()
-        return loud or alone or _CAME_OF_IT.search(text) is not None
+        alone = text == line.strip() and found.start() == 0 and _NOTHING_ELSE.match(after)
+        return loud or bool(alone or _CAME_OF_IT.search(text))
 
 
 def _signs(
@@ -83,6 +83,7 @@ def _signs(
 
 _HEAD = re.compile(
     r"\s*(?:\[[^\]]{0,60}\]:?|\d[\d:.,/T+-]*Z?(?=\s)|[|>*#•·✗✘❌⚠️-]+(?=\s)|"
+    r"(?P<letter>[EWF])\d{4}(?=\s)|[\w./]+:\d+\](?=\s)|"
     r"(?P<level>WARN(?:ING)?|ERROR|CRITICAL|FATAL|(?:[Ww]arning|[Ee]rror|[Ff]atal)(?=\s*[:|]))\b:?|"
     r"(?:TRACE|DEBUG|INFO|NOTICE)\b:?|[a-z_][\w.]*(?::(?=\S)|\s+[-|](?=\s)))"
 )
@@ -92,7 +93,7 @@ _STRUCTURED = re.compile(
     r"(?i)[\"']?(?:level|levelname|severity)[\"']?\s*[:=]\s*[\"']?(?:warn|err|crit|fatal)"
 )
 _EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|OutOfResources|Warning)"
+    r"(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|OutOfResources|Warning)"
     r"(?:: (?=\S+\s+\S)|\((?:['\"]|\)))"
 )
 """`ValueError: several words`, `MemoryError()`; one word after a name is a setting."""
@@ -106,10 +107,12 @@ _MENTIONED_BEFORE = re.compile(
 )
 _MENTIONED_AFTER = re.compile(
     r"(?i)^\W*(?:\w+\W+){0,2}(?:enabled|disabled|supported|handl(?:er|ers|ing)|polic(?:y|ies)|"
-    r"(?:may|might|could|can|would) (?:occur|happen|be|appear)|(?:is|are) (?:on|off|retried))\b|"
+    r"(?:may|might|could|can|would) (?:occur|happen|be|appear)|"
+    r"(?:is|are|will be|would be) (?:on|off|retried|handled|caught|ignored))\b|"
     r"[\[(]default\b|[:=]\s*(?:0+|true|false|yes|no|on|off|none)\W*$"
 )
 """Conditions, capabilities, switches, advice, and counts of none."""
+_NOTHING_ELSE = re.compile(r"\s*(?:$|[.:,;!(-]|(?:at|in|on|for|while|during|with|after)\b)")
 _CAME_OF_IT = re.compile(
     r"(?i)\b(?:ran out of|caught|hit|got|encountered|raised|threw|thrown|due to|because of|"
     r"(?:skipp|dropp|reduc|halv|abort|recover|clear|fail|kill)(?:ed|ing)|retrying|retried|"
@@ -124,7 +127,7 @@ def parted(line: str) -> tuple[bool, str]:
         part = _HEAD.match(line, start)
         if part is None:
             break
-        loud, start = loud or part["level"] is not None, part.end()
+        loud, start = loud or bool(part["level"] or part["letter"]), part.end()
     return loud, line[start:].strip()
 
 
@@ -189,7 +192,7 @@ RESOURCES: tuple[Sign, ...] = (
     ),
     *_signs(
         "host-oom",
-        r"^(?:\w+\.)*_?(?:Array)?MemoryError\b",
+        r"\b_?(?:Array)?MemoryError\b",
         r"std::bad_alloc",
         r"Cannot allocate memory",
         r"\bCUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED\b",
@@ -277,7 +280,7 @@ CONFIG: tuple[Sign, ...] = (
 
 _ITEM = (
     r"(?:batch|sample|image|tile|item|file|frame|example|record|sequence|request|patch|clip|scan|"
-    r"volume|document|prediction|worker|rank)(?:e?s)?\b"
+    r"volume|document|prediction)(?:e?s)?\b"
 )
 _ONE = r"(?:\s*[:,(\['\"#/—-]|\s+(?:\d|\S*[./]\w|because|due|after|since|as\b))"
 """What follows the name of an item that is meant: a number, a name, a reason."""
@@ -289,19 +292,21 @@ SWALLOWED: tuple[Sign, ...] = (
         if sign.kind in {"gpu-oom", "host-oom"}
     ),
     *_signs("work-not-done", r"\bOOM\b"),
+    *_signs("work-not-done", r"(?i)\bran out of (?:\w+ )?memory\b", proof="statement"),
     *_signs(
         "work-not-done",
         rf"(?i)^\W*(?:total |number of |num )?fail(?:ed|ures)\b(?:\W+(?:to \w+|in|total|{_ITEM}))*"
         r"\s*[:=]\s*0*[1-9]\d*\b",
         r"(?i)(?:^|[^\w\s]\s*|\b(?:with|and|but|had|has|have|were|found|got|of|in total) )"
         r"0*[1-9]\d* (?:\w+ ){0,2}(?:have |were |was )?failed\b",
-        rf"(?i)^\W*(?:skipp|dropp|ignor)(?:ed|ing) (?:\w+ ){{0,2}}{_ITEM}{_ONE}.*"
+        rf"(?i)^\W*(?:skipp|dropp|ignor)(?:ed|ing) (?!0+ )(?:\w+ ){{0,2}}{_ITEM}{_ONE}.*"
         r"(?:error|fail|exception|nan|memory)",
         rf"(?i)^\W*(?:skipp|dropp|ignor)ed 0*[1-9]\d* (?:\w+ )?{_ITEM}.*"
         r"(?:error|fail|exception|nan|memory|corrupt)",
         r"(?i)^\W*(?:an? |unexpected |unhandled )?(?:error|failure|exception) (?:while |when )?"
         rf"(?:processing|loading|reading|during|in|at) (?:\w+ ){{0,2}}{_ITEM}"
-        r"(?!.*[:=]\s*[-+\d.e%]+\s*$)",
+        r"(?!.*(?:[:=]\s*[-+\d.e%]+|\s\d*\.\d+%?)\s*$)",
+        rf"(?i)^\W*{_ITEM} #?\d+ (?:has |was )?failed\b(?! over)",
         rf"(?i)\bfailed to (?:process|infer|predict|load|read|decode|save|write) (?:\w+ ){{0,2}}"
         rf"{_ITEM}",
         proof="statement",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.advice import patches
 from advisor.model import MeasurePlan
-from advisor.tuning import patches
-from advisor.tuning.loader_arguments import loader_whatif
+from advisor.strategy.whatif import loader_whatif
 from tests.probe import program
 
 if TYPE_CHECKING:

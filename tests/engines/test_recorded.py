@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from advisor.engines.formula import Formula
-from advisor.engines.noise import Bursts, Noise, VirtualClock
+from advisor.engines.noise import Bursts, Noise, VirtualClock, Visits
 from advisor.engines.recorded import Cell, RecordedEngine, Table
 from advisor.errors import ReportError
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
@@ -128,6 +128,21 @@ def test_a_burst_is_told_as_it_was_and_left_out_where_enough_is_clean() -> None:
     silent = run(RecordedEngine(Formula(), disturbances=(Bursts(busy_s=20.0, told=False),)))
     assert silent.disturbance.disturbed is None
     assert silent.units_per_s == pytest.approx(TRUE / 2)
+
+
+def test_a_neighbour_may_come_with_some_processes() -> None:
+    """The second one here, and whatever runs with a batch of 8; one who is not told of is None."""
+    held = {1: 2.0, 3: None}
+    visits = Visits(
+        held=lambda process, values: 1.0 if values["batch_size"] == 8 else held.get(process, 0.0),
+        slowed=0.5,
+    )
+    engine = RecordedEngine(Formula(), disturbances=(visits,))
+    runs = [run(engine, trial(batch_size=batch)) for batch in (4, 4, 8, 4)]
+    assert [each.disturbance.disturbed for each in runs] == [False, True, True, None]
+    assert runs[1].units_per_s == pytest.approx(runs[0].units_per_s / 2)
+    assert runs[1].disturbance.others_cpus == 2.0
+    assert engine.wait_until_quiet(10.0) == ()
 
 
 def test_waiting_for_quiet_lets_a_burst_pass_or_tells_who_stays() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.experiments.comparison import neighbours
+from advisor.model import Interval
 from advisor.report import sentences
 from advisor.report.entries import gain_entry
-from advisor.model import Interval
 from benchmarks.formula_search import formula_search
 from benchmarks.surfaces import MACHINE, Surface
 

@@ -7,9 +7,14 @@ import json
 
 import pytest
 
-from advisor.gate.measure import benchmark_rates, entry, probe_rate, throughput_line
+from advisor.engines.formula import Formula
+from advisor.engines.recorded import RecordedEngine
+from advisor.gate.base import Checkout
+from advisor.gate.measure import Bench, benchmark_rates, entry, probe_rate, throughput_line
 from advisor.gate.program import THROUGHPUT_LINE, Program
-from advisor.model import Effects, Failure, Run
+from advisor.gate.records import Revision
+from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.trials.limits import Limits
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")
 
@@ -153,3 +158,22 @@ def test_parts_are_joined_until_they_span_the_loaders_queue() -> None:
     queued = dataclasses.replace(RUN, effects=Effects(batch=32.0, workers=4, prefetch_factor=2))
     assert len(probe_rate(queued, whole=True).windows) == 2
     assert probe_rate(queued, whole=True).median is None
+
+
+def test_limits_that_were_asked_for_hold_for_the_gates_runs(tmp_path) -> None:
+    """A flag wins over the workload's entry; what was not asked for is the budget's."""
+    engine = RecordedEngine(Formula())
+    checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
+    bench = Bench(
+        engine=engine,
+        checkouts={"base": checkout, "head": checkout},
+        scratch=tmp_path,
+        device=lambda: None,
+        limits=Limits(start_s=7.0),
+    )
+    own = dataclasses.replace(PROGRAM, limits=Limits(start_s=9.0, run_s=40.0))
+    for program in (own, PROGRAM):
+        bench.run(program, "head", MeasurePlan(), 100.0)
+    trials = [each.trial for each in engine.asked]
+    told = [(t.start_limit_s, t.hang_limit_s, t.total_limit_s) for t in trials]
+    assert told == [(7.0, 80.0, 40.0), (7.0, 200.0, 100.0)]

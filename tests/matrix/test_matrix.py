@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 
-QUICK = {"train", "inference", "shell script"}
-"""Cases of the README's test command; tests/probe runs the other loops without the command."""
+QUICK = {"shell script"}
+"""Case of the README's test command; tests/probe runs the other loops without the command."""
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:

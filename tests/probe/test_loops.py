@@ -50,15 +50,14 @@ def test_accumulation(tmp_path: Path) -> None:
     assert "batch" not in reading.effects.defaulted_arguments
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_loader_workers(tmp_path: Path, context: str) -> None:
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1)])
+def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
-    outcome = python(
-        tmp_path, "ok_train.py", "--workers", "2", "--context", context, "--items", "100000"
-    )
+    options = ("--workers", str(workers), "--context", context, "--items", "100000")
+    outcome = python(tmp_path, "ok_train.py", *options)
     reading = outcome.measured
     assert close(reading.units_per_s, outcome.true_rate())
-    assert reading.effects.workers == 2
+    assert reading.effects.workers == workers
     assert reading.effects.prefetch_factor == 2
     assert reading.ranks == 1
 
@@ -179,15 +178,12 @@ def test_two_ranks_by_torchrun(tmp_path: Path) -> None:
     _two_ranks(outcome)
 
 
-def test_two_ranks_by_spawn(tmp_path: Path) -> None:
-    """The same under torch.multiprocessing.spawn."""
-    _two_ranks(python(tmp_path, "ok_ranks.py", "spawn", env={"PORT": str(_free_port())}))
-
-
-def test_the_straggler_and_the_workers_of_all_ranks_are_named(tmp_path: Path) -> None:
+def test_two_ranks_by_spawn_of_which_one_is_slow(tmp_path: Path) -> None:
     """Ranks that reduce gradients have one rate; who is waited for shows in the backwards."""
     env = {"PORT": str(_free_port()), "UNEVEN": "1"}
-    reading = python(tmp_path, "ok_ranks.py", "spawn", env=env).measured
+    outcome = python(tmp_path, "ok_ranks.py", "spawn", env=env)
+    _two_ranks(outcome)
+    reading = outcome.measured
     slow, fast = sorted(reading.rank_units_per_s)
     assert close(slow, fast)
     assert reading.effects.workers == 1

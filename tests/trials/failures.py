@@ -165,6 +165,12 @@ CASES = {
         evidence="is nan",
         limits=TRAINING,
     ),
+    "GPU memory, in silence": Case(
+        kind="work-not-done",
+        command=program("fail_training", "silent-oom"),
+        evidence="ran out 3 times",
+        limits=ENDLESS,
+    ),
     "GPU memory, caught": Case(
         kind="work-not-done",
         command=program("fail_training", "swallowed-oom"),
@@ -282,18 +288,17 @@ def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
 
 
 def _lasting_segments(before: set[str]) -> set[str]:
-    """What came since and stays: a semaphore that another program opens has a name for a moment."""
-    left = _ownerless_segments() - before
-    if left:
-        time.sleep(1.0)
-        left &= _ownerless_segments()
+    """What came since and stays: other programs of this host have some for a moment."""
+    deadline = time.monotonic() + GONE_S
+    while (left := _ownerless_segments() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
     return left
 
 
 def _ownerless_segments() -> set[str]:
     """Shared memory that no process holds: other programs of this host have some of their own."""
     held = SharedMemory._held_by(set(process_table()))
-    return {path.name for path in Path("/dev/shm").iterdir()} - held
+    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()} - held
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:

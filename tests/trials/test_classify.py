@@ -21,6 +21,88 @@ if TYPE_CHECKING:
 CHANGE = Change(
     document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8
 )
+HAPPENED = """\
+Epoch 1: 100%|####| 10/10 RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
+[2026-01-01 10:00:00,000][trainer][WARNING] - CUDA out of memory at batch 32; skipping
+WARNING:root:CUDA out of memory, skipping batch 3
+2026-01-01T10:00:00Z ERROR worker: OutOfMemoryError('CUDA out of memory.')
+E1121 10:00:00.000 123 run.py:5] CUDA out of memory
+! CUDA OOM, batch dropped
+OOM: skipping batch 12
+Ran out of memory, retrying with batch size 8
+Caught OutOfMemoryError on batch 3, continuing
+exception in batch 3: CUDA out of memory
+batch 17 failed: CUDA error: out of memory
+got MemoryError, giving up on tile 3
+❌ tile 14 failed: RuntimeError: odd
+Warning: CUDA out of memory - falling back to CPU
+[W 10:00:00] out of memory: CUDA out of memory; skipping
+skipping tile (3, 4): exception ValueError
+Skipping corrupted file a.png: error reading
+Failed to load sample 12
+Failed to decode image img_0001.png
+12 samples failed
+Processed 90/100 tiles, 10 failed
+Failed: 4/100
+failed=3
+number of failed tiles: 12
+DefaultCPUAllocator: can't allocate memory: you tried to allocate 80000000000 bytes
+numpy.core._exceptions._ArrayMemoryError: Unable to allocate 8.00 TiB for an array with shape (1,)
+Error processing tile 3
+error while processing sample 'x': bad
+error processing batch 3
+Exception during batch 3: odd
+1 of 10 images failed
+"""
+MENTIONED = """\
+on_oom: skip
+oom_policy = "retry"
+oom: 0
+OOM handler installed
+OOM protection enabled
+  oom_retries: 3
+--oom {skip,raise}   what to do on OOM
+Using OOM-safe batch size
+expandable_segments can reduce CUDA out of memory errors
+tip: lower batch_size in case of CUDA out of memory
+handle_errors=(OutOfMemoryError, ValueError)
+except torch.cuda.OutOfMemoryError:
+"retry_exceptions": ["MemoryError"],
+Will retry 3 times on MemoryError
+retry policy: MemoryError -> 3 attempts
+Registered error callback for OutOfMemoryError
+[INFO] OutOfMemoryError will be retried with half the batch
+INFO config: catch_oom=True (RuntimeError: CUDA out of memory)
+# CUDA out of memory is handled by halving the batch
+failed: 0
+Failed: none
+fail_fast: 1
+failures: 0
+Failed logins: 2
+retry 3 failed jobs: no
+test error on batch: 0.123
+validation error in sample space: 3.2e-3
+error in image 0.5
+max failed samples = 10
+ignoring samples shorter than 3 (memory format channels_last)
+dropped samples: 0, errors: 0
+skipping validation
+mean squared error during batch = 0.4
+Skipping files already done; memory 3 GB
+Skipped 0 files due to errors
+skip_nan_batches: true
+loss scale decreased, 0 batches failed
+If you get "RuntimeError: CUDA out of memory", lower --batch
+See https://pytorch.org/docs/notes/cuda.html for CUDA out of memory
+Checking for OOM... ok
+OOM check passed
+torch.OutOfMemoryError is caught and the batch is halved
+set max_split_size_mb to avoid fragmentation and CUDA out of memory
+peak memory 3 GB, no OOM
+oom_kill_disable 0
+0 OOM errors
+OOMs: 0
+"""
 TRIAL = Trial(
     id="1",
     purpose="search",
@@ -181,6 +263,7 @@ def test_an_exception_behind_exit_code_0_is_told_where_nothing_was_measured() ->
         "ERROR: failed to load image 7: truncated",
         "Skipped 3 samples due to errors",
         "Error in batch 3: shapes do not match",
+        *HAPPENED.splitlines(),
     ],
 )
 def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
@@ -228,6 +311,7 @@ def test_lost_work_is_a_failure_whatever_the_exit_code(text: str) -> None:
         "relative error in image space: 0.012",
         "error in batch: 0.12",
         "files that failed to load image data would be skipped",
+        *MENTIONED.splitlines(),
     ],
 )
 def test_harmless_words_are_no_failure(text: str) -> None:
@@ -242,6 +326,8 @@ def test_harmless_words_are_no_failure(text: str) -> None:
         "retry_on: [OutOfMemoryError]",
         "to avoid out of shared memory, pass --ipc=host",
         "hint: when all CUDA-capable devices are busy or unavailable, wait",
+        "retrying on JSONDecodeError is enabled",
+        "config errors: yaml.scanner.ScannerError, pydantic.ValidationError",
     ],
 )
 def test_a_crash_is_not_told_by_what_was_only_mentioned(text: str) -> None:

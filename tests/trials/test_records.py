@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import math
 import os
+import random
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.history import History
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.probe.record import VERSION
 from advisor.trials import run_trial
+from advisor.trials.disturbance import judge, window_rates
 from advisor.trials.reading import read
 from advisor.trials.records import LARGEST_BYTES, Records, parse
 from tests.trials.test_reading import record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.trials.conftest import MakeTrial
@@ -56,7 +63,7 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
         ({"memory": {"ooms": "many"}}, "memory.ooms"),
         ({"exception": 4}, "exception"),
         ({"swallowed": [{"type": "X"}]}, "swallowed.0.message"),
-        ({"measured": {"kind": "optimizer step"}}, "measured.source"),
+        ({"measured": {"kind": "optimizer step"}}, "measured"),
         ({"arguments": {"a": [1]}}, "arguments.a"),
         ({"last_step_time": "NaN"}, "last_step_time"),
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
@@ -145,7 +152,9 @@ def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial, tex
     assert "could not be read" in outcome.evidence
 
 
-def test_a_file_whose_name_is_no_text_costs_no_record(make_trial: MakeTrial, work: Path) -> None:
+def test_a_file_whose_name_is_no_text_costs_no_record(
+    make_trial: MakeTrial, tmp_path: Path
+) -> None:
     """Names are bytes on Linux, and JSON is text."""
     code = r"""open(b"od\xffd.txt", "w").close(); raise ValueError("\udcff")"""
     outcome = run_trial(make_trial(sys.executable, "-c", code))
@@ -156,3 +165,60 @@ def test_a_file_whose_name_is_no_text_costs_no_record(make_trial: MakeTrial, wor
         make_trial(sys.executable, "-c", code.partition(";")[0].replace("od", "new"), plan=WHOLE)
     )
     assert isinstance(run, Run)
+    assert run.files_created == ("new\ufffdd.txt",)
+    history = History(tmp_path / "history.sqlite")
+    history.append("key", "machine", run)
+    assert history.find("key", "machine", max_age_s=60.0) == [run]
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, -1, 0, 1e308, -1e308, float("nan"), float("inf"), 10**30, "", "x", "\0", [], [1],
+    {}, {"a": [1]}, [[[]]], "9" * 50, [None], {"type": 1},
+)  # fmt: skip
+
+
+def places(found: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Every place inside a record."""
+    keys = found if isinstance(found, dict) else range(len(found))
+    for key in keys:
+        yield (*before, key)
+        if isinstance(found[key], (dict, list)):
+            yield from places(found[key], *before, key)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> None:
+    """Junk at any place, taken away or put in: nothing raises, and rates are finite."""
+    whole: dict[str, Any] = json.loads(json.dumps(record(7, 40.0, **FULL)))
+    chance, all_places = random.Random(seed), list(places(whole))
+    for _ in range(150):
+        broken = json.loads(json.dumps(whole))
+        for place in chance.choices(all_places, k=chance.choice((1, 1, 2, 4))):
+            with contextlib.suppress(TypeError, KeyError, IndexError):  # a place that is gone
+                *way, last = place
+                inside = functools.reduce(lambda found, key: found[key], way, broken)
+                inside[last] = chance.choice(JUNK)
+                if chance.random() < 0.2:
+                    del inside[last]
+        data = json.dumps(broken).encode()
+        cut = len(data) if chance.random() < 0.9 else chance.randrange(len(data))
+        records = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
+        for some in (records[:1], records, records[::-1]):
+            reading = read(some, MeasurePlan(whole_batches=3))
+            assert all(isinstance(each.caught, tuple) for each in some)
+            if reading is not None:
+                judged = judge(reading.parts, [], reading.window_start, reading.window_end)
+                assert all(map(math.isfinite, (judged.factor, reading.units_per_s)))
+                assert all(map(math.isfinite, window_rates(judged.counted)))
+
+
+FULL: dict[str, Any] = {
+    "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
+    "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
+    "loader": {"site": "a.py:1", "workers": 2, "tokens_per_item": 3.0, "padding_share": 0.1},
+    "seen": {"model_dtype": "float32", "compute_dtype": "bfloat16"},
+    "ceilings": {"compute_units_per_s": 1.0, "loader": [{"workers": 1, "units_per_s": 3.0}]},
+    "whatif": {"name": "x", "applied": True},
+    "arguments": {"a": 1},
+    "cpus": 2,
+}

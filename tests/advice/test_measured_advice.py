@@ -1,0 +1,93 @@
+"""What no config holds, end to end: found, measured, patched, and said once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe import program
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+
+
+def optimized(project: Path, *flags: str) -> dict[str, Any]:
+    """report.json of a call over `project`."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "advisor", "optimize", "c.json", "--window", "0.4s", *flags),
+            *("--", sys.executable, "train.py", "c.json"),
+        ],
+        cwd=project,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads((project / "report.json").read_text())
+    return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "train.py").write_bytes((PROGRAMS / "whatif_train.py").read_bytes())
+    (tmp_path / "c.json").write_text('{"lr": 0.1}\n')
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
+)
+def test_loader_arguments_in_the_code_are_found_measured_and_patched(project: Path) -> None:
+    """The patch applies, the patched program really has the workers, and nothing is left to say."""
+    code = (project / "train.py").read_text()
+    found = optimized(project, "--budget", "6m")
+    (advice,) = found["advice"]
+    line = next(n for n, text in enumerate(code.splitlines(), 1) if "DataLoader(" in text)
+    assert advice["site"] == f"train.py:{line} DataLoader(...)"
+    assert advice["gain"]["low"] > 1.03
+    assert "num_workers=" in advice["title"]
+    assert (project / "train.py").read_text() == code
+    patch = project / "report-advice-1.patch"
+    assert patch.read_text() == advice["patch"]
+    assert "report-advice-1.patch" in (project / "report.md").read_text()
+
+    subprocess.run(["git", "apply", patch.name], cwd=project, check=True)
+    asked = next(
+        trial["label"] for trial in reversed(found["trials"]) if "what if" in trial["label"]
+    )
+    workers = int(asked.partition("num_workers=")[2][0])
+    assert f"num_workers={workers}" in (project / "train.py").read_text()
+    again = program.run(
+        project / "probed",
+        *(sys.executable, "train.py", "c.json"),
+        cwd=project,
+        plan=MeasurePlan(measure_s=0.5, min_steps=10),
+    )
+    assert again.measured.effects.workers == workers
+
+
+def test_a_program_that_has_them_on_gets_no_suggestion(project: Path) -> None:
+    """As many workers as this host has CPUs, prefetching and persistent: one budget, no trial."""
+    code = (project / "train.py").read_text()
+    cpus = len(os.sched_getaffinity(0))
+    on = f"num_workers={cpus}, prefetch_factor=4, persistent_workers=True"
+    (project / "train.py").write_text(code.replace("num_workers=0", on).replace("0.004", "0.0"))
+    found = optimized(project, "--budget", "20s")
+    assert [trial["label"] for trial in found["trials"] if "persistent" in trial["label"]] == []
+    assert [entry for entry in found["advice"] if "prefetch" in entry["title"]] == []
