@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.strategy.baseline import baseline, worth_trying
 from advisor.strategy.batch import tune_batch
 from advisor.strategy.ignored import settle_quality
-from advisor.strategy.loader import settle_loader, tune_loader
+from advisor.strategy.loader import settle_loader, trim_workers, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
 from advisor.strategy.standing import Answer, Facts, Stage, Standing, Stop, Turn
@@ -39,6 +39,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from tune_steps(now)
     if now.waits:
         now = yield from tune_loader(now)
+        now = yield from trim_workers(now)
     now = yield from prove(now, now.best)
     now = yield from settle_quality(now)
     now = yield from advise(now)
@@ -57,4 +58,4 @@ def tune_free(now: Standing) -> Stage:
         now = yield from tune_batch(now)
         if now.best == start or not now.waits:
             break
-    return settle_loader(now)
+    return settle_loader((yield from trim_workers(now)))

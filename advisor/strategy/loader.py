@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor import knobs
 from advisor.strategy import effects
 from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from advisor.model import Candidate, JsonScalar, Knob, Run
 
@@ -19,7 +19,8 @@ MOST_COUNTS = 4
 def tune_loader(now: Standing) -> Stage:
     """Workers in both directions, then prefetch, pinning and persistence at the best count."""
     for knob in now.tunable("num_workers"):
-        now = yield from try_values(now, knob, worker_counts(now, now.current(knob)))
+        # Behind too few workers no larger batch would gain: the climb gets the most that tie.
+        now = yield from try_values(now, knob, worker_counts(now, now.current(knob)), take=max)
     for knob in now.tunable("prefetch_factor"):
         if now.front.effects.workers:
             values = [v for v in (2, 4, 8) if v != now.current(knob)]
@@ -32,8 +33,34 @@ def tune_loader(now: Standing) -> Stage:
     return now
 
 
+def trim_workers(now: Standing) -> Stage:
+    """The fewest workers that are as fast as those that were found, now that the batch is known."""
+    for knob in now.tunable("num_workers"):
+        current = now.current(knob)
+        if change_of(now.best, key_of(knob)) is None or not isinstance(current, int):
+            continue
+        for value in sorted(v for v in counts(now, current) if 0 < v < current):
+            candidate = now.with_value(knob, value)
+            if value == knob.value or isinstance(candidate, knobs.Refusal):
+                continue
+            ask = ask_for(now, candidate, knob=knob)
+            now, attempt = yield from tried(now, ask, matters=False)
+            run = attempt.run if attempt else None
+            if run is not None and now.gain(now.front, run) <= 1 + now.level:
+                now = now.adopt(candidate, run).settle(key_of(knob), "found", "loader")
+                break
+    return now
+
+
 def worker_counts(now: Standing, current: object) -> list[int]:
-    """Counts worth a process, best loader first, inside the CPUs that this host gives."""
+    """Counts worth a process, best loader first."""
+    rates = now.loader_alone
+    ordered = sorted(counts(now, current), key=lambda v: (-rates.get(v, 0.0), v))
+    return ordered[: max(1, min(MOST_COUNTS, now.tries // 2))]
+
+
+def counts(now: Standing, current: object) -> set[int]:
+    """Other counts that may be as fast as the best, inside the CPUs that this host gives."""
     cpus = now.facts.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus and v != current}
@@ -41,12 +68,13 @@ def worker_counts(now: Standing, current: object) -> list[int]:
     if now.facts.has_gpu:
         # With the compute on the GPU, a loader slower than the whole cannot make it faster.
         values = {v for v in values if rates.get(v, 1e30) > now.front.units_per_s}
-    ordered = sorted(values, key=lambda v: (-rates.get(v, 0.0), v))
-    return ordered[: max(1, min(MOST_COUNTS, now.tries // 2))]
+    return values
 
 
-def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
-    """Each value on top of the best; of those that tie with the fastest the smallest is taken."""
+def try_values(
+    now: Standing, knob: Knob, values: Sequence[JsonScalar], *, take: Callable[..., Any] = min
+) -> Stage:
+    """Each value on top of the best; of those that tie with the fastest one is taken by size."""
     start = now.front
     ran: list[tuple[JsonScalar, Candidate, Run]] = []
     for value in values:
@@ -80,7 +108,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
         if word is not None and word.outcome == "found":
             return now  # an earlier pass found a value, and nothing is better than that
         return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
-    _, candidate, run = min(level, key=lambda each: _size(each[0]))
+    _, candidate, run = take(level, key=lambda each: _size(each[0]))
     now = now.adopt(candidate, run)
     if change_of(candidate, key_of(knob)) is None:  # back to what the config says
         return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)

@@ -1,4 +1,4 @@
-"""Bounds are arithmetic on runs: no part can give more than the time it takes, nothing is told of one."""
+"""Bounds are arithmetic on equal runs: no part gives more than its time; one run tells nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import Ceilings, Effects, LoaderCeiling, Run, Shares, Telemetry
-from advisor.report.bottleneck import FEWEST_RUNS, LargerBatch, diagnose
+from advisor.model import Ceilings, Effects, Interval, LoaderCeiling, Run, Shares, Telemetry
+from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.bounds import bounds, idle_reasons, measured_parts
 
 RUN = Run(
@@ -27,28 +27,74 @@ RUN = Run(
 )
 
 
-def by_title(run: Run) -> dict[str, float | None]:
-    return {each.title: each.at_most for each in bounds(run, cpus=2)}
+def by_title(*runs: Run) -> dict[str, float | None]:
+    """Estimates of two equal runs, or of those given."""
+    both = runs if len(runs) > 1 else (*runs, *runs)
+    return {b.title: b.at_most.estimate if b.at_most else None for b in bounds(both, cpus=2)}
+
+
+def named(run: Run, **more: object) -> str:
+    """The bottleneck of two equal runs."""
+    found = diagnose([run, run], **more)  # type: ignore[arg-type]
+    assert found is not None
+    return found.name
+
+
+def test_one_run_tells_nothing() -> None:
+    """No ratio, ceiling or cause is named from one draw."""
+    assert diagnose([RUN]) is None
+    assert diagnose([]) is None
+    assert bounds([RUN]) == ()
+    assert bounds([]) == ()
+
+
+def test_each_figure_carries_its_range_and_the_number_of_runs() -> None:
+    """Two runs that wait 50 % and 60 %: at most 2.0x to 2.5x."""
+    other = replace(
+        RUN, wait_share=0.5, shares=Shares(data_wait=0.5, compute=0.4, other=0.1), units_per_s=60.0
+    )
+    first = bounds([RUN, other])[0]
+    assert first.at_most is not None
+    assert (first.at_most.low, first.at_most.high, first.at_most.n) == pytest.approx((2.0, 2.5, 2))
+    found = diagnose([RUN, other])
+    assert found is not None
+    assert "(50 % to 60 %, 2 runs)" in found.sentence
+    assert "55.0 (50.0 to 60.0, 2 runs) tiles/s" in found.sentence
+
+
+def test_a_ceiling_that_was_measured_once_is_not_told() -> None:
+    """The loader alone ran in one of the two processes only."""
+    alone = replace(RUN, ceilings=Ceilings(compute_units_per_s=70.0))
+    found = diagnose([alone, RUN])
+    assert found is not None
+    assert not any("bypassed" in line for line in found.evidence)
+    both = diagnose([alone, alone])
+    assert both is not None
+    assert any("70.0 (70.0 to 70.0, 2 runs)" in line for line in both.evidence)
 
 
 def test_each_part_gives_at_most_what_it_takes_and_the_largest_stands_first() -> None:
+    """1 / (1 - share)."""
     assert list(by_title(RUN).values()) == pytest.approx([1 / 0.4, 1 / 0.7, 1 / 0.9])
-    assert bounds(RUN)[0].title == "Feed the data faster"
+    assert bounds([RUN, RUN])[0].title == "Feed the data faster"
 
 
 def test_parts_not_measured_bound_nothing() -> None:
+    """None is not nought."""
     unknown = replace(RUN, shares=Shares(), wait_share=None)
-    assert bounds(unknown) == ()
+    assert bounds([unknown, unknown]) == ()
     assert measured_parts(unknown.shares) == {}
     assert idle_reasons(unknown) == ()
 
 
 def test_a_part_that_takes_all_the_time_has_no_bound() -> None:
+    """Nothing would be left to measure against."""
     stuck = replace(RUN, shares=Shares(data_wait=1.0, compute=0.0, other=0.0))
     assert by_title(stuck) == {"Feed the data faster": None}
 
 
 def test_half_the_sampling_steps_save_half_of_what_is_not_waiting() -> None:
+    """Cost is linear in the steps; waiting for data is not."""
     sampler = replace(RUN, effects=replace(RUN.effects, forwards_per_unit=100.0))
     assert by_title(sampler)["Take fewer sampling steps"] == pytest.approx(1 / 0.8)
 
@@ -58,41 +104,49 @@ def test_on_a_gpu_the_host_may_wait_for_the_model_outside_its_calls() -> None:
     gpu = replace(RUN, effects=Effects(device="cuda:0"), telemetry=Telemetry(gpu_util_pct=95.0))
     assert by_title(gpu)["Make the compute faster"] == pytest.approx(1 / 0.6)
     quick = replace(gpu, wait_share=0.0, shares=Shares(data_wait=0.0, compute=0.2, other=0.8))
-    assert diagnose(quick).name == "compute"
+    assert named(quick) == "compute"
     idle = replace(quick, telemetry=Telemetry(gpu_util_pct=20.0))
-    assert diagnose(idle).name == "host code"
+    assert named(idle) == "host code"
     assert "80 %" in idle_reasons(idle)[0]
 
 
 def test_two_different_bottlenecks_give_two_different_sentences() -> None:
+    """By where the time goes."""
     slow_loop = replace(
         RUN, wait_share=0.02, shares=Shares(data_wait=0.02, compute=0.1, other=0.88)
     )
     compute = replace(RUN, wait_share=0.02, shares=Shares(data_wait=0.02, compute=0.9, other=0.08))
-    names = [diagnose(run).name for run in (RUN, slow_loop, compute)]
-    assert names == ["data", "host code", "compute"]
+    assert [named(run) for run in (RUN, slow_loop, compute)] == ["data", "host code", "compute"]
 
 
 def test_the_loader_is_blamed_for_no_more_than_its_share() -> None:
     """What a batch was proven to gain weighs more than a wait that could gain less."""
     some = replace(RUN, wait_share=0.2, shares=Shares(data_wait=0.2, compute=0.7, other=0.1))
-    said = diagnose(some).sentence
-    assert "1.25x at most" in said
-    assert "sets the rate" not in said
-    assert "sets the rate" in diagnose(RUN).sentence
-    faster = replace(some, units_per_s=100.0, effects=Effects(batch=8.0))
-    small = diagnose(replace(some, effects=Effects(batch=1.0)), faster_batch=faster)
+    told = diagnose([some, some])
+    most = diagnose([RUN, RUN])
+    assert told is not None
+    assert most is not None
+    assert "give that back at most" in told.sentence
+    assert "sets the rate" not in told.sentence
+    assert "sets the rate" in most.sentence
+    proven = LargerBatch(batch=8.0, gain=Interval(estimate=2.0, low=1.9, high=2.1, n=6))
+    one = replace(some, effects=Effects(batch=1.0))
+    small = diagnose([one, one], larger_batch=proven)
+    assert small is not None
     assert small.name == "small batch"
-    assert any("20%" in fact for fact in small.evidence)
+    assert "2.00x (1.90 to 2.10)" in small.sentence
+    assert any("20 %" in fact for fact in small.evidence)
 
 
 def test_what_the_loader_did_alone_is_told_with_its_wait() -> None:
-    alone = Ceilings(loader=(LoaderCeiling(workers=2, units_per_s=75.0),))
-    detail = bounds(replace(RUN, ceilings=alone), cpus=2)[0].detail
-    assert "1.5x" in detail
+    """75 tiles/s alone where the whole did 50."""
+    run = replace(RUN, ceilings=Ceilings(loader=(LoaderCeiling(workers=2, units_per_s=75.0),)))
+    detail = bounds([run, run], cpus=2)[0].detail
+    assert "it alone did 75.0 tiles/s where the whole did 50.0" in detail
     assert "may use 2 CPUs" in detail
 
 
 def test_the_slowest_rank_is_named() -> None:
+    """With its share of the fastest one's rate."""
     ranks = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
     assert any("Rank 1" in said and "67%" in said for said in idle_reasons(ranks))

@@ -70,9 +70,10 @@ def test_what_passes_through_the_stages_stays_small() -> None:
 
 
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
-    """One item takes 4 ms to load and the step 6 ms for 4: three workers are not on the ladder."""
+    """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
+    the fewest of those that are tried."""
     search = formula_search(tmp_path, on_formula(), TRAINING)
-    assert search.values["num_workers"] == 4
+    assert search.values["num_workers"] == 7
     assert search.decisions["num_workers"].outcome == "changed"
 
 
@@ -81,6 +82,14 @@ def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> No
     engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
     search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
     assert search.values["num_workers"] == 1
+
+
+def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> None:
+    """One worker keeps up with the original's batch and with no larger one."""
+    engine = on_formula(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
+    search = formula_search(tmp_path, engine, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] >= 7
+    assert search.values["batch_size"] >= 16
 
 
 def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None:
