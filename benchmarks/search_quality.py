@@ -2,9 +2,9 @@
 
     python -m benchmarks.search_quality [--programs 200] [--noise 0.02]
 
-Each program is a formula (loader, launch cost, compute, memory), so the true optimum over the whole
-grid is known. Every rule sees the same noisy answers. Printed: the true rate of what a rule chose as
-a share of the optimum, mean and worst tenth, and processes used.
+Each program is a formula (loader, launch cost, compute, memory), so the true optimum over the
+whole grid is known. Every rule sees the same noisy answers. Printed: the true rate of what a rule
+chose as a share of the optimum, mean and worst tenth, and processes used.
 
 Synthetic: it ranks rules, it does not promise a gain.
 """
