@@ -321,7 +321,8 @@ class Telemetry:
     busy_samples: int | None = None
     """Samples with work on the GPU; None where that cannot be told."""
     foreign_pids: int | None = None
-    """Processes on the GPU that are not the program's own."""
+    """Processes at work on the GPU that are not the program's own; where the driver does not say
+    who works, all that hold a context there."""
     pcie_tx_mb_per_s: float | None = None
     pcie_rx_mb_per_s: float | None = None
     samples: int = 0

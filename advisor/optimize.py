@@ -23,7 +23,7 @@ from advisor.errors import (
     TrialFailedError,
     UsageError,
 )
-from advisor.experiments.lab import Budget, Lab
+from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
 from advisor.history import History, program_key, state_folder
@@ -53,10 +53,6 @@ if TYPE_CHECKING:
     from advisor.report.model import Report
     from advisor.strategy.standing import Answer
     from advisor.trials.limits import Limits
-
-
-WAIT_SHARE = 0.1
-"""Part of the budget that may be spent waiting for others to end what they do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

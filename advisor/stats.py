@@ -84,37 +84,6 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     )
 
 
-def ratio_interval(
-    before: Sequence[float], after: Sequence[float], alpha: float = 0.025
-) -> Interval:
-    """Ratio of rates, after over before, from pairs of processes run side by side.
-
-    `before[i]` and `after[i]` are rates above zero of pair i. With too few pairs the bounds are
-    0 and inf (6 pairs are the first to decide at the default alpha). Raises ValueError for
-    unequal lengths, no pairs, or a rate that is not finite and positive.
-    """
-    interval = walsh_interval(log_ratios(after, before), alpha)
-    return Interval(
-        estimate=math.exp(interval.estimate),
-        low=math.exp(interval.low),
-        high=math.exp(interval.high),
-        n=interval.n,
-        confidence=interval.confidence,
-    )
-
-
-def log_ratios(numerators: Sequence[float], denominators: Sequence[float]) -> list[float]:
-    """ln(numerator / denominator), pair by pair. Raises ValueError as `ratio_interval`."""
-    if len(numerators) != len(denominators):
-        msg = f"{len(numerators)} rates against {len(denominators)}: pairs are incomplete"
-        raise ValueError(msg)
-    for rate in (*numerators, *denominators):
-        if not (math.isfinite(rate) and rate > 0):
-            msg = f"{rate!r} is no rate: it must be finite and above zero"
-            raise ValueError(msg)
-    return [math.log(x / y) for x, y in zip(numerators, denominators, strict=True)]
-
-
 # --- what a sample could have proven ------------------------------------------------------
 
 

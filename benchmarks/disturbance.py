@@ -185,11 +185,9 @@ def raw(run: Run) -> float:
 
 def table(kept: dict[str, dict[str, list[Run]]]) -> list[str]:
     """Markdown."""
-    lines = [
-        "| program | world | runs | raw / quiet | clean parts / quiet | spread of quiet | "
-        "disturbed | window s | clean |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    heads = ["program", "world", "runs", "raw / quiet", "clean / quiet", "spread of quiet"]
+    heads += ["disturbed", "window s", "clean"]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for name, worlds in kept.items():
         quiet = [run.units_per_s for run in worlds["quiet"]]
         if not quiet:

@@ -8,9 +8,9 @@
 Keys of a script (all optional; what is left out is NotSupported): count, driver, name, uuid,
 capability, mig, memory.total / .used / .reserved (bytes), util (%), power / power.limit (mW),
 energy (mJ), clock.sm / clock.mem (MHz), temperature, events (bits), pcie.tx / pcie.rx (KB/s),
-processes ("pid:bytes,pid:-"), err.KEY (an NVML error code for that reading; also err.init,
-err.handle, err.memory, err.clocks). `gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2 of
-GPU 0, which exists once it has a uuid.
+processes ("pid:bytes,pid:-"), working ("pid:percent"), err.KEY (an NVML error code for that
+reading; also err.init, err.handle, err.memory, err.clocks). `gpu1.KEY` is for GPU 1 alone,
+`mig0.2.KEY` for slice 2 of GPU 0, which exists once it has a uuid.
 """
 
 from __future__ import annotations

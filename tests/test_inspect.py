@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests import warm
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -27,18 +28,8 @@ nbs: 64
 
 
 @pytest.fixture
-def inspect(tmp_path: Path, root: Path) -> Callable[..., Ran]:
-    def call(*args: str) -> Ran:
-        return subprocess.run(
-            [sys.executable, "-m", "advisor", "inspect", *args],
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    return call
+def inspect(tmp_path: Path, gpu_advisor: warm.Server) -> Callable[..., Ran]:
+    return lambda *args: gpu_advisor.call("inspect", *args, cwd=tmp_path)
 
 
 @pytest.fixture

@@ -101,28 +101,6 @@ def test_too_few_values_prove_nothing() -> None:
     assert interval.estimate == pytest.approx(0.1)
 
 
-def test_ratio_is_after_over_before() -> None:
-    before = [10.0, 11.0, 9.0, 10.0, 12.0, 8.0]
-    interval = stats.ratio_interval(before, [rate * 1.5 for rate in before])
-    assert interval.low == pytest.approx(1.5) == interval.high
-    assert interval.n == 6
-    assert interval.confidence == pytest.approx(0.95)
-
-
-def test_ratio_of_few_pairs_is_open() -> None:
-    interval = stats.ratio_interval([1.0], [2.0])
-    assert (interval.low, interval.high) == (0.0, math.inf)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [math.nan]), ([1.0], [-1.0])],
-)
-def test_what_is_no_rate_is_refused(before: list[float], after: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"pairs|no rate|no values"):
-        stats.ratio_interval(before, after)
-
-
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999])
 def test_t_quantile_against_scipy(probability: float, degrees: int) -> None:

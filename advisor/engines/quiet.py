@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from advisor.model import Disturbance
 
 LOOK_S = 0.2
-"""Every process is preceded by one look: its tenth part is what the kernel's clocks resolve."""
-PATIENCE_S = 10.0
+"""Every process is preceded by one look: others are told to a tenth of a CPU in it."""
+PATIENCE_S = 5.0
 """Longest wait before one process. In vain, the next one is half as long; when it helped, whole."""
 LEAST_S = 1.0
 """A wait shorter than this is not begun."""
-TOTAL_S = 60.0
+TOTAL_S = 30.0
 """Longest wait of one engine, all its processes together."""
 BACKOFF = 1.5
 TOLD = 3
@@ -36,7 +36,7 @@ class Patience:
         self._total_s = min(total_s, TOTAL_S)
         self._next_s = PATIENCE_S
         self.waited_s = 0.0
-        """In all, without the looks at a quiet machine."""
+        """In all, with the looks at a busy machine."""
 
     @property
     def limit_s(self) -> float:
@@ -71,22 +71,21 @@ def wait_until_quiet(
     Gives the last look.
     `wait` sleeps for so many seconds, and may return true to give up.
     """
+    begun, pause = time.monotonic(), LOOK_S
     seen = look(LOOK_S)
     if not seen.disturbed:
         return seen
-    begun, pause = time.monotonic(), LOOK_S
     limit = min(limit_s, patience.limit_s)
-    given_up = False
+    until, given_up = begun + limit, False
     if limit:
         say(f"waiting for a quiet moment: {in_words(seen)}")
-    while seen.disturbed and not given_up and time.monotonic() - begun < limit:
-        pause = min(BACKOFF * pause, max(0.0, limit - (time.monotonic() - begun)))
-        given_up = bool(wait(pause))
+    while seen.disturbed and not given_up and (left := until - time.monotonic()) > 0:
+        pause *= BACKOFF
+        given_up = bool(wait(min(pause, left)))
         seen = look(LOOK_S)
-    if limit:
-        patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
-        if seen.disturbed:
-            say(f"going on beside others: {in_words(seen)}")
+    patience.learn(time.monotonic() - begun, helped=not seen.disturbed)
+    if limit and seen.disturbed:
+        say(f"going on beside others: {in_words(seen)}")
     return seen
 
 

@@ -11,7 +11,7 @@ from advisor.experiments.attempts import disturbed
 from advisor.model import Interval, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt, Contest
     from advisor.experiments.interleave import Round
@@ -117,7 +117,12 @@ def chained(
 
 def alike(runs: Mapping[str, Attempt]) -> bool:
     """Whether what others held meanwhile was nearly the same in all arms of a round."""
-    held = [a.run.disturbance.others_cpus or 0.0 for a in runs.values() if a.run is not None]
+    return held_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
+
+
+def held_alike(others_cpus: Sequence[float | None]) -> bool:
+    """Whether these are nearly the same number of CPUs, one an arm; None is none that is known."""
+    held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
 
@@ -129,9 +134,13 @@ def why_disturbed(runs: Mapping[str, Attempt]) -> str | None:
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
     """Who disturbed `runs`, by name: the most that each of them held, the busiest first."""
+    return busiest(other for run in runs for other in run.disturbance.who)
+
+
+def busiest(seen: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
+    """Each name once, with the most it was seen to hold, the busiest first."""
     most: dict[str, Neighbour] = {}
-    for run in runs:
-        for other in run.disturbance.who:
-            if other.name not in most or most[other.name].cpus < other.cpus:
-                most[other.name] = other
+    for other in seen:
+        if other.name not in most or most[other.name].cpus < other.cpus:
+            most[other.name] = other
     return tuple(sorted(most.values(), key=lambda other: -other.cpus))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from advisor.experiments.recall import Recall
     from advisor.model import Trial
 
+WAIT_SHARE = 0.1
+"""Part of the budget that may be spent waiting for others to end what they do."""
 WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0

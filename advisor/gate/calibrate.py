@@ -12,7 +12,7 @@ from advisor import stats
 from advisor.gate import noise
 from advisor.gate.records import ARMS, CalibrationEntry
 from advisor.gate.rule import judge
-from advisor.gate.verdict import rule_of
+from advisor.gate.verdict import difference, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
         for arm in ARMS
         for order in ("base first", "head first")
     ]
-    logs = [[stats.log_ratios([rate], [1.0])[0] for rate in rates] for rates in slots]
+    logs = [[math.log(rate) for rate in rates] for rates in slots]
     spread = noise.spread_between_processes(logs)
     groups = noise.modes([value for rates in logs for value in rates])
     return CalibrationEntry(
@@ -72,10 +72,10 @@ def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
 
 def _differences(program: ProgramEntry, key: str, statistic: Statistic) -> list[float]:
     pairs = [pair for pair in program.pairs if not pair.discarded]
-    return stats.log_ratios(
-        [pair.base.rates[key].value(statistic) for pair in pairs],
-        [pair.head.rates[key].value(statistic) for pair in pairs],
-    )
+    return [
+        difference(*(getattr(pair, arm).rates[key].value(statistic) for arm in ARMS))
+        for pair in pairs
+    ]
 
 
 def _spreads(program: ProgramEntry, key: str) -> dict[Statistic, float]:

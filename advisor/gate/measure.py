@@ -17,7 +17,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.gate.records import GpuReadings, Problem, Rate, RunEntry
+from advisor.experiments.lab import WAIT_S
+from advisor.gate.records import (
+    DisturbanceEntry,
+    GpuReadings,
+    NeighbourEntry,
+    Problem,
+    Rate,
+    RunEntry,
+)
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
 from advisor.trials.limits import Limits
 from advisor.trials.output import plain
@@ -89,6 +97,7 @@ class Bench:
             total_limit_s=limit_s,
             allow_writes=self.allow_writes,
         )
+        self.engine.wait_until_quiet(WAIT_S)
         gpu = self.device()
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
@@ -265,7 +274,9 @@ def probe_rate(run: Run, *, whole: bool) -> Rate:
     """
     effects = run.effects
     queue = (effects.workers or 0) * (effects.prefetch_factor or 2) * (effects.batch or 1)
-    per_window = run.units / len(run.windows) if run.windows else 0.0
+    others = run.disturbance
+    counted = run.units * ((others.clean_share or 1.0) if others.disturbed is False else 1.0)
+    per_window = counted / len(run.windows) if run.windows else 0.0
     joined = max(1, math.ceil(queue / per_window)) if per_window else 1
     windows = [
         statistics.harmonic_mean(run.windows[at : at + joined])
@@ -293,7 +304,16 @@ def _observed(run: Run) -> dict[str, Any]:
         if isinstance(value, (str, int, float, bool)) and key != "fingerprint"
     }
     shares = {k: v for k, v in dataclasses.asdict(run.shares).items() if v is not None}
+    others = run.disturbance
     return {
+        "disturbance": DisturbanceEntry(
+            disturbed=others.disturbed,
+            others_cpus=others.others_cpus,
+            waited_cpus=others.waited_cpus,
+            steal_share=others.steal_share,
+            clean_share=others.clean_share,
+            who=[NeighbourEntry(name=each.name, cpus=each.cpus) for each in others.who],
+        ),
         "effects": effects,
         "shares": shares,
         "peak_mem_gib": run.peak_mem_gib,

@@ -91,7 +91,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     past = history.read(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
         session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
-        session.fixed_pairs = HISTORY_PAIRS
+        session.fixed_pairs, session.may_stand_in = HISTORY_PAIRS, False
         set_up(asked, place, session)
         record = _of_head_alone(measured(session, host, "history"))
     if record.verdict in {"error", "invalid"}:

@@ -91,6 +91,35 @@ class GpuReadings(_Part):
     """Reading and the reason it is missing."""
 
 
+class NeighbourEntry(_Part):
+    """Another program that was at work on the host."""
+
+    name: str
+    """Its command name."""
+    cpus: float
+    """CPUs it kept busy: 0.5 is half of one."""
+
+
+class DisturbanceEntry(_Part):
+    """What others took of the CPUs while one process was measured; what it does to itself is none.
+
+    Null where the host does not tell.
+    """
+
+    disturbed: bool | None = None
+    """Whether the rate had to be counted over time that others disturbed."""
+    others_cpus: float | None = None
+    """Mean number of CPUs, of those the run may use, that others kept busy."""
+    waited_cpus: float | None = None
+    """Mean number of the run's own threads that were ready and did not get a CPU."""
+    steal_share: float | None = None
+    """Share of the CPUs' time that the hypervisor gave to somebody else."""
+    clean_share: float | None = None
+    """Share of the window in which nobody disturbed it."""
+    who: list[NeighbourEntry] = Field(default_factory=list)
+    """The busiest others, most first."""
+
+
 class RunEntry(_Part):
     """One process of one arm."""
 
@@ -105,6 +134,7 @@ class RunEntry(_Part):
     problem: Problem | None = None
     exit_code: int | None = None
     gpu: GpuReadings = GpuReadings()
+    disturbance: DisturbanceEntry = DisturbanceEntry()
     peak_mem_gib: float | None = None
     wait_share: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)
@@ -277,7 +307,7 @@ class GateRecord(Headline):
     head: Revision = Revision()
     host: HostEntry = HostEntry()
     validity: str = "unverified"
-    """`verified`, or `unverified` and why."""
+    """`verified`; `busy` and what others held; or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
     attribution: list[Attribution] = Field(default_factory=list)
     calibration: list[CalibrationEntry] = Field(default_factory=list)

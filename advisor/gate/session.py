@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, cast
 
 from advisor.errors import InterruptedByUserError
+from advisor.experiments.interleave import Round, interleaved
 from advisor.gate import validity
 from advisor.gate.measure import WHOLE
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import Decided, decide, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
@@ -42,6 +43,8 @@ class Session:
     say: Callable[[str], None]
     fixed_pairs: int | None = None
     """Measure this many pairs that count, whatever they say."""
+    may_stand_in: bool = True
+    """Whether pairs disturbed alike count where the machine stays busy; not for their own rates."""
     programs: dict[str, ProgramEntry] = field(default_factory=dict)
     plans: dict[str, MeasurePlan] = field(default_factory=dict)
     deadline: float = field(default=0.0, init=False)
@@ -74,9 +77,10 @@ class Session:
             if not self._closed(program.name):
                 self._warm_up(program)
         self._announce()
+        rounds = {program.name: self._rounds(program) for program in self.asked}
         while open_programs := self._open():
             for program in open_programs:
-                self._pair(program)
+                self._keep(program, next(rounds[program.name]))
 
     # --- before the first pair ---
 
@@ -143,23 +147,29 @@ class Session:
             return False
         return decided.failed(entry) if self.fixed_pairs else decided.settled(entry)
 
-    def _pair(self, program: Program) -> None:
-        """One process of each arm; base goes first in every other pair that counts."""
-        entry = self.programs[program.name]
-        kept = sum(pair.discarded is None for pair in entry.pairs)
-        order: Literal["base first", "head first"] = "base first" if kept % 2 == 0 else "head first"
-        arms = ARMS if order == "base first" else ARMS[::-1]
-        plan, hangs_s = self.plans[program.name], HANGS * self._longest_s(program.name)
-        runs = {arm: self._run(program, arm, plan, max(self.left_s, hangs_s)) for arm in arms}
-        first = entry.warm_ups[0].gpu if entry.warm_ups else None
+    def _rounds(self, program: Program) -> Iterator[Round[RunEntry]]:
+        """Processes of both arms in turn, without end; `validity` says which rounds count."""
+        name, first_look = program.name, self.inputs.looks[0]
+
+        def run(arm: str, _: int) -> RunEntry:
+            limit_s = max(self.left_s, HANGS * self._longest_s(name))
+            return self._run(program, cast("Arm", arm), self.plans[name], limit_s)
+
+        def disturbed(runs: Mapping[str, RunEntry]) -> str | None:
+            entry = self.programs[name]
+            return validity.why_again(runs, entry, first_look, may_stand_in=self.may_stand_in)
+
+        return interleaved(ARMS, run, disturbed=disturbed)
+
+    def _keep(self, program: Program, found: Round[RunEntry]) -> None:
         pair = PairEntry(
-            number=len(entry.pairs) + 1,
-            order=order,
-            base=runs["base"],
-            head=runs["head"],
-            discarded=validity.why_discard(runs["base"].gpu, runs["head"].gpu, first),
+            number=found.number,
+            order="base first" if found.order == ARMS else "head first",
+            base=found.runs["base"],
+            head=found.runs["head"],
+            discarded=found.disturbed,
         )
-        self._update(program.name, pairs=[*entry.pairs, pair])
+        self._update(program.name, pairs=[*self.programs[program.name].pairs, pair])
         self.say(f"{program.name}: {self._told(pair)}")
 
     def _run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
@@ -183,7 +193,8 @@ class Session:
             for key, rate in list(pair.base.rates.items())[:3]
             if key in pair.head.rates
         )
-        return f"{number}: {rates}"
+        stands_in = validity.stands_in(pair)
+        return f"{number}: {rates}{f' ({stands_in})' if stands_in else ''}"
 
     # --- state ---
 

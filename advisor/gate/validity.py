@@ -1,7 +1,8 @@
-"""Does a pair count? Evidence from the GPU, before anyone looks at who was slower.
+"""Does a pair count? Evidence from the GPU and the CPUs, before anyone looks at who was slower.
 
-A pair counts or falls as a whole: dropping only its slow half would bias the ratio. Where NVML
-says nothing, nothing is discarded and the report says `unverified`.
+A pair counts or falls as a whole: dropping only its slow half would bias the ratio. Where the
+machine stays busy, pairs whose arms were disturbed alike stand in, and the report says `busy`.
+Where the machine tells nothing, nothing is discarded and the report says `unverified`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from advisor.experiments.comparison import busiest, held_alike
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
+from advisor.model import Neighbour
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from advisor.gate.records import GpuReadings, PairEntry
+    from advisor.gate.records import GpuReadings, PairEntry, ProgramEntry, RunEntry
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""
@@ -24,9 +27,30 @@ CLOCK_OFFSET = 0.01
 CLOCK_SPREAD_PCT = 5.0
 DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
+NAMED = 3
+"""Most others that one sentence names."""
 
 FIXED = ("uuid", "name", "driver", "power_limit_w")
 """Facts of the device that must not differ between runs of one gate."""
+
+
+def why_again(
+    runs: Mapping[str, RunEntry], program: ProgramEntry, first_look: int, *, may_stand_in: bool
+) -> str | None:
+    """Why the next pair of `program`, of these `runs` by arm, has to be measured again, or None.
+
+    Once more discarded pairs would be too many, one whose arms others disturbed alike counts.
+    """
+    base, head = runs["base"], runs["head"]
+    first = program.warm_ups[0].gpu if program.warm_ups else None
+    by_card = why_discard(base.gpu, head.gpu, first)
+    by_others = why_disturbed(base, head)
+    if by_card or not by_others or not may_stand_in:
+        return by_card or by_others
+    discarded = sum(pair.discarded is not None for pair in program.pairs)
+    stays_busy = too_many_discarded(discarded + 1, len(program.pairs) + 1, first_look)
+    alike = held_alike([run.disturbance.others_cpus for run in (base, head)])
+    return None if stays_busy and alike else by_others
 
 
 def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None) -> str | None:
@@ -67,21 +91,72 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
     )
 
 
+def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
+    """What others took of the CPUs from either run, if its rate is not its own; else None."""
+    told = [f"{_taken([run])} during {run.arm}" for run in (base, head) if _disturbed(run)]
+    return " and ".join(told) or None
+
+
+def stands_in(pair: PairEntry) -> str | None:
+    """What is to be said of a pair that counts although others disturbed it; None of any other."""
+    why = None if pair.discarded else why_disturbed(pair.base, pair.head)
+    return f"stands in: {why}" if why else None
+
+
+def _disturbed(run: RunEntry) -> bool:
+    return run.disturbance.disturbed is True
+
+
+def _taken(runs: Sequence[RunEntry]) -> str:
+    """`others held 1.3 CPUs (firefox 0.8, make 0.4)`: the mean over `runs`."""
+    seen = [run.disturbance for run in runs]
+    held, stolen = (
+        [value for one in seen if (value := getattr(one, name)) is not None]
+        for name in ("others_cpus", "steal_share")
+    )
+    who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
+    told = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
+    if who:
+        told += f" ({', '.join(f'{other.name} {other.cpus:.1f}' for other in who[:NAMED])})"
+    if any(stolen):
+        told += f", the hypervisor gave away {100 * sum(stolen) / len(stolen):.0f} % of their time"
+    return told
+
+
 def too_many_discarded(discarded: int, measured: int, first_look: int) -> bool:
     """Whether so many pairs fell that the runner cannot be measured on."""
     return discarded > math.ceil(DISCARDS_ALLOWED * max(measured, first_look))
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """`verified`, or `unverified` and the reason, over all pairs that count."""
-    readings = [run.gpu for pair in pairs if not pair.discarded for run in (pair.base, pair.head)]
-    if not readings:
+    """`verified`; `busy` and what others held; or `unverified` and why: of all pairs that count."""
+    kept = [pair for pair in pairs if not pair.discarded]
+    runs = [run for pair in kept for run in (pair.base, pair.head)]
+    if not runs:
         return "unverified: nothing was measured"
-    for reading in readings:
+    standing_in = sum(stands_in(pair) is not None for pair in kept)
+    if standing_in:
+        return (
+            f"busy: {_taken(runs)}; {standing_in} of {len(kept)} pairs that count stand in, their "
+            "arms disturbed alike"
+        )
+    on_card = [run.gpu for run in runs if _on_card(run)]
+    for reading in on_card:
         if reading.sm_clock_mhz is None:
             reason = next(iter(reading.gaps.values()), "NVML gave no clock readings")
             return f"unverified: {reason}"
-    fewest = min(reading.busy_samples or 0 for reading in readings)
-    if fewest < BUSY_SAMPLES:
-        return f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
+    if on_card:
+        fewest = min(reading.busy_samples or 0 for reading in on_card)
+        if fewest < BUSY_SAMPLES:
+            return (
+                f"unverified: only {fewest} busy NVML samples in a run, {BUSY_SAMPLES} are needed"
+            )
+    elif any(run.disturbance.disturbed is None for run in runs):
+        return "unverified: it cannot be told whether others were at work on the CPUs"
     return "verified"
+
+
+def _on_card(run: RunEntry) -> bool:
+    """Whether the card's readings vouch for it: there is one, or the program computed on one."""
+    device = str(run.effects.get("device") or "cpu")
+    return run.gpu.uuid is not None or run.gpu.name is not None or not device.startswith("cpu")

@@ -15,6 +15,7 @@ from advisor import stats
 from advisor.gate import noise, validity
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
 from advisor.gate.rule import Judgement, Rule, drop_pct, judge
+from advisor.objective import THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,11 @@ def rule_of(inputs: Inputs) -> Rule:
 def belongs(workload: str, program: ProgramEntry) -> bool:
     """Whether `workload` is this program, or a benchmark of it."""
     return workload == program.name or workload.startswith(f"{program.name}: ")
+
+
+def difference(base: float, head: float) -> float:
+    """d of one pair of rates: ln of how many times better base was, above zero: head is worse."""
+    return math.log(THROUGHPUT.gain(head, base))
 
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
@@ -212,7 +218,7 @@ def _match(
                 name=name,
                 program=program,
                 pairs=pairs,
-                differences=tuple(stats.log_ratios(*values)),
+                differences=tuple(map(difference, *values)),
             )
         )
     return comparable, named, notes

@@ -6,12 +6,20 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from advisor.gate import validity
 from advisor.gate.records import ARMS
-from advisor.gate.verdict import rule_of
+from advisor.gate.verdict import difference, rule_of
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
-    from advisor.gate.records import CalibrationEntry, GateRecord, ProgramEntry, WorkloadVerdict
+    from advisor.gate.records import (
+        CalibrationEntry,
+        GateRecord,
+        PairEntry,
+        ProgramEntry,
+        Rate,
+        WorkloadVerdict,
+    )
 
 TITLES = {
     "pass": "No regression",
@@ -26,7 +34,8 @@ NEXT_STEPS = {
     "inconclusive": "A quieter runner or a larger --threshold would decide it; "
     "`gpu-advisor gate --mode calibrate` says what this runner can prove.",
     "no-baseline": "Once this is merged, the next change has something to be compared with.",
-    "invalid": "Nothing is said about the code: repair the runner and run the gate again.",
+    "invalid": "Nothing is said about the code: see that the runner is sound and left alone, "
+    "and run the gate again.",
     "error": "This is no slowdown: make the named run work, then run the gate again.",
 }
 
@@ -132,7 +141,7 @@ def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
             base, head = pair.base.rates.get(key), pair.head.rates.get(key)
             change = ""
             if base and head:
-                change = f"{100 * (1 - head.mean / base.mean):+.1f} %"
+                change = f"{_slower_pct(base, head):+.1f} %"
             rows.append(
                 {
                     "number": str(pair.number),
@@ -141,10 +150,17 @@ def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
                     "base": rate(base.mean) if base else _failed(pair.base),
                     "head": rate(head.mean) if head else _failed(pair.head),
                     "change": change,
-                    "discarded": pair.discarded or "",
+                    "counts": _counts(pair),
                 }
             )
     return rows
+
+
+def _counts(pair: PairEntry) -> str:
+    """Whether the pair counts, and why it does not or does all the same."""
+    if pair.discarded:
+        return f"no: {pair.discarded}"
+    return validity.stands_in(pair) or "yes"
 
 
 def _failed(run: object) -> str:
@@ -191,8 +207,13 @@ def pair_slowdowns(program: ProgramEntry) -> dict[str, list[float]]:
     for pair in program.pairs:
         for key, base in pair.base.rates.items():
             if pair.discarded is None and key in pair.head.rates:
-                found.setdefault(key, []).append(100 * (1 - pair.head.rates[key].mean / base.mean))
+                found.setdefault(key, []).append(_slower_pct(base, pair.head.rates[key]))
     return found
+
+
+def _slower_pct(base: Rate, head: Rate) -> float:
+    """How much slower head was in one pair; below zero where it was faster."""
+    return -100 * math.expm1(-difference(base.mean, head.mean))
 
 
 def _pair_bars(record: GateRecord) -> list[tuple[str, float]]:

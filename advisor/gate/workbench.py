@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from advisor import __version__
 from advisor.engines.local import LocalEngine
 from advisor.errors import InterruptedByUserError, StateBusyError
+from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
 from advisor.gate.records import GateRecord, HostEntry, Revision
@@ -72,14 +73,20 @@ def machine_to_itself(asked: Options, place: Place) -> Iterator[tuple[Engine, Ho
 
 
 @contextlib.contextmanager
-def _leased(uuid: str | None, wait_s: float, place: Place) -> Iterator[Engine]:
+def _leased(uuid: str | None, budget_s: float, place: Place) -> Iterator[Engine]:
     """One measurement at a time: says so before it waits for another, and can be interrupted."""
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + budget_s
     said = False
     with contextlib.ExitStack() as stack:
         while True:
             poll_s = LOCK_POLL_S if said else 0.0
-            engine = LocalEngine(gpu_uuid=uuid, wait_s=poll_s, cancel=place.cancel)
+            engine = LocalEngine(
+                gpu_uuid=uuid,
+                wait_s=poll_s,
+                cancel=place.cancel,
+                on_busy=place.say,
+                patience_s=WAIT_SHARE * budget_s,
+            )
             try:
                 stack.enter_context(engine)
             except StateBusyError as problem:

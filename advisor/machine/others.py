@@ -118,18 +118,18 @@ class Others:
 
     def look(self, *, now: bool = False) -> bool:
         """Take what is due (`now`: in any case); whether a slice came to it."""
-        begun = time.monotonic()
+        begun, spent = time.monotonic(), time.thread_time()
         if begun < self._due and not now:
             return False
         reading = self._read()
         before, self._before = self._before, reading
         if before is not None and reading.time > before.time:
             self.slices.append(_slice(before, reading, len(self._cpus)))
-        looked = time.monotonic()
-        self._due = begun + max(SLICE_S, (looked - begun) / LIGHT)
-        if looked >= self._scan_due or now:
+        looked = time.thread_time()
+        self._due = begun + max(SLICE_S, (looked - spent) / LIGHT)
+        if begun >= self._scan_due or now:
             self._scan()
-            self._scan_due = looked + max(SCAN_S, (time.monotonic() - looked) / LIGHT)
+            self._scan_due = begun + max(SCAN_S, (time.thread_time() - looked) / LIGHT)
         return before is not None
 
     def who(self, start: float, end: float) -> tuple[Neighbour, ...]:

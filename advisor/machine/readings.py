@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GIB = 2**30
+
+WORKING_S = 1.5
+"""How far the driver is asked to look back for who ran kernels: past the slow reading before."""
+WORKING_PCT = 5
+"""A process with less of the multiprocessors than this, such as a desktop's, is idle."""
 
 EVENT_REASONS = {
     0x1: "idle",
@@ -61,6 +67,9 @@ class GpuSample:
     pcie_tx_mb_per_s: float | None = None
     pcie_rx_mb_per_s: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
+    working_pids: tuple[int, ...] | None = None
+    """Processes that ran kernels a moment ago; empty also where the driver does not say whose
+    they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +184,17 @@ def _processes(nvml: Any, handle: Any) -> tuple[tuple[GpuProcess, ...]]:
     )
 
 
+def _working_pids(nvml: Any, handle: Any) -> tuple[tuple[int, ...]]:
+    since_us = int((time.time() - WORKING_S) * 1e6)
+    try:
+        told = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+    except nvml.NVMLError as problem:
+        if problem.value in {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND}:
+            return ((),)  # nobody, or nothing was sampled
+        raise
+    return (tuple(sorted({entry.pid for entry in told if entry.smUtil >= WORKING_PCT})),)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     fields: tuple[str, ...]
@@ -220,6 +240,7 @@ _READINGS = (  # fast ones first, so that a sample's time is theirs
         slow=True,
     ),
     _Reading(fields=("processes",), read=_processes, slow=True),
+    _Reading(fields=("working_pids",), read=_working_pids, slow=True),
 )
 
 

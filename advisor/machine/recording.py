@@ -130,7 +130,10 @@ def _sample(table: dict[str, Any]) -> Sample:
     if gpu is not None:
         listed = gpu.pop("processes", None)
         processes = None if listed is None else tuple(GpuProcess(**entry) for entry in listed)
-        gpu = GpuSample(processes=processes, **gpu)
+        working = gpu.pop("working_pids", None)
+        gpu = GpuSample(
+            processes=processes, working_pids=None if working is None else tuple(working), **gpu
+        )
     own, hidden = table.pop("own_pids", ()), table.pop("hidden_pids", ())
     return Sample(gpu=gpu, own_pids=tuple(own), hidden_pids=tuple(hidden), **table)
 
@@ -238,6 +241,8 @@ class _Window:
     def _foreign_pids(self) -> int | None:
         """Distinct processes on the GPU that are not the watched program's.
 
+        Where the driver says who ran kernels, those that only hold memory do not count.
+
         A driver may list ids of the host while we live in a container: unless one id is known
         as ours, strangers cannot then be told from ourselves. Under WSL2 it lists nobody at all.
         """
@@ -257,6 +262,9 @@ class _Window:
         if not every and not own and self._busy():
             self.gaps["foreign_pids"] = "the GPU was at work but the driver lists no process on it"
             return None
+        working = {pid for s in listed if s.gpu for pid in s.gpu.working_pids or ()}
+        if working:
+            every &= working
         passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
         return len(every - own - passing)
 

@@ -38,6 +38,10 @@ HELD_SHARE = 0.01
 """Busy samples of a card whose clocks were held down, from which on the run was disturbed."""
 
 
+Span = tuple[float, float]
+"""Epoch seconds, from and to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A stretch of one process' window, of whole cycles."""
@@ -54,18 +58,23 @@ class Part:
         return self.end - self.start
 
 
-def spans(slices: Iterable[Slice]) -> list[tuple[float, float]]:
+def spans(slices: Iterable[Slice]) -> list[Span]:
     """Stretches of time in which others disturbed, with what they leave behind; in order."""
-    found: list[tuple[float, float]] = []
+    found: list[Span] = []
     for each in slices:
-        if not each.disturbed:
-            continue
-        end = each.end + CARRIED_S
-        if found and each.start <= found[-1][1]:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((each.start, end))
+        extend(found, each)
     return found
+
+
+def extend(found: list[Span], latest: Slice) -> None:
+    """Add to the spans what the next slice says."""
+    if not latest.disturbed:
+        return
+    end = latest.end + CARRIED_S
+    if found and latest.start <= found[-1][1]:
+        found[-1] = (found[-1][0], end)
+    else:
+        found.append((latest.start, end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +142,7 @@ def window_rates(parts: Sequence[Sequence[Part]]) -> tuple[float, ...]:
     return tuple(sum(each) for each in zip(*rates, strict=False))
 
 
-def _is_clean(part: Part, bad: list[tuple[float, float]]) -> bool:
+def _is_clean(part: Part, bad: list[Span]) -> bool:
     return disturbed_s(bad, part.start, part.end) <= PART_SHARE * part.seconds
 
 

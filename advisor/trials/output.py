@@ -18,7 +18,8 @@ TAIL_BYTES = 64 * 1024
 LOG_BYTES = 4 * 1024 * 1024
 """The log file keeps this much of the beginning, and the tail after a mark."""
 PART_S = 0.1
-"""Shortest part of what is counted."""
+"""Shortest part of what is counted, until there are so many of them that pairs are joined."""
+PARTS = 512
 LINE_BYTES = 64 * 1024
 """A line longer than this is matched by its beginning only."""
 
@@ -54,6 +55,7 @@ class Tally:
         self._lock = threading.Lock()
         self._count = Count()
         self._parts: list[Part] = []
+        self._part_s = PART_S
 
     @property
     def count(self) -> Count:
@@ -89,10 +91,16 @@ class Tally:
 
     def _extend(self, start: float, end: float, units: float) -> None:
         """The last part goes on while it is short."""
-        if self._parts and self._parts[-1].seconds < PART_S:
+        if self._parts and self._parts[-1].seconds < self._part_s:
             last = self._parts.pop()
             start, units = last.start, units + last.units
         self._parts.append(Part(start=start, end=end, units=units))
+        if len(self._parts) >= PARTS:
+            self._part_s *= 2
+            self._parts = [
+                Part(start=a.start, end=b.end, units=a.units + b.units)
+                for a, b in zip(self._parts[::2], self._parts[1::2], strict=True)
+            ]
 
 
 class Stream:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from advisor.probe import patience
-from advisor.trials.disturbance import spans
+from advisor.trials.disturbance import Span, extend
 from advisor.trials.output import Count, Tally, plain
 from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
@@ -30,7 +30,7 @@ TICK_S = 0.1
 """Between two looks; the command's end is heard at once."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
-EXIT_S = 0.05
+EXIT_S = 0.5
 """For the command's own end to be heard, after the probe has stopped its last process."""
 STACKS_S = 1.0
 """For a hung process to write its stacks."""
@@ -45,8 +45,8 @@ WARM_STEPS = 3
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
-SLICES_TOLD = 1200
-"""Last slices of which the probe is told: longer than most windows can grow."""
+SPANS_TOLD = 200
+"""Last spans of disturbance that the probe is told of: more than fit into most windows."""
 
 NOTHING = Count()
 End = Literal[
@@ -125,6 +125,7 @@ class Watch:
         self._launched = launched
         self._tally = tally
         self._others = others
+        self._disturbed: list[Span] = []
         self._say = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.records)
@@ -185,13 +186,14 @@ class Watch:
 
     def _tell_probe(self) -> None:
         """A window that others disturb goes on for a while: see `advisor.probe.patience`."""
-        recent = self._others.slices[-SLICES_TOLD:]
-        if not recent[-1].disturbed:
+        latest = self._others.slices[-1]
+        if not latest.disturbed:
             return
+        extend(self._disturbed, latest)
         path = Path(self._launched.job.records, patience.FILE)
         with contextlib.suppress(OSError):
             told = path.with_suffix(".tmp")
-            told.write_text(json.dumps({"spans": spans(recent)}), encoding="utf-8")
+            told.write_text(json.dumps({"spans": self._disturbed[-SPANS_TOLD:]}), encoding="utf-8")
             told.replace(path)
 
     def _look(self) -> End | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
 from advisor.advice.model_patches import autocast_patch, compile_patch, zero_grad_patch
-from tests.probe import program
+from advisor.model import MeasurePlan
 from tests.advice.test_patches import applied, written
+from tests.probe import program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
 from advisor.advice import patches
+from advisor.model import MeasurePlan
 from advisor.strategy.whatif import loader_whatif
 from tests.probe import program
 

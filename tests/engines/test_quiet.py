@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import nvml_stub
 import pytest
 
 from advisor.engines import quiet
 from advisor.engines.quiet import Patience, in_words, wait_until_quiet
 from advisor.model import Disturbance, Neighbour
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BUSY = Disturbance(
     disturbed=True,
@@ -78,10 +88,33 @@ def test_all_waits_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     patience = Patience()
     for _ in range(30):
         world.before_a_process(patience)
-    assert patience.waited_s <= quiet.TOTAL_S + 1.0
+    assert patience.waited_s <= quiet.TOTAL_S + 31 * quiet.LOOK_S
 
 
 def test_a_hypervisor_that_takes_time_is_named() -> None:
     """It has no command name."""
     stolen = Disturbance(disturbed=True, others_cpus=0.0, steal_share=0.25)
     assert "25% of the CPUs' time" in in_words(stolen)
+
+
+def test_a_card_on_which_others_work_is_busy(tmp_path: Path) -> None:
+    """A process that only holds memory there is not waited for; one that works is, and clocks
+    that are held down are."""
+    stub = nvml_stub.build(tmp_path)
+    code = (
+        "import dataclasses, json; from advisor.engines.quiet import look_around\n"
+        "print(json.dumps(dataclasses.asdict(look_around(0.15))))"
+    )
+
+    def look(**script: object) -> dict[str, object]:
+        stub.write(nvml_stub.H100, processes=f"{os.getpid()}:1000,1:1000", **script)
+        told = subprocess.run(
+            [sys.executable, "-c", code], env=stub.env(), capture_output=True, text=True, check=True
+        ).stdout
+        found: dict[str, object] = json.loads(told)
+        return found
+
+    assert look(working=f"1:0,{2**30}:90")["foreign_gpu_pids"] == 0
+    busy = look(working=f"{os.getpid()}:90", events=0x8)
+    assert (busy["foreign_gpu_pids"], busy["disturbed"]) == (1, True)
+    assert busy["clocks_held"] == [["hardware slowdown", 1.0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -16,6 +17,8 @@ from advisor.gate.records import GateRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,6 +58,7 @@ class Repo:
 
     path: Path
     out: Path
+    gpu_advisor: warm.Server
     env: dict[str, str] = field(default_factory=dict)
 
     def git(self, *args: str) -> str:
@@ -76,9 +80,11 @@ class Repo:
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD")
 
+    def words(self, *args: str) -> list[str]:
+        return ["gate", "--report", str(self.out / "gate.md"), *args]
+
     def command(self, *args: str) -> list[str]:
-        report = ["--report", str(self.out / "gate.md")]
-        return [sys.executable, "-m", "advisor", "gate", *report, *args]
+        return [sys.executable, "-m", "advisor", *self.words(*args)]
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         base = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "RUNNER_"))}
@@ -93,16 +99,7 @@ class Repo:
 
     def gate(self, *args: str, env: Mapping[str, str] | None = None) -> Gated:
         """Run `gpu-advisor gate` here."""
-        done = subprocess.run(
-            self.command(*args),
-            cwd=self.path,
-            env=self.environment(env),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=300,
-            check=False,
-        )
+        done = self.gpu_advisor.call(*self.words(*args), cwd=self.path, env=self.environment(env))
         return self.ended(done.returncode, done.stdout, done.stderr)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:
@@ -151,13 +148,12 @@ def parse_outputs(text: str) -> dict[str, str]:
     return found
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    """An empty repository on branch main."""
-    path, out = tmp_path / "project", tmp_path / "out"
+def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
+    """An empty repository on branch main, in `folder`."""
+    path, out = folder / "project", folder / "out"
     path.mkdir()
     out.mkdir()
-    made = Repo(path=path, out=out)
+    made = Repo(path=path, out=out, gpu_advisor=gpu_advisor)
     made.git("init", "-q", "-b", "main")
     made.git("config", "user.email", "dev@example.com")
     made.git("config", "user.name", "Dev")
@@ -165,13 +161,20 @@ def repo(tmp_path: Path) -> Repo:
 
 
 @pytest.fixture
+def repo(tmp_path: Path, gpu_advisor: warm.Server) -> Repo:
+    """An empty repository on branch main."""
+    return new_repo(tmp_path, gpu_advisor)
+
+
+def base_and_head(repo: Repo, base: str | None, head: str | None, name: str = "bench.py") -> Repo:
+    """Commits base and head of one program; None where there is none."""
+    repo.commit({"README.md": "x", **({name: base} if base is not None else {})}, "base")
+    changed = {name: head} if head is not None or base is not None else {}
+    repo.commit(changed, "head")
+    return repo
+
+
+@pytest.fixture
 def two(repo: Repo):
     """Makes base and head of one program: `two("print(1)", "print(2)")`."""
-
-    def make(base: str | None, head: str | None, name: str = "bench.py") -> Repo:
-        repo.commit({"README.md": "x", **({name: base} if base is not None else {})}, "base")
-        changed = {name: head} if head is not None or base is not None else {}
-        repo.commit(changed, "head")
-        return repo
-
-    return make
+    return functools.partial(base_and_head, repo)

@@ -14,6 +14,7 @@ from advisor.gate.calibrate import calibrate, keep, kept_statistic
 from advisor.gate.noise import modes, spread_between_processes
 from advisor.gate.records import Inputs, RunEntry
 from advisor.gate.rule import Rule
+from advisor.gate.verdict import difference
 
 
 def noisy(sigma: float, n: int = 40, seed: int = 5) -> list[float]:
@@ -45,7 +46,7 @@ def test_the_pairs_needed_prove_the_threshold() -> None:
     base, head = noisy(0.03, seed=1), noisy(0.03, seed=2)
     entry = found(base, head)
     rule = Rule()
-    differences = stats.log_ratios(base, head)
+    differences = list(map(difference, base, head))
     sigma = statistics.stdev(differences)
     assert entry.pairs_needed is not None
     assert stats.provable_shift(sigma, entry.pairs_needed, rule.level) <= rule.tau

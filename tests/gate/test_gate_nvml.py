@@ -150,8 +150,13 @@ def test_a_driver_that_refuses_to_lock_is_reported_and_no_matter(card) -> None:
 
 
 def test_clocks_are_left_alone_when_asked(card) -> None:
-    card(sick(), seconds=0).gate(*BENCH, "--lock-clocks", "off")
+    """One gate in which head breaks at once, with the clocks held and without."""
+    repo = card(sick(), seconds=0)
+    repo.commit({"bench.py": "raise SystemExit(1)"})
+    repo.gate(*BENCH, "--lock-clocks", "off")
     assert clock_log(card.stub) == []
+    repo.gate(*BENCH)
+    assert clock_log(card.stub) == ["lock", "reset"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -11,7 +11,7 @@ import time
 
 import jsonschema
 import pytest
-from conftest import ROOT, STEADY
+from conftest import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
 
@@ -20,8 +20,25 @@ def steady(rate: float) -> str:
     return STEADY.format(rate=rate)
 
 
-def test_the_same_speed_passes(two) -> None:
-    found = two(steady(100), steady(99)).gate(*BENCH, "--json")
+@pytest.fixture(scope="module")
+def same(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
+    """A gate on a head that is 1 % slower, with a setup that notes its calls."""
+    repo = new_repo(tmp_path_factory.mktemp("same"), gpu_advisor)
+    base_and_head(repo, steady(100), steady(99))
+    log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
+    return repo, repo.gate(*BENCH, "--setup", log, "--json")
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
+    """A gate on a head that is 10 % slower."""
+    repo = new_repo(tmp_path_factory.mktemp("slower"), gpu_advisor)
+    base_and_head(repo, steady(100), steady(90))
+    return repo, repo.gate(*BENCH)
+
+
+def test_the_same_speed_passes(same: tuple[Repo, Gated]) -> None:
+    _, found = same
     assert found.code == 0, found.stderr
     assert set(found.json) == {
         "verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "mde_pct", "pairs",
@@ -33,9 +50,37 @@ def test_the_same_speed_passes(two) -> None:
     assert found.json["workloads"][0]["source"] == "throughput line"
 
 
-def test_a_slower_head_is_red_and_explained(two) -> None:
-    repo = two(steady(100), steady(90))
-    found = repo.gate(*BENCH)
+def test_nothing_is_left_behind(same: tuple[Repo, Gated]) -> None:
+    """No worktree, no branch, no file in the checkout."""
+    repo, _ = same
+    assert len(repo.git("worktree", "list").splitlines()) == 1
+    assert repo.git("branch", "--list") == "* main"
+    assert repo.git("status", "--porcelain", "--ignored") == ""
+
+
+def test_setup_runs_once_in_each_arm(same: tuple[Repo, Gated]) -> None:
+    lines = (same[0].out / "setup.log").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["base", "head"]
+    assert lines[0].split()[1] != lines[1].split()[1]
+
+
+def test_the_json_record_holds_raw_values_and_both_hold_to_their_schema(
+    same: tuple[Repo, Gated],
+) -> None:
+    _, found = same
+    raw = json.loads((found.folder / "gate.json").read_text())
+    schema = json.loads((ROOT / "docs" / "gate.schema.json").read_text())
+    jsonschema.validate(raw, schema)
+    jsonschema.validate(found.json, {**schema, "$ref": "#/$defs/Headline"})
+    assert {key: raw[key] for key in found.json} == found.json
+    assert raw["schema_version"] == 1
+    assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
+    assert raw["host"]["boot_id"]
+    assert found.record.validity.startswith("unverified")
+
+
+def test_a_slower_head_is_red_and_explained(slower: tuple[Repo, Gated]) -> None:
+    repo, found = slower
     assert found.code == 1, found.stderr
     assert found.record.verdict == "regression"
     assert found.record.ci_low_pct > 5
@@ -49,13 +94,15 @@ def test_a_slower_head_is_red_and_explained(two) -> None:
         assert (found.folder / name).stat().st_size > 100
 
 
-def test_nothing_is_left_behind(two) -> None:
-    """No worktree, no branch, no file in the checkout."""
-    repo = two(steady(100), steady(100))
-    before = repo.git("worktree", "list")
-    repo.gate(*BENCH)
-    assert repo.git("worktree", "list") == before
-    assert repo.git("status", "--porcelain") == ""
+def test_a_replay_gives_the_same_verdict(slower: tuple[Repo, Gated], tmp_path) -> None:
+    repo, first = slower
+    saved = tmp_path / "saved.json"
+    saved.write_bytes((first.folder / "gate.json").read_bytes())
+    replay = ("--mode", "replay", "--replay", str(saved), "--report", str(tmp_path / "gate.md"))
+    again = repo.gate(*replay, "--json")
+    assert again.code == 1, again.stderr
+    assert again.json["slowdown_pct"] == pytest.approx(first.record.slowdown_pct)
+    assert repo.gate(*replay, "--threshold", "20%").code == 0
 
 
 @pytest.mark.parametrize(
@@ -88,7 +135,7 @@ def test_a_program_that_is_new_in_head_has_no_baseline(two) -> None:
 
 def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> None:
     program = "import time; time.sleep({})"
-    found = two(program.format(0.2), program.format(0.6)).gate(*BENCH, "--json")
+    found = two(program.format(0.1), program.format(0.5)).gate(*BENCH, "--json")
     assert found.code == 1, found.stderr
     assert found.json["workloads"][0]["source"] == "whole-run time"
 
@@ -142,19 +189,10 @@ def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
 
 
 def test_the_budget_begins_after_the_setup(two) -> None:
-    """An installation that takes minutes may not eat the pairs."""
+    """An installation of minutes may not eat the pairs: both arms' take longer than the budget."""
     repo = two(steady(100), steady(100))
-    found = repo.gate(*BENCH, "--setup", "sleep 4", "--max-minutes", "0.12")
+    found = repo.gate(*BENCH, "--setup", "sleep 3", "--max-minutes", "0.09")
     assert found.record.programs[0].pairs, found.stderr
-
-
-def test_setup_runs_once_in_each_arm(two) -> None:
-    log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
-    repo = two(steady(100), steady(100))
-    repo.gate(*BENCH, "--setup", log)
-    lines = (repo.out / "setup.log").read_text().split("\n")[:-1]
-    assert [line.split()[0] for line in lines] == ["base", "head"]
-    assert lines[0].split()[1] != lines[1].split()[1]
 
 
 @pytest.mark.parametrize(("arm", "code"), [("base", 3), ("head", 2)])
@@ -290,18 +328,6 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     assert "gpu-advisor-base-" not in repo.git("worktree", "list")
 
 
-def test_a_replay_gives_the_same_verdict(two) -> None:
-    repo = two(steady(100), steady(90))
-    first = repo.gate(*BENCH)
-    saved = first.folder / "saved.json"
-    (first.folder / "gate.json").rename(saved)
-    again = repo.gate("--mode", "replay", "--replay", str(saved), "--json")
-    assert again.code == 1, again.stderr
-    assert again.json["slowdown_pct"] == pytest.approx(first.record.slowdown_pct)
-    lenient = repo.gate("--mode", "replay", "--replay", str(saved), "--threshold", "20%")
-    assert lenient.code == 0
-
-
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"schema_version": 99}', "\udcff"], ids=["empty", "no", "99", "bytes"]
 )
@@ -373,16 +399,3 @@ def test_outside_a_repository_is_a_usage_error(tmp_path, repo) -> None:
     found = repo.gate(*BENCH)
     assert found.code == 2
     assert "no git repository" in found.stderr
-
-
-def test_the_json_record_holds_raw_values_and_both_hold_to_their_schema(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH, "--json")
-    raw = json.loads((found.folder / "gate.json").read_text())
-    schema = json.loads((ROOT / "docs" / "gate.schema.json").read_text())
-    jsonschema.validate(raw, schema)
-    jsonschema.validate(found.json, {**schema, "$ref": "#/$defs/Headline"})
-    assert {key: raw[key] for key in found.json} == found.json
-    assert raw["schema_version"] == 1
-    assert raw["programs"][0]["pairs"][0]["base"]["rates"]["command"]["mean"] > 0
-    assert raw["host"]["boot_id"]
-    assert found.record.validity.startswith("unverified")

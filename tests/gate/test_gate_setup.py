@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,8 +55,6 @@ def test_a_limit_ends_it_and_all_that_it_started(ran) -> None:
 def test_an_interruption_ends_it(ran) -> None:
     cancel = threading.Event()
     threading.Timer(0.5, cancel.set).start()
-    started = time.monotonic()
     with pytest.raises(InterruptedByUserError):
-        ran("sleep 27.1828", cancel=cancel)
-    assert time.monotonic() - started < 20
-    assert not alive("sleep 27.1828")
+        ran("sleep 2718.28", cancel=cancel)
+    assert not alive("sleep 2718.28")

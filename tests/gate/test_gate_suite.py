@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import shutil
 import subprocess
@@ -104,17 +106,30 @@ def test_a_suite_that_does_not_start_is_an_error(two) -> None:
     assert found.code == 2, found.stderr
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Callable[..., list[str]]:
-    """Runs a suite once for real and writes the JSON of `count` processes, a little apart."""
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """The JSON of one real run of a suite."""
 
-    def make(name: str, text: str, count: int = 8, slower: float = 1.0) -> list[str]:
-        folder = tmp_path / name
-        folder.mkdir()
+    @functools.cache
+    def run(text: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp("suite")
         (folder / "suite.py").write_text(text)
         command = [sys.executable, *COMMAND.split()[1:], *FAST.split(), "--benchmark-json=all.json"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
         content: dict[str, Any] = json.loads((folder / "all.json").read_text())
+        return content
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path: Path, once: Callable[[str], dict[str, Any]]) -> Callable[..., list[str]]:
+    """Writes the JSON of `count` processes of a suite, a little apart."""
+
+    def make(name: str, text: str, count: int = 8, slower: float = 1.0) -> list[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        content = copy.deepcopy(once(text))
         for entry in content["benchmarks"]:
             # One real run has the right shape; the times are set, so that the verdict is certain.
             entry["stats"]["mean"] = 0.005 * slower

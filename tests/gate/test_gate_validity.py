@@ -1,12 +1,12 @@
-"""Evidence from the GPU discards whole pairs; what is normal discards none."""
+"""Evidence from the GPU and the CPUs discards whole pairs; what is normal discards none."""
 
 from __future__ import annotations
 
 import pytest
 from gate_examples import BUSY, pair, run
 
-from advisor.gate.records import GpuReadings
-from advisor.gate.validity import statement, too_many_discarded, why_discard
+from advisor.gate.records import DisturbanceEntry, GpuReadings, NeighbourEntry
+from advisor.gate.validity import statement, too_many_discarded, why_discard, why_disturbed
 
 
 def but(**facts: object) -> GpuReadings:
@@ -69,11 +69,39 @@ def test_another_device_discards_the_pair(fact: str, value: object) -> None:
     assert fact in (why_discard(BUSY, but(**{fact: value}), BUSY) or "")
 
 
+BLIND = GpuReadings(gaps={"sm_clock_mhz": "NVML was refused."})
+QUIET = DisturbanceEntry(disturbed=False, others_cpus=0.0)
+
+
+def said_of(**facts: object) -> str:
+    """The statement on a pair of which head has these facts and base is a quiet run without a
+    card."""
+    return statement([pair(1, run("base", disturbance=QUIET), run("head", **facts))])
+
+
 def test_without_readings_nothing_is_discarded_and_the_report_says_unverified() -> None:
-    blind = GpuReadings(gaps={"sm_clock_mhz": "No NVIDIA driver is installed on this host."})
-    assert why_discard(blind, blind, blind) is None
-    pairs = [pair(1, run("base", gpu=blind), run("head", gpu=blind))]
-    assert statement(pairs) == "unverified: No NVIDIA driver is installed on this host."
+    assert why_discard(BLIND, BLIND, BLIND) is None
+    cuda = {"device": "cuda:0"}
+    assert said_of(gpu=BLIND, effects=cuda, disturbance=QUIET) == "unverified: NVML was refused."
+    assert said_of(gpu=BLIND).startswith("unverified: it cannot be told whether others")
+
+
+def test_a_host_without_a_card_is_verified_by_its_cpus() -> None:
+    """There is no NVML to ask; what others took of the CPUs was measured, and it was nothing."""
+    assert said_of(gpu=BLIND, disturbance=QUIET) == "verified"
+
+
+def test_what_others_took_is_named() -> None:
+    """CPUs and names, or the hypervisor's part where no other process is to be seen."""
+    who = [NeighbourEntry(name="make", cpus=0.7), NeighbourEntry(name="cc1plus", cpus=0.9)]
+    held = DisturbanceEntry(disturbed=True, others_cpus=1.62, who=who)
+    stolen = DisturbanceEntry(disturbed=True, others_cpus=0.0, steal_share=0.2)
+    said = why_disturbed(run("base", disturbance=held), run("head", disturbance=stolen))
+    assert said == (
+        "others held 1.6 CPUs (cc1plus 0.9, make 0.7) during base and others held 0.0 CPUs, the "
+        "hypervisor gave away 20 % of their time during head"
+    )
+    assert why_disturbed(run("base", disturbance=QUIET), run("head")) is None
 
 
 def test_clean_readings_are_verified_and_few_samples_are_not() -> None:

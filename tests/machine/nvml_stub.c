@@ -258,3 +258,25 @@ int nvmlDeviceGetComputeRunningProcesses_v2(device *d, unsigned *count, process 
   return processes(d, count, out);
 }
 #endif
+
+/* "working 4711:80,4712:0" : pid and percent of the multiprocessors; without it, nothing sampled. */
+typedef struct { unsigned pid; u64 at; unsigned sm, memory, encoder, decoder; } utilisation;
+
+int nvmlDeviceGetProcessUtilization(device *d, utilisation *out, unsigned *count, u64 since) {
+  char value[400], *rest = value, *entry;
+  unsigned room = *count, seen = 0;
+  int code = error(d, "working");
+  if (code) return code;
+  if (!find(d, "", "working", value, sizeof value)) return NOT_FOUND;
+  while ((entry = strsep(&rest, ","))) {
+    char *share = strchr(entry, ':');
+    if (!*entry) continue;
+    if (out && seen < room) {
+      unsigned sm = share ? (unsigned)strtoul(share + 1, NULL, 10) : 0;
+      out[seen] = (utilisation){(unsigned)strtoul(entry, NULL, 10), since, sm, 0, 0, 0};
+    }
+    seen++;
+  }
+  *count = seen;
+  return seen > room ? INSUFFICIENT_SIZE : SUCCESS;
+}

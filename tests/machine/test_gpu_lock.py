@@ -134,6 +134,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_every_process_of_a_user_finds_the_same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of one runner have temporary folders of their own; the lock must not follow them."""
+    monkeypatch.delenv("GPU_ADVISOR_RUNTIME_DIR")
     before = runtime_dir()
     for name in ("TMPDIR", "XDG_RUNTIME_DIR", "HOME"):
         monkeypatch.setenv(name, "/nowhere")

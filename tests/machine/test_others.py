@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from advisor.machine.others import Others, Slice
@@ -89,16 +90,27 @@ def test_others_at_work_are_seen_and_named() -> None:
 def test_the_run_is_no_other() -> None:
     """What the watched tree does itself is its own, whatever many threads of it wait."""
     with burning(4) as own:
+        tree = psutil.Process(own.pid)
+        while len(tree.children(recursive=True)) < 3:
+            time.sleep(0.02)
         others = Others(own.pid)
         others.look(now=True)
+        before = cpu_s(tree)
         time.sleep(0.6)
         others.look(now=True)
+        used = cpu_s(tree) - before
     last = others.slices[-1]
     assert last.waited_cpus is not None
     assert last.waited_cpus > 0.5 or (os.cpu_count() or 1) > 3
     assert last.others_cpus is not None
     assert last.own_cpus + last.others_cpus < last.cpus + 0.1
-    assert last.own_cpus > last.others_cpus / 3
+    assert last.own_cpus * last.seconds == pytest.approx(used, abs=0.15)
+
+
+def cpu_s(root: psutil.Process) -> float:
+    """CPU seconds of a tree in which nothing ended."""
+    times = [each.cpu_times() for each in (root, *root.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
 
 
 def test_what_ended_between_two_looks_is_still_counted() -> None:

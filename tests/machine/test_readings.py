@@ -102,6 +102,15 @@ def test_processes_come_with_their_memory_where_it_is_known(nvml: StubProcess) -
     )
 
 
+def test_who_ran_kernels_is_told_apart_from_who_holds_memory(nvml: StubProcess) -> None:
+    """A desktop's few percent are no work; where nothing was sampled, nobody is named."""
+    sample, gaps = nvml.call(read)
+    assert (sample.working_pids, gaps) == ((), {})
+    nvml.stub.write(H100, working="4712:80,4711:12,4713:2")
+    sample, _ = nvml.call(read)
+    assert sample.working_pids == (4711, 4712)
+
+
 def test_a_slice_says_that_mig_is_why(nvml: StubProcess) -> None:
     nvml.stub.write(H100, {"mig": 1, "err.util": 3, "mig0.0.uuid": "MIG-a"})
     sample, gaps = nvml.call(read)

@@ -196,6 +196,9 @@ def crowd(
         (crowd(10, 7000, own=(10,), hidden=(7000,)), 1),
         (crowd(10, 7000, own=(10,), hidden=(7000,), times=1), 0),
         (crowd(99, times=1), 1),
+        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=(10,))), 0),
+        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=(10, 99))), 1),
+        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=())), 1),
     ],
     ids=[
         "nobody",
@@ -205,6 +208,9 @@ def crowd(
         "one of another container",
         "one that ended between listing and look",
         "a stranger who passed by",
+        "one that holds memory and does nothing",
+        "one that works",
+        "a driver that does not say who works",
     ],
 )
 def test_strangers_on_the_card_are_counted_once_each(seen: Recording, foreign: int) -> None:

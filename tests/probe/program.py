@@ -81,30 +81,28 @@ def run(
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     here = str(Path(sys.executable).parent)
     environment["PATH"] = os.pathsep.join([str(PROBE / "bin"), here, environment["PATH"]])
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-            except ProcessLookupError:
-                break
+    said, complained = scratch / "stdout", scratch / "stderr"
+    # Into files: loader workers, which hold a pipe for seconds longer, are not waited for.
+    with said.open("wb") as stdout, complained.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=environment, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+        try:
+            process.wait(timeout_s)
+        finally:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    break
+            process.wait()
     processes = Records(records).read()
     return Outcome(
         reading=read(processes, plan),
         records=processes,
         exit_code=process.returncode,
-        stdout=stdout,
-        stderr=stderr,
+        stdout=said.read_text(),
+        stderr=complained.read_text(),
         truth_file=truth,
     )
 

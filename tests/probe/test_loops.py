@@ -50,15 +50,14 @@ def test_accumulation(tmp_path: Path) -> None:
     assert "batch" not in reading.effects.defaulted_arguments
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_loader_workers(tmp_path: Path, context: str) -> None:
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1)])
+def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
-    outcome = python(
-        tmp_path, "ok_train.py", "--workers", "2", "--context", context, "--items", "100000"
-    )
+    options = ("--workers", str(workers), "--context", context, "--items", "100000")
+    outcome = python(tmp_path, "ok_train.py", *options)
     reading = outcome.measured
     assert close(reading.units_per_s, outcome.true_rate())
-    assert reading.effects.workers == 2
+    assert reading.effects.workers == workers
     assert reading.effects.prefetch_factor == 2
     assert reading.ranks == 1
 
@@ -179,15 +178,12 @@ def test_two_ranks_by_torchrun(tmp_path: Path) -> None:
     _two_ranks(outcome)
 
 
-def test_two_ranks_by_spawn(tmp_path: Path) -> None:
-    """The same under torch.multiprocessing.spawn."""
-    _two_ranks(python(tmp_path, "ok_ranks.py", "spawn", env={"PORT": str(_free_port())}))
-
-
-def test_the_straggler_and_the_workers_of_all_ranks_are_named(tmp_path: Path) -> None:
+def test_two_ranks_by_spawn_of_which_one_is_slow(tmp_path: Path) -> None:
     """Ranks that reduce gradients have one rate; who is waited for shows in the backwards."""
     env = {"PORT": str(_free_port()), "UNEVEN": "1"}
-    reading = python(tmp_path, "ok_ranks.py", "spawn", env=env).measured
+    outcome = python(tmp_path, "ok_ranks.py", "spawn", env=env)
+    _two_ranks(outcome)
+    reading = outcome.measured
     slow, fast = sorted(reading.rank_units_per_s)
     assert close(slow, fast)
     assert reading.effects.workers == 1
@@ -227,3 +223,27 @@ def test_a_sampler_without_a_loader(tmp_path: Path, options: list[str]) -> None:
     assert reading.effects.forwards_per_unit == 40
     assert reading.effects.batch == 1
     assert close(reading.units_per_s, outcome.true_rate())
+
+
+def test_a_window_that_others_disturb_grows(tmp_path: Path) -> None:
+    """Half of the time is told to be disturbed: the window is twice as long, and not for ever."""
+    told = (
+        "import json, os, runpy, sys, time\n"
+        "spec = json.load(open(os.environ['GPU_ADVISOR_SPEC']))\n"
+        "now = time.time()\n"
+        "spans = [(now + k / 4, now + k / 4 + 0.125) for k in range(400)]\n"
+        "path = os.path.join(spec['records'], 'disturbed.json')\n"
+        "json.dump({'spans': spans}, open(path, 'w'))\n"
+        "sys.argv = sys.argv[1:]\n"
+        "sys.path.insert(0, os.path.dirname(sys.argv[0]))\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    program = str(PROGRAMS / "ok_train.py")
+    outcome = run(tmp_path, sys.executable, "-c", told, program, "--items", "1000000")
+    reading = outcome.measured
+    seconds = reading.window_end - reading.window_start
+    assert reading.state == "stopped"
+    assert seconds > 1.5 * 0.8
+    assert close(reading.units_per_s, outcome.true_rate())
+    parts = reading.parts[0]
+    assert (parts[0].start, parts[-1].end) == (reading.window_start, reading.window_end)

@@ -507,3 +507,41 @@ def test_the_devices_own_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gaps == pytest.approx([0.01] * 19)
     assert done[-1] == pytest.approx(0.2)
     assert all(when >= host for when, host in zip(done, hosts, strict=True))
+
+
+def test_parts_cover_the_window_and_count_every_unit() -> None:
+    """Of a tenth of a second and more, one after another, without a gap."""
+    log = log_with()
+    train(log, 200)
+    found = measured(log, {"measure_s": 1.0, "min_steps": 10})
+    parts = found.parts(1)
+    assert (parts[0][0], parts[-1][1]) == (found.start, found.end)
+    assert [a[1] for a in parts[:-1]] == [b[0] for b in parts[1:]]
+    assert sum(units for _, _, units, _ in parts) == 4.0 * found.count
+    assert all(end - start >= 0.1 for start, end, _, _ in parts[:-1])
+    assert len(parts) >= 0.8 * found.seconds / window.PART_S
+
+
+def test_parts_are_whole_cycles_and_not_too_many() -> None:
+    """Workers hand over their batches in bursts; a long window has longer parts."""
+    log = log_with()
+    train(log, 4000)
+    found = measured(log, {"measure_s": 38.0, "min_steps": 10})
+    parts = found.parts(3)
+    assert len(parts) <= window.PARTS + 1
+    assert all(round(units / 4.0) % 3 == 0 for _, _, units, _ in parts[:-1])
+    assert found.parts(10_000) == [(found.start, found.end, 4.0 * found.count, 0)]
+
+
+def test_parts_tell_in_which_of_them_an_epoch_begins() -> None:
+    """Its pause weighs as much as it does in the whole window."""
+    log = log_with()
+    now = 0.0
+    for _ in range(6):
+        now = train(log, 30, start=now)
+        log.nexts.append((now, now + 0.05, 0, EXHAUSTED, True))
+        now += 0.05
+    found = measured(log, {"measure_s": 1.0, "min_steps": 10}, ended=True)
+    assert sum(marks for *_, marks in found.parts(1)) == sum(
+        found.first <= mark < found.last for mark in found.ledger.marks
+    )

@@ -51,9 +51,7 @@ def decision(path: str, kind: str, outcome: str, old: object, new: object, **res
     )
 
 
-def comparison(
-    before: str, after: str, old: float, new: float, gain: Gain
-) -> ComparisonEntry:
+def comparison(before: str, after: str, old: float, new: float, gain: Gain) -> ComparisonEntry:
     """Six rounds that counted and one that others disturbed."""
     return ComparisonEntry(
         purpose="confirm",
@@ -332,7 +330,9 @@ def improved(**changes: object) -> Report:
             )
         ],
         "comparisons": [
-            comparison("original", free, 0.51, 0.72, Gain(ratio=1.42, low=1.35, high=1.49, pairs=6)),
+            comparison(
+                "original", free, 0.51, 0.72, Gain(ratio=1.42, low=1.35, high=1.49, pairs=6)
+            ),
             comparison(
                 free,
                 f"{free} n_timestep=500",

@@ -288,11 +288,10 @@ def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
 
 
 def _lasting_segments(before: set[str]) -> set[str]:
-    """What came since and stays: a semaphore that another program opens has a name for a moment."""
-    left = _ownerless_segments() - before
-    if left:
-        time.sleep(1.0)
-        left &= _ownerless_segments()
+    """What came since and stays: other programs of this host have some for a moment."""
+    deadline = time.monotonic() + GONE_S
+    while (left := _ownerless_segments() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
     return left
 
 
