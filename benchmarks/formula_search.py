@@ -1,4 +1,4 @@
-"""A whole search over a program that is a formula, on the clock of that formula.
+"""A whole search over a program that is a formula: facts, a lab on its own clock, the loop.
 
 Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 """
@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import documents, knobs
 from advisor.documents.argv import join
+from advisor.engines.formula import Formula
+from advisor.engines.noise import Noise, Visits
+from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.experiments.lab import Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
@@ -20,13 +23,13 @@ from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Facts, Source, Stop
-from benchmarks.surfaces import MACHINE, Surface
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Decision, Failure, Run
+    from advisor.model import Candidate, Decision, Failure, Run, Trial
     from advisor.strategy.standing import Answer, Standing
 
 
@@ -55,11 +58,35 @@ class Forgetful(History):
         return self._kept.get(key, [])
 
 
+def on_formula(
+    kind: type[RecordedEngine] = RecordedEngine,
+    *,
+    noise: float = 0.0,
+    seed: int = 0,
+    process_s: float | Callable[[Trial], float] = 1.0,
+    first_s: float = 0.0,
+    held: Callable[[int, Mapping[str, Any]], float | None] | None = None,
+    slowed: float = 1.0,
+    **formula: Any,
+) -> RecordedEngine:
+    """An engine on a formula whose processes take `process_s` each, the first `first_s` more.
+
+    `held` tells how many CPUs others hold beside a process, each of which makes it `slowed` longer.
+    """
+    return kind(
+        Formula(process_s=process_s, **formula),
+        noise=Noise(between=noise),
+        seed=seed,
+        first_startup_s=first_s,
+        disturbances=(Visits(held=held, slowed=slowed, name="stress"),) if held else (),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class FormulaSearch:
     """One search that ended, and what can be asked of it."""
 
-    surface: Surface
+    engine: RecordedEngine
     facts: Facts
     lab: Lab
     answers: tuple[Answer, ...]
@@ -92,11 +119,11 @@ class FormulaSearch:
 
 def formula_search(
     folder: Path,
-    surface: Surface,
+    engine: RecordedEngine,
     text: str,
     *,
     workload: dict[str, Any] | None = None,
-    cpus: int = MACHINE.cpus,
+    cpus: int = QUIET_MACHINE.cpus,
     memory_gib: float = 1e9,
     budget_s: float = 1e9,
     gpu: bool = True,
@@ -104,7 +131,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
 ) -> FormulaSearch:
-    """A search over the config `text` in `folder`, whose trials `surface` answers."""
+    """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / "train.yaml"
     config.write_text(text)
     document = documents.read(config)
@@ -122,14 +149,15 @@ def formula_search(
         host_noise=host_noise,
     )
     lab = Lab(
-        engine=surface,
+        engine=engine,
         program=Program(config=document, command_line=command, cwd=folder, unit="item"),
         quality_command=command,
         recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
-        budget=Budget(total_s=budget_s, clock=surface.clock, started=surface.now_s),
+        budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),
     )
     answers: list[Answer] = []
-    while not isinstance(turn := next_turn(facts, answers), Stop):
-        answers.append(lab.answer(turn.ask))
-    return FormulaSearch(surface=surface, facts=facts, lab=lab, answers=tuple(answers), stop=turn)
+    with engine:
+        while not isinstance(turn := next_turn(facts, answers), Stop):
+            answers.append(lab.answer(turn.ask))
+    return FormulaSearch(engine=engine, facts=facts, lab=lab, answers=tuple(answers), stop=turn)

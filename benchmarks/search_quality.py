@@ -1,10 +1,10 @@
 """How good are the settings the search ends at, and for how many processes?
 
-    python -m benchmarks.search_quality [--surfaces 200] [--noise 0.02]
+    python -m benchmarks.search_quality [--programs 200] [--noise 0.02]
 
-Each surface is a program given by a formula (loader, launch cost, compute, memory), so the true
-optimum over the whole grid is known. Every rule sees the same noisy answers. Printed: the true rate
-of what a rule chose as a share of the optimum, mean and worst tenth, and processes used.
+Each program is a formula (loader, launch cost, compute, memory), so the true optimum over the
+whole grid is known. Every rule sees the same noisy answers. Printed: the true rate of what a rule
+chose as a share of the optimum, mean and worst tenth, and processes used.
 
 Synthetic: it ranks rules, it does not promise a gain.
 """
@@ -17,13 +17,15 @@ import logging
 import random
 import statistics
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.engines.formula import Formula
+from advisor.engines.noise import Noise
+from advisor.engines.recorded import RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from benchmarks.formula_search import formula_search
-from benchmarks.surfaces import Surface
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,24 +36,43 @@ START = {"batch_size": 1, "num_workers": 0}
 Values = dict[str, int]
 
 
-def a_surface(rng: random.Random, noise: float) -> Surface:
-    """A program between loader bound, launch bound and compute bound, with a card that fills."""
-    return Surface(
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A formula, and the noise that every rule sees of it."""
+
+    formula: Formula
+    noise: float
+    seed: int
+
+    def engine(self) -> RecordedEngine:
+        """A fresh one: the same answers to the same trials."""
+        noise = Noise(between=self.noise)
+        return RecordedEngine(self.formula, noise=noise, seed=self.seed)
+
+    def true_rate(self, values: Values) -> float | None:
+        """Without noise; None out of memory."""
+        needed_gib = self.formula.base_gib + self.formula.unit_gib * values["batch_size"]
+        return self.formula.rate(values) if needed_gib <= self.formula.card_gib else None
+
+
+def a_program(rng: random.Random, noise: float) -> Program:
+    """Between loader bound, launch bound and compute bound, on a card that fills."""
+    formula = Formula(
         load_s=10 ** rng.uniform(-5, -2),
         launch_s=10 ** rng.uniform(-3.5, -1.5),
         unit_s=10 ** rng.uniform(-4.5, -2),
         unit_gib=10 ** rng.uniform(-2, 0),
-        oom_gib=rng.choice([8.0, 24.0, 80.0]),
-        noise=noise,
-        seed=rng.randrange(2**30),
+        card_gib=rng.choice([8.0, 24.0, 80.0]),
+        process_s=1.0,
     )
+    return Program(formula=formula, noise=noise, seed=rng.randrange(2**30))
 
 
 def text(values: Values) -> str:
     return "".join(f"{name}: {value}\n" for name, value in values.items())
 
 
-def answer(surface: Surface, values: Values) -> float | None:
+def answer(engine: RecordedEngine, values: Values) -> float | None:
     """One measured rate, or None out of memory."""
     trial = Trial(
         id="x",
@@ -64,18 +85,18 @@ def answer(surface: Surface, values: Values) -> float | None:
         files=(TrialFile(original="c.yaml", content=text(values).encode()),),
         plan=MeasurePlan(),
     )
-    result = surface.run(trial)
+    result = engine.run(trial)
     return result.units_per_s if isinstance(result, Run) else None
 
 
-def ours(surface: Surface, folder: Path) -> tuple[Values, int]:
+def ours(program: Program, folder: Path) -> tuple[Values, int]:
     """What `optimize` would write, with the card's memory as the limit; without its proof."""
     search = formula_search(
         folder,
-        surface,
+        program.engine(),
         text(START),
         workload={"phase": "test"},
-        memory_gib=surface.oom_gib,
+        memory_gib=program.formula.card_gib,
         precisions=("float32",),
     )
     chosen = START | {c.path: c.new for c in search.winner.changes}
@@ -83,27 +104,27 @@ def ours(surface: Surface, folder: Path) -> tuple[Values, int]:
     return {name: int(str(value)) for name, value in chosen.items()}, used
 
 
-def largest_that_fits(surface: Surface, folder: Path) -> tuple[Values, int]:
+def largest_that_fits(program: Program, folder: Path) -> tuple[Values, int]:
     """What batch finders do: double until out of memory, step back; workers untouched."""
     del folder
-    values, used = dict(START), 0
+    engine, values, used = program.engine(), dict(START), 0
     for batch in BATCHES:
         used += 1
-        if answer(surface, values | {"batch_size": batch}) is None:
+        if answer(engine, values | {"batch_size": batch}) is None:
             break
         values["batch_size"] = batch
     return values, used
 
 
-def one_at_a_time(surface: Surface, folder: Path) -> tuple[Values, int]:
+def one_at_a_time(program: Program, folder: Path) -> tuple[Values, int]:
     """Naive coordinate descent: the best batch at the given workers, then the best workers."""
     del folder
-    values, used = dict(START), 0
+    engine, values, used = program.engine(), dict(START), 0
     for name, choices in (("batch_size", BATCHES), ("num_workers", WORKERS)):
         rates = {}
         for choice in choices:
             used += 1
-            rate = answer(surface, values | {name: choice})
+            rate = answer(engine, values | {name: choice})
             if rate is None:
                 break
             rates[choice] = rate
@@ -111,19 +132,20 @@ def one_at_a_time(surface: Surface, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def at_random(surface: Surface, folder: Path, tries: int = 12) -> tuple[Values, int]:
+def at_random(program: Program, folder: Path, tries: int = 12) -> tuple[Values, int]:
     """The best of `tries` random points of the grid."""
     del folder
-    rng, best, top = random.Random(surface.seed), dict(START), 0.0
+    rng, best, top = random.Random(program.seed), dict(START), 0.0
+    engine = program.engine()
     for _ in range(tries):
         values = {"batch_size": rng.choice(BATCHES), "num_workers": rng.choice(WORKERS)}
-        rate = answer(surface, values)
+        rate = answer(engine, values)
         if rate is not None and rate > top:
             best, top = values, rate
     return best, tries
 
 
-RULES: dict[str, Callable[[Surface, Path], tuple[Values, int]]] = {
+RULES: dict[str, Callable[[Program, Path], tuple[Values, int]]] = {
     "gpu-advisor's search": ours,
     "largest batch that fits": largest_that_fits,
     "one knob at a time": one_at_a_time,
@@ -134,29 +156,27 @@ RULES: dict[str, Callable[[Surface, Path], tuple[Values, int]]] = {
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--surfaces", type=int, default=200)
+    parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--noise", type=float, default=0.02)
     args = parser.parse_args()
     logging.disable()
     rng = random.Random(1)
     shares: dict[str, list[float]] = {name: [] for name in RULES}
     used: dict[str, list[int]] = {name: [] for name in RULES}
-    for _ in range(args.surfaces):
-        surface = a_surface(rng, args.noise)
-        true = replace(surface, noise=0.0, seen=[], original={})
+    for _ in range(args.programs):
+        program = a_program(rng, args.noise)
         grid = itertools.product(BATCHES, WORKERS)
-        rates = (answer(true, {"batch_size": b, "num_workers": w}) for b, w in grid)
+        rates = (program.true_rate({"batch_size": b, "num_workers": w}) for b, w in grid)
         best = max(rate for rate in rates if rate is not None)
         for name, rule in RULES.items():
             with tempfile.TemporaryDirectory() as folder:
-                fresh = replace(surface, seen=[], original={})
-                values, processes = rule(fresh, Path(folder))
-            shares[name].append((answer(true, values) or 0.0) / best)
+                values, processes = rule(program, Path(folder))
+            shares[name].append((program.true_rate(values) or 0.0) / best)
             used[name].append(processes)
-    print(f"{args.surfaces} surfaces, noise {args.noise:.0%} a process, started at {START}")
+    print(f"{args.programs} programs, noise {args.noise:.0%} a process, started at {START}")
     print(f"{'rule':26} {'share of optimum':>17} {'worst tenth':>12} {'processes':>10}")
     for name in RULES:
-        tenth = sorted(shares[name])[: max(1, args.surfaces // 10)]
+        tenth = sorted(shares[name])[: max(1, args.programs // 10)]
         print(
             f"{name:26} {statistics.fmean(shares[name]):17.1%} {statistics.fmean(tenth):12.1%} "
             f"{statistics.fmean(used[name]):10.1f}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.engines.recorded import QUIET_MACHINE
+from advisor.engines.recorded import QUIET_MACHINE, arguments_of
 from advisor.model import (
     Ceilings,
     Effects,
@@ -56,6 +56,8 @@ class Formula:
     """What a run to the program's own end finishes."""
     startup_s: float = 2.0
     """To the first step."""
+    process_s: float | Callable[[Trial], float] | None = None
+    """What a process takes; None: what start-up, window and ending add up to."""
     bf16_speedup: float = 1.5
     bf16_drift: float = 0.001
     """Relative shift of the losses."""
@@ -76,8 +78,9 @@ class Formula:
     """Speed-up of each what-if that is no loader argument; others do not apply."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by what-if."""
-    fails: Callable[[Values], str | None] | None = None
-    """Kind of failure at these settings, if any."""
+    fails: Callable[[Values, Trial], str | None] | None = None
+    """Kind of failure of a trial with these settings in force, if any."""
+    step_kind: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
     observed: Mapping[str, Any] = field(default_factory=dict)
@@ -98,9 +101,11 @@ class Formula:
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """One process at `values`; ignored settings are as in `original`."""
         used = {**self.coded, **values}
-        used |= {name: original[name] for name in self.ignored if name in original}
+        first = {**self.coded, **original}
+        used |= {name: first[name] for name in self.ignored if name in first}
+        used |= arguments_of(trial.plan.whatif)
         memory_gib = self.base_gib + self.unit_gib * self._number(used, "batch_size", 1)
-        kind = self.fails(used) if self.fails else None
+        kind = self.fails(used, trial) if self.fails else None
         if memory_gib > self.card_gib:
             kind = "gpu-oom"
         if kind:
@@ -112,7 +117,7 @@ class Formula:
                 kind=kind,
                 evidence=f"{kind} at {memory_gib:.2f} GiB",
                 next_step=NEXT_STEPS[kind],
-                wall_s=self.startup_s + ENDING_S,
+                wall_s=self._process_s(trial) or self.startup_s + ENDING_S,
             )
         return self._run(trial, used, memory_gib)
 
@@ -123,6 +128,10 @@ class Formula:
         whole = plan.mode == "whole"
         steps = max(plan.min_steps, plan.whole_batches)
         seconds = self.whole_units / rate if whole else max(plan.measure_s, steps * batch / rate)
+        startup_s, ending_s = self.startup_s, ENDING_S
+        process_s = self._process_s(trial)
+        if process_s is not None:
+            startup_s, seconds, ending_s = 0.0, process_s, 0.0
         alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
         half = self._half(used)
         drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
@@ -139,9 +148,9 @@ class Formula:
             window_start=0.0,
             window_end=seconds,
             step_ms=1000.0 * batch / rate,
-            step_kind="optimizer step" if self.trains else "loader batch",
-            wait_share=max(0.0, 1.0 - step_s * rate / batch),
-            whole_units=rate * seconds,
+            step_kind=self.step_kind,
+            wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
+            whole_units=rate * seconds if plan.whole or not self.sampler else 0.0,
             peak_mem_gib=memory_gib,
             losses=losses,
             loss_first=losses[0] if losses else None,
@@ -158,11 +167,14 @@ class Formula:
             if plan.ceilings_workers
             else None,
             stdout_tail=self._printed(used),
-            output_digest="same" if whole else None,
-            startup_s=self.startup_s,
+            output_digest="same",
+            startup_s=startup_s,
             exit_code=0,
-            wall_s=self.startup_s + seconds + alone_s + ENDING_S,
+            wall_s=startup_s + seconds + alone_s + ending_s,
         )
+
+    def _process_s(self, trial: Trial) -> float | None:
+        return self.process_s(trial) if callable(self.process_s) else self.process_s
 
     def _costs(self, values: Values) -> tuple[int, float, float]:
         """(units in a batch, seconds of its step, seconds to load it by all workers)."""

@@ -241,7 +241,13 @@ def settings_of(trial: Trial) -> dict[str, JsonScalar]:
         parsed = documents.parse(file.content, form, file.original)
         values |= {_leaf(scalar.path): scalar.value for scalar in parsed.scalars.values()}
     values |= {_leaf(change.path): change.new for change in trial.candidate.changes}
-    for word in (trial.plan.whatif or "").partition("@")[0].split(","):
+    return values | arguments_of(trial.plan.whatif)
+
+
+def arguments_of(whatif: str | None) -> dict[str, JsonScalar]:
+    """What `loader.num_workers=2,loader.prefetch_factor=4@train.py:3` sets."""
+    values: dict[str, JsonScalar] = {}
+    for word in (whatif or "").partition("@")[0].split(","):
         name, equals, text = word.removeprefix("loader.").partition("=")
         if word.startswith("loader.") and equals:
             values[name] = int(text) if text.isdecimal() else text

@@ -56,7 +56,7 @@ def recorded_table(**_: Any) -> RecordedEngine:
 
 def recorded_formula(**_: Any) -> RecordedEngine:
     fails = {3: "crash-start"}
-    return RecordedEngine(Formula(fails=lambda values: fails.get(values.get("status"))))
+    return RecordedEngine(Formula(fails=lambda values, _: fails.get(values.get("status"))))
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {

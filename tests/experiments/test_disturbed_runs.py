@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.engines.recorded import QUIET_MACHINE
 from advisor.experiments.comparison import neighbours
 from advisor.model import Interval
 from advisor.report import sentences
 from advisor.report.entries import gain_entry
-from benchmarks.formula_search import formula_search
-from benchmarks.surfaces import MACHINE, Surface
+from benchmarks.formula_search import formula_search, on_formula
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.formula_search import FormulaSearch
@@ -22,10 +23,11 @@ TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
 
 
-def busy_search(tmp_path: Path, others: object, **more: object) -> FormulaSearch:
+def busy_search(tmp_path: Path, others: Callable[[int], float | None] | None) -> FormulaSearch:
     """A batch that gains, while others hold `others(process)` CPUs and slow it down."""
-    surface = Surface(load_s=1e-6, slowed=1.0, others=others, **more)  # type: ignore[arg-type]
-    return formula_search(tmp_path, surface, TEXT, workload=TEST)
+    held = others and (lambda process, _: others(process))
+    engine = on_formula(load_s=1e-6, held=held)
+    return formula_search(tmp_path, engine, TEXT, workload=TEST)
 
 
 def told(search: FormulaSearch) -> str:
@@ -34,7 +36,7 @@ def told(search: FormulaSearch) -> str:
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
     stood_in = any(proof.stood_in for proof in proofs)
-    return sentences.busy(runs, neighbours(everything), MACHINE.cpus, stood_in=stood_in)
+    return sentences.busy(runs, neighbours(everything), QUIET_MACHINE.cpus, stood_in=stood_in)
 
 
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
@@ -83,16 +85,21 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
 
 def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
     """Others come whenever the original runs: that gain is theirs."""
-    surface = Surface(load_s=1e-6, launch_s=1e-6, unit_s=0.01, slowed=3.0)
-    surface.others = lambda _: 1.0 if surface.seen[-1][1]["batch_size"] == 1 else 0.0
-    search = formula_search(tmp_path, surface, TEXT, workload=TEST)
+    engine = on_formula(
+        load_s=1e-6,
+        launch_s=1e-6,
+        unit_s=0.01,
+        slowed=3.0,
+        held=lambda _, values: 1.0 if values["batch_size"] == 1 else 0.0,
+    )
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
     assert not search.winner.changes
 
 
 def test_a_first_process_with_cold_caches_is_not_the_price_of_the_next(tmp_path: Path) -> None:
     """It took eight times as long as the second: the budget is counted in the second's."""
-    surface = Surface(load_s=1e-6, process_s=5.0, first_s=75.0)
-    search = formula_search(tmp_path, surface, TEXT, workload=TEST, budget_s=240.0)
+    engine = on_formula(load_s=1e-6, process_s=5.0, first_s=75.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=240.0)
     assert search.standing.price_s == 5.0
     assert search.values["batch_size"] > 1
     assert not [skipped for skipped in search.standing.skipped if skipped.matters]
@@ -103,8 +110,8 @@ def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
     noise: float, baselines: int, tmp_path: Path
 ) -> None:
     """Two draws of a host with two speeds tell nothing."""
-    surface = Surface(load_s=1e-6, noise=noise, seed=1)
-    search = formula_search(tmp_path, surface, TEXT, workload=TEST)
+    engine = on_formula(load_s=1e-6, noise=noise, seed=1)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
     assert len(search.standing.originals) == baselines
 
 

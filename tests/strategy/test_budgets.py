@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.formula_search import FormulaSearch, formula_search
-from benchmarks.surfaces import Surface
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
 WINDOW_S = 3.5
 BUDGET_S = 240.0
 TEST = {"phase": "test"}
 TEXT = "batch_size: 1\nnum_workers: 0\n"
+CODED = {"batch_size": 4, "num_workers": 0}
 PROGRAMS = {
-    "batch": (Surface(load_s=1e-6, launch_s=0.02, unit_s=0.002), TEXT),
-    "workers": (Surface(load_s=0.004, launch_s=0.001), "batch_size: 8\nnum_workers: 0\n"),
-    "both": (Surface(load_s=0.002, launch_s=0.02), TEXT),
+    "batch": ({"load_s": 1e-6, "launch_s": 0.02, "unit_s": 0.002}, TEXT),
+    "workers": ({"load_s": 0.004, "launch_s": 0.001}, "batch_size: 8\nnum_workers: 0\n"),
+    "both": ({"load_s": 0.002, "launch_s": 0.02}, TEXT),
     "nothing": (
-        Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01),
+        {"load_s": 1e-6, "launch_s": 1e-5, "unit_s": 0.01},
         "batch_size: 8\nnum_workers: 0\n",
     ),
 }
@@ -31,13 +30,11 @@ PROGRAMS = {
 @functools.cache
 def at(kind: str, startup_s: float, budget_s: float = BUDGET_S) -> FormulaSearch:
     """The program `kind` behind a start-up of so many seconds."""
-    surface, text = PROGRAMS[kind]
-    surface = replace(
-        surface, process_s=startup_s + WINDOW_S, noise=0.02, seed=int(startup_s), seen=[]
-    )
+    costs, text = PROGRAMS[kind]
+    engine = on_formula(process_s=startup_s + WINDOW_S, noise=0.02, seed=int(startup_s), **costs)
     with tempfile.TemporaryDirectory() as folder:
         return formula_search(
-            Path(folder), surface, text, workload=TEST, budget_s=budget_s, gpu=False
+            Path(folder), engine, text, workload=TEST, budget_s=budget_s, gpu=False
         )
 
 
@@ -102,9 +99,8 @@ def test_a_budget_within_which_nothing_finished_names_one_that_tells_more() -> N
 
 def test_a_budget_too_small_for_knobs_that_are_not_there_is_no_complaint(tmp_path: Path) -> None:
     """Where nothing may be tuned there is nothing that more time would buy."""
-    surface = Surface(process_s=50.0, observed={"workers": None}, coded={"batch_size": 4})
-    surface.coded["num_workers"] = 0
-    search = formula_search(tmp_path, surface, "lr: 0.1\n", workload=TEST, budget_s=100.0)
+    engine = on_formula(process_s=50.0, observed={"workers": None}, coded=CODED)
+    search = formula_search(tmp_path, engine, "lr: 0.1\n", workload=TEST, budget_s=100.0)
     assert search.stop.reason == "done"
     assert not search.winner.changes
 
@@ -119,15 +115,11 @@ def test_the_search_leaves_the_proof_what_it_needs() -> None:
 
 def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
     """Its limit is what is left, or a few times what it was to take."""
-    limits: list[float] = []
-
-    class Slow(Surface):
-        def run(self, trial):  # type: ignore[no-untyped-def]
-            limits.append(trial.total_limit_s)
-            return super().run(trial)
-
-    late = Slow(load_s=1e-6, fail_on=lambda values: values["batch_size"] > 1 and "timeout")
+    late = on_formula(
+        load_s=1e-6, fails=lambda values, _: "timeout" if values["batch_size"] > 1 else None
+    )
     search = formula_search(tmp_path, late, TEXT, workload=TEST, budget_s=50.0)
+    limits = [each.trial.total_limit_s for each in late.asked]
     assert limits[0] == 50.0
     assert max(limits[1:]) < 50.0
     assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
@@ -135,13 +127,10 @@ def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> N
 
 def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
     """Processes may slow down once the rounds are planned: nothing is written then."""
-
-    class Slower(Surface):
-        def run(self, trial):  # type: ignore[no-untyped-def]
-            self.process_s = 60.0 if trial.purpose == "confirm" else 1.0
-            return super().run(trial)
-
-    search = formula_search(tmp_path, Slower(load_s=1e-6), TEXT, workload=TEST, budget_s=50.0)
+    slower = on_formula(
+        load_s=1e-6, process_s=lambda trial: 60.0 if trial.purpose == "confirm" else 1.0
+    )
+    search = formula_search(tmp_path, slower, TEXT, workload=TEST, budget_s=50.0)
     assert search.standing.proofs[0].cut_short
     assert any(skipped.matters for skipped in search.standing.skipped)
     assert not search.winner.changes

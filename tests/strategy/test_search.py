@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from advisor import strategy
+from advisor.engines.recorded import RecordedEngine
 from advisor.experiments.attempts import Contest
 from advisor.history import History
-from advisor.model import Candidate, TrialFile
+from advisor.model import Candidate
 from advisor.report import curves, sentences
 from advisor.report.model import QualityPoint
 from advisor.strategy import next_turn
 from advisor.strategy.standing import Facts, Standing, Turn
-from benchmarks.formula_search import FormulaSearch, formula_search
-from benchmarks.surfaces import Surface
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report import examples
 
 if TYPE_CHECKING:
+    from advisor.engines.noise import Values
     from advisor.model import Failure, Run, Trial
 
 TRAINING = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\nprecision: fp32\n"
@@ -39,7 +39,7 @@ COMPUTING = {"load_s": 1e-6}
 
 def test_the_same_answers_give_the_same_ask(tmp_path: Path) -> None:
     """`next_turn` is pure: replayed from any point, it asks what it asked."""
-    search = formula_search(tmp_path, Surface(noise=0.02), TRAINING)
+    search = formula_search(tmp_path, on_formula(noise=0.02), TRAINING)
     assert search.stop.reason == "done"
     for known in range(len(search.answers)):
         once, again = (next_turn(search.facts, search.answers[:known]) for _ in range(2))
@@ -72,30 +72,30 @@ def test_what_passes_through_the_stages_stays_small() -> None:
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
     """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
     the fewest of those that are tried."""
-    search = formula_search(tmp_path, Surface(), TRAINING)
+    search = formula_search(tmp_path, on_formula(), TRAINING)
     assert search.values["num_workers"] == 7
     assert search.decisions["num_workers"].outcome == "changed"
 
 
 def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> None:
     """One worker hides the loading as eight do."""
-    surface = Surface(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
-    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
     assert search.values["num_workers"] == 1
 
 
 def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> None:
     """One worker keeps up with the original's batch and with no larger one."""
-    surface = Surface(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
-    search = formula_search(tmp_path, surface, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
+    engine = on_formula(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
+    search = formula_search(tmp_path, engine, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
     assert search.values["num_workers"] >= 7
     assert search.values["batch_size"] >= 16
 
 
 def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None:
     """Behind a larger batch the workers are tried again; what is told is what the file holds."""
-    surface = Surface(load_s=0.001, launch_s=0.02)
-    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    engine = on_formula(load_s=0.001, launch_s=0.02)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
     assert search.values["num_workers"] == 2
     workers = search.decisions["num_workers"]
     assert (workers.outcome, workers.old, workers.new) == ("changed", 0, 2)
@@ -103,9 +103,9 @@ def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None
 
 def test_a_value_may_go_back_to_what_the_config_says(tmp_path: Path) -> None:
     """With two CPUs every count is tried on each pass, the original's own among them."""
-    surface = Surface(load_s=0.002, launch_s=0.02)
+    engine = on_formula(load_s=0.002, launch_s=0.02)
     text = "batch_size: 8\nnum_workers: 0\n"
-    search = formula_search(tmp_path, surface, text, workload=TEST, cpus=2)
+    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=2)
     assert search.stop.reason == "done"
     changed = {path for path, each in search.decisions.items() if each.outcome == "changed"}
     assert changed == set(search.values)
@@ -118,9 +118,9 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
 ) -> None:
     """Whatever the draws: every change has a decision, and no decision a change that is not."""
     for seed in range(5):
-        surface = Surface(noise=noise, seed=seed, launch_s=0.02)
+        engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
         (tmp_path / f"{seed}").mkdir()
-        search = formula_search(tmp_path / f"{seed}", surface, text)
+        search = formula_search(tmp_path / f"{seed}", engine, text)
         told = {(d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"}
         assert told == {(c.document, c.path) for c in search.winner.changes}
         assert all(sentences.why(decision) for decision in search.decisions.values())
@@ -128,9 +128,9 @@ def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
 
 def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
     """Without workers a DataLoader takes no prefetch_factor: it becomes null, and that is told."""
-    surface = Surface(load_s=0.004, contention=3.0)
+    engine = on_formula(load_s=0.004, contention=3.0)
     text = "num_workers: 4\nprefetch_factor: 2\nbatch_size: 8\n"
-    search = formula_search(tmp_path, surface, text, workload=TEST)
+    search = formula_search(tmp_path, engine, text, workload=TEST)
     assert (search.values["num_workers"], search.values["prefetch_factor"]) == (0, None)
     moved = search.decisions["prefetch_factor"]
     assert (moved.outcome, moved.old, moved.new) == ("changed", 2, None)
@@ -142,15 +142,15 @@ def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
 
 def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
     """A larger batch in training takes fewer accumulation steps along."""
-    search = formula_search(tmp_path, Surface(**COMPUTING), TRAINING)
+    search = formula_search(tmp_path, on_formula(**COMPUTING), TRAINING)
     assert search.values["batch_size"] > 4
     assert search.values["batch_size"] * search.values["accumulation_steps"] == 32
 
 
 def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
     """Compute per item rules from the start, so larger ones ran and lost: unchanged."""
-    surface = Surface(load_s=1e-6, launch_s=1e-5, unit_s=0.01)
-    search = formula_search(tmp_path, surface, "batch_size: 8\nnum_workers: 2\n", workload=TEST)
+    engine = on_formula(load_s=1e-6, launch_s=1e-5, unit_s=0.01)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 2\n", workload=TEST)
     assert search.values == {}
     assert search.decisions["batch_size"].outcome == "kept"
     assert len(search.asked("search")) >= 2
@@ -159,35 +159,35 @@ def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Path) -> None:
     """The peaks of those that ran say what it would need."""
-    surface = Surface(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
+    engine = on_formula(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
     text = "batch_size: 2\nnum_workers: 2\n"
-    search = formula_search(tmp_path, surface, text, workload=TEST, memory_gib=10.0)
+    search = formula_search(tmp_path, engine, text, workload=TEST, memory_gib=10.0)
     why = sentences.why(search.decisions["batch_size"])
-    assert max(values["batch_size"] for _, values in surface.seen) <= 8
+    assert max(each.values["batch_size"] for each in engine.asked) <= 8
     assert "16 needs about 16.00 GiB" in why
     assert "10.00 GiB usable" in why
 
 
 def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
     """The largest that ran is taken, and the failure is named."""
-    surface = Surface(load_s=1e-6, launch_s=1.0, oom_gib=2.0)
-    search = formula_search(tmp_path, surface, TRAINING)
+    engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
+    search = formula_search(tmp_path, engine, TRAINING)
     assert search.values["batch_size"] == 8
     assert "gpu-oom" in sentences.why(search.decisions["batch_size"])
 
 
 def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
     """A knob counts only if the program followed it."""
-    surface = Surface(load_s=1e-6, ignored=frozenset({"batch_size"}))
-    search = formula_search(tmp_path, surface, TRAINING)
+    engine = on_formula(load_s=1e-6, ignored=frozenset({"batch_size"}))
+    search = formula_search(tmp_path, engine, TRAINING)
     assert "batch_size" not in search.values
     assert search.decisions["batch_size"].outcome == "ignored"
 
 
 def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path) -> None:
     """The loader was built with it: the program followed, and saw no more than there was."""
-    surface = Surface(load_s=1e-6, items=32)
-    search = formula_search(tmp_path, surface, "batch_size: 32\nnum_workers: 0\n")
+    engine = on_formula(load_s=1e-6, items=32)
+    search = formula_search(tmp_path, engine, "batch_size: 32\nnum_workers: 0\n")
     assert search.values == {}
     assert search.decisions["batch_size"].outcome == "kept"
     told = sentences.why(search.decisions["batch_size"])
@@ -200,27 +200,27 @@ def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
 ) -> None:
     """64 of 32 items is the same work as 32, whatever the clock said; 64 of 48 is not."""
 
-    class Lucky(Surface):
+    class Lucky(RecordedEngine):
         def run(self, trial: Trial) -> Run | Failure:
             run = super().run(trial)
             lucky = run.effects.batch_asked == 64  # type: ignore[union-attr]
             return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run  # type: ignore[union-attr]
 
-    surface = Lucky(load_s=1e-6, launch_s=0.1, items=items)
-    search = formula_search(tmp_path, surface, TRAINING.replace("8", "512"))
+    engine = on_formula(Lucky, load_s=1e-6, launch_s=0.1, items=items)
+    search = formula_search(tmp_path, engine, TRAINING.replace("8", "512"))
     assert search.values["batch_size"] == chosen
 
 
 def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
     """1778, 1882 and 1969 units/s at 64, 128 and 512: 10 % below the top is no level, 5 % is."""
-    search = formula_search(tmp_path, Surface(load_s=1e-6), INFERENCE, host_noise=0.15)
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, host_noise=0.15)
     assert search.values["batch_size"] == 128
 
 
 def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
     """Effective batch is the user's: proven in rounds of its own, and never written."""
-    surface = Surface(load_s=1e-6, step_kind="optimizer step")
-    search = formula_search(tmp_path, surface, "batch_size: 4\nnum_workers: 0\nlr: 0.1\n")
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step")
+    search = formula_search(tmp_path, engine, "batch_size: 4\nnum_workers: 0\nlr: 0.1\n")
     assert search.values == {}
     assert search.decisions["batch_size"].outcome == "advised"
     assert search.standing.proposals[0].outcome is not None
@@ -231,7 +231,7 @@ def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Pa
 
 def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
     """Without one it is listed, and no process is spent on it."""
-    search = formula_search(tmp_path, Surface(**COMPUTING), TRAINING)
+    search = formula_search(tmp_path, on_formula(**COMPUTING), TRAINING)
     assert "precision" not in search.values
     assert search.decisions["precision"].outcome == "listed"
 
@@ -241,8 +241,8 @@ def test_precision_is_taken_only_inside_the_guard(
     tmp_path: Path, drift: float, *, taken: bool
 ) -> None:
     """Losses of both runs are compared."""
-    surface = Surface(load_s=1e-6, bf16_drift=drift)
-    search = formula_search(tmp_path, surface, TRAINING, workload=GUARD)
+    engine = on_formula(load_s=1e-6, bf16_drift=drift)
+    search = formula_search(tmp_path, engine, TRAINING, workload=GUARD)
     assert ("precision" in search.values) is taken
 
 
@@ -251,9 +251,15 @@ def test_without_losses_precision_is_judged_by_the_quality_measure(
     tmp_path: Path, added_rmse: float, *, taken: bool
 ) -> None:
     """One run of the quality command a side."""
-    surface = Surface(load_s=1e-6, trains=False, rmse_of_steps=lambda _: 0.5, bf16_rmse=added_rmse)
+    engine = on_formula(
+        load_s=1e-6,
+        trains=False,
+        quality=lambda _: 0.5,
+        quality_name="rmse",
+        bf16_quality=added_rmse,
+    )
     measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
-    search = formula_search(tmp_path, surface, TRAINING, workload={"quality": measure})
+    search = formula_search(tmp_path, engine, TRAINING, workload={"quality": measure})
     quality = search.standing.quality
     assert ("precision" in search.values) is taken
     assert [judgement.within for _, judgement in quality.judgements] == [taken]
@@ -266,24 +272,24 @@ SAMPLER = (
 )
 
 
-class Sampler(Surface):
+def sampler(**more: Any) -> RecordedEngine:
     """An iterative sampler whose steps stand in the config as `sampler.n_timestep`."""
-
-    def run(self, trial: Trial) -> Run | Failure:
-        tree = yaml.safe_load(trial.files[0].content)
-        tree["steps"] = tree["sampler"]["n_timestep"]
-        flat = TrialFile(original=trial.files[0].original, content=yaml.safe_dump(tree).encode())
-        return super().run(replace(trial, files=(flat,)))
+    return on_formula(
+        load_s=1e-6,
+        sampler=True,
+        names={"steps": "n_timestep"},
+        quality=lambda n: 0.5 + 10 / n,
+        quality_name="rmse",
+        **more,
+    )
 
 
 def sampler_search(folder: Path, tolerance: str, **more: Any) -> FormulaSearch:
     budget_s = more.pop("budget_s", 1e9)
-    surface = Sampler(
-        load_s=1e-6, forwards_per_step=1, rmse_of_steps=lambda n: 0.5 + 10 / n, **more
-    )
+    engine = sampler(**more)
     measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": tolerance}}
     workload = {"phase": "test", "quality": measure}
-    return formula_search(folder, surface, SAMPLER, workload=workload, budget_s=budget_s)
+    return formula_search(folder, engine, SAMPLER, workload=workload, budget_s=budget_s)
 
 
 def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: Path) -> None:
@@ -345,16 +351,10 @@ def test_what_was_proven_is_written_though_the_budget_ends_later(
     budget_s: float, tmp_path: Path
 ) -> None:
     """Quality runs that take for ever cost the free part nothing."""
-
-    class Slow(Sampler):
-        def run(self, trial: Trial) -> Run | Failure:
-            self.process_s = 30.0 if trial.purpose == "quality" else 1.0
-            return super().run(trial)
-
-    surface = Slow(load_s=1e-6, forwards_per_step=1, rmse_of_steps=lambda n: 0.5 + 10 / n)
+    engine = sampler(process_s=lambda trial: 30.0 if trial.purpose == "quality" else 1.0)
     measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
     workload = {"phase": "test", "quality": measure}
-    search = formula_search(tmp_path, surface, SAMPLER, workload=workload, budget_s=budget_s)
+    search = formula_search(tmp_path, engine, SAMPLER, workload=workload, budget_s=budget_s)
     assert search.values["batch_size"] > 2
     assert "n_timestep" not in search.values
 
@@ -364,7 +364,7 @@ def test_what_was_proven_is_written_though_the_budget_ends_later(
 
 def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
     """Nothing can be told of a program that does not run."""
-    search = formula_search(tmp_path, Surface(fail_on=lambda _: "no-steps"), TRAINING)
+    search = formula_search(tmp_path, on_formula(fails=lambda *_: "no-steps"), TRAINING)
     assert search.stop.reason == "baseline-failed"
     assert search.stop.failed is not None
     assert search.lab.processes == 1
@@ -373,24 +373,20 @@ def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
 def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:
     """And nothing of it is told as changed."""
 
-    class Late(Surface):
-        def run(self, trial: Trial) -> Run | Failure:
-            proof = trial.purpose == "confirm"
-            self.fail_on = lambda values: "gpu-oom" if proof and values["batch_size"] > 4 else None
-            return super().run(trial)
+    def fails(values: Values, trial: Trial) -> str | None:
+        return "gpu-oom" if trial.purpose == "confirm" and values["batch_size"] > 4 else None
 
-    search = formula_search(tmp_path, Late(load_s=1e-6), TRAINING)
+    search = formula_search(tmp_path, on_formula(load_s=1e-6, fails=fails), TRAINING)
     assert search.winner == Candidate()
     assert search.decisions["batch_size"].outcome == "kept"
 
 
 def test_a_gain_inside_the_noise_is_not_proven(tmp_path: Path) -> None:
     """What looked faster by luck is run against the original, and loses."""
-    surface = Surface(load_s=1e-6, launch_s=1e-6, unit_s=0.01, noise=0.1, seed=3)
     wins = 0
     for seed in range(20):
         (tmp_path / f"{seed}").mkdir()
-        again = replace(surface, seed=seed, seen=[], original={})
+        again = on_formula(load_s=1e-6, launch_s=1e-6, unit_s=0.01, noise=0.1, seed=seed)
         search = formula_search(tmp_path / f"{seed}", again, INFERENCE, workload=TEST)
         wins += bool(search.winner.changes)
     assert wins <= 1
@@ -400,10 +396,10 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
     """By the noise and the gain that is to be proven, never by a look at the rounds."""
 
     def rounds(host_noise: float, launch_s: float) -> int:
-        surface = Surface(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
+        engine = on_formula(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
         folder = tmp_path / f"{host_noise}-{launch_s}"
         folder.mkdir()
-        search = formula_search(folder, surface, INFERENCE, workload=TEST, host_noise=host_noise)
+        search = formula_search(folder, engine, INFERENCE, workload=TEST, host_noise=host_noise)
         return next(a.contest.rounds for a in search.standing.proofs)
 
     assert rounds(0.02, 0.05) == 6
@@ -421,7 +417,7 @@ def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
 
 def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
     """Fresh processes, the original first in odd rounds and last in even ones."""
-    search = formula_search(tmp_path, Surface(load_s=1e-6), TRAINING)
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
     original = [not a.ask.arm.candidate.changes for a in search.asked("confirm")]
     assert len(original) == 12
     assert original == [True, False, False, True] * 3
@@ -433,8 +429,8 @@ def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Pat
     for speedup, taken in ((1.5, True), (1.02, False)):
         folder = tmp_path / f"{speedup}"
         folder.mkdir()
-        surface = Surface(load_s=1e-6, bf16_speedup=speedup)
-        search = formula_search(folder, surface, TRAINING, workload=GUARD)
+        engine = on_formula(load_s=1e-6, bf16_speedup=speedup)
+        search = formula_search(folder, engine, TRAINING, workload=GUARD)
         assert search.values["batch_size"] > 4
         assert ("precision" in search.values) is taken
 
@@ -444,11 +440,11 @@ def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Pat
 
 def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path: Path) -> None:
     """A proof is made of fresh processes; the rest is known."""
-    surface = Surface(load_s=1e-6)
+    engine = on_formula(load_s=1e-6)
     history = History(tmp_path / "history.sqlite")
-    first = formula_search(tmp_path, surface, TRAINING, history=history)
+    first = formula_search(tmp_path, engine, TRAINING, history=history)
     assert first.winner.changes
-    again = formula_search(tmp_path, surface, TRAINING, history=history)
+    again = formula_search(tmp_path, engine, TRAINING, history=history)
     assert again.winner.key == first.winner.key
     fresh = {a.ask.purpose for a in again.lab.attempts if not a.reused}
     assert fresh == {"baseline", "confirm"}
@@ -457,9 +453,9 @@ def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_pa
 def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
     """The original is measured anew by every call; where it moved, the rest did too."""
     history = History(tmp_path / "history.sqlite")
-    quick = formula_search(tmp_path, Surface(load_s=1e-6), TRAINING, history=history)
+    quick = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING, history=history)
     assert quick.winner.changes
-    slower = Surface(load_s=1e-6, launch_s=0.02, unit_s=0.0025)
+    slower = on_formula(load_s=1e-6, launch_s=0.02, unit_s=0.0025)
     again = formula_search(tmp_path, slower, TRAINING, history=history)
     assert again.winner.changes
     assert not any(attempt.reused for attempt in again.asked("search"))
@@ -467,7 +463,7 @@ def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
 
 def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
     """An ask for rounds is asked once; the strategy sees nothing of it before its end."""
-    search = formula_search(tmp_path, Surface(), TRAINING)
+    search = formula_search(tmp_path, on_formula(), TRAINING)
     contests = []
     for known in range(len(search.answers)):
         turn = next_turn(search.facts, search.answers[:known])

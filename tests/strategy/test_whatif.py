@@ -9,13 +9,13 @@ import pytest
 from advisor.advice import proven_advice
 from advisor.history import History
 from advisor.report import sentences
-from benchmarks.formula_search import FormulaSearch, formula_search
-from benchmarks.surfaces import Surface
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.model import Advice, Failure, Run, Trial
+    from advisor.engines.recorded import RecordedEngine
+    from advisor.model import Advice
 
 CODED = {"batch_size": 4, "num_workers": 0}
 CONFIG = "lr: 0.1\n"
@@ -29,21 +29,24 @@ def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
     return proven_advice(search.standing, search.lab.program)
 
 
-def tried(surface: Surface) -> list[str]:
+def tried(engine: RecordedEngine) -> list[str]:
     """What-ifs that cost a process, in order, without their site."""
-    return [asked.partition("@")[0] for asked in dict.fromkeys(surface.tried) if asked]
+    asked = dict.fromkeys(each.trial.plan.whatif for each in engine.asked)
+    return [whatif.partition("@")[0] for whatif in asked if whatif]
 
 
-def loader_bound(**more: Any) -> Surface:
+def loader_bound(**more: Any) -> RecordedEngine:
     """Waits most of the time for a loader that the code builds without workers."""
     observed = {"loader_site": "train.py:1", **more.pop("observed", {})}
-    return Surface(coded=CODED, observed=observed, step_kind="optimizer step", **more)
+    return on_formula(coded=CODED, observed=observed, step_kind="optimizer step", **more)
 
 
-def computing(**more: Any) -> Surface:
+def computing(**more: Any) -> RecordedEngine:
     """Training on a GPU that hardly waits for data."""
     observed = {**ON_CUDA, **more.pop("observed", {})}
-    return Surface(coded=CODED, load_s=1e-6, observed=observed, step_kind="optimizer step", **more)
+    return on_formula(
+        coded=CODED, load_s=1e-6, observed=observed, step_kind="optimizer step", **more
+    )
 
 
 def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Path) -> None:
@@ -87,33 +90,25 @@ def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Pa
 
 def test_a_knob_of_the_config_is_left_to_the_config(tmp_path: Path) -> None:
     """What a config key holds is not tried from inside."""
-    surface = loader_bound()
+    engine = loader_bound()
     text = "num_workers: 0\nprefetch_factor: 2\npersistent_workers: false\n"
-    formula_search(tmp_path, surface, text)
-    assert tried(surface) == []
+    formula_search(tmp_path, engine, text)
+    assert tried(engine) == []
 
 
 def test_a_knob_that_the_code_overrides_is_tried_in_the_code(tmp_path: Path) -> None:
     """The config says workers and the program ignores it: the call is what must change."""
-
-    class Overriding(Surface):
-        def run(self, trial: Trial) -> Run | Failure:
-            self.ignored = frozenset() if trial.plan.whatif else frozenset({"num_workers"})
-            return super().run(trial)
-
-    surface = Overriding(
-        coded=CODED, observed={"loader_site": "train.py:1"}, step_kind="optimizer step"
-    )
-    search = formula_search(tmp_path, surface, "num_workers: 0\n")
+    engine = loader_bound(ignored=frozenset({"num_workers"}))
+    search = formula_search(tmp_path, engine, "num_workers: 0\n")
     assert [decision.outcome for decision in search.decisions.values()] == ["ignored"]
     assert len(advice_of(search)) == 1
 
 
 def test_a_program_that_hardly_waits_gets_no_loader_trials(tmp_path: Path) -> None:
     """Its wait share bounds what a loader could give."""
-    surface = Surface(coded=CODED, load_s=1e-6, step_kind="optimizer step")
-    assert advice_of(formula_search(tmp_path, surface, CONFIG)) == ()
-    assert tried(surface) == []
+    engine = on_formula(coded=CODED, load_s=1e-6, step_kind="optimizer step")
+    assert advice_of(formula_search(tmp_path, engine, CONFIG)) == ()
+    assert tried(engine) == []
 
 
 def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
@@ -127,22 +122,22 @@ def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
         "pin_memory": False,
         "dtype": "bfloat16",
     }
-    surface = computing(observed=on, switches=dict.fromkeys(on, 2.0))
-    formula_search(tmp_path, surface, CONFIG, workload=GUARD)
-    assert tried(surface) == ["loader.pin_memory=1"]
+    engine = computing(observed=on, switches=dict.fromkeys(on, 2.0))
+    formula_search(tmp_path, engine, CONFIG, workload=GUARD)
+    assert tried(engine) == ["loader.pin_memory=1"]
 
 
 def test_switches_of_the_gpu_are_not_tried_without_one(tmp_path: Path) -> None:
     """The model computes on the CPU."""
-    surface = computing(observed={"device": "cpu", "compiled": False, "pin_memory": True})
-    formula_search(tmp_path, surface, CONFIG)
-    assert tried(surface) == []
+    engine = computing(observed={"device": "cpu", "compiled": False, "pin_memory": True})
+    formula_search(tmp_path, engine, CONFIG)
+    assert tried(engine) == []
 
 
 def test_only_what_is_faster_by_more_than_a_tie_is_advised(tmp_path: Path) -> None:
     """The rest gets no pairs."""
-    surface = computing(switches={"cudnn_benchmark": 1.2, "channels_last": 1.01})
-    search = formula_search(tmp_path, surface, CONFIG)
+    engine = computing(switches={"cudnn_benchmark": 1.2, "channels_last": 1.01})
+    search = formula_search(tmp_path, engine, CONFIG)
     assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
     assert [found.contest.title for found in search.lab.comparisons] == ["cudnn_benchmark"]
 
@@ -155,20 +150,20 @@ def test_rounding_is_only_changed_behind_the_guard(
     workload: dict[str, Any] | None, drift: float, expected: list[str] | None, tmp_path: Path
 ) -> None:
     """Not tried without a declared tolerance; beyond it not advised, however fast."""
-    surface = computing(
+    engine = computing(
         observed={"device": "cpu"},
         switches={"autocast=bfloat16": 1.5},
         drifts={"autocast=bfloat16": drift},
     )
-    search = formula_search(tmp_path, surface, CONFIG, workload=workload)
-    assert tried(surface) == ([] if expected is None else ["autocast=bfloat16"])
+    search = formula_search(tmp_path, engine, CONFIG, workload=workload)
+    assert tried(engine) == ([] if expected is None else ["autocast=bfloat16"])
     assert [advice.title for advice in advice_of(search)] == (expected or [])
 
 
 def test_a_single_run_advises_nothing(tmp_path: Path) -> None:
     """Where the budget has no room for pairs, what one run did is told to nobody."""
-    surface = computing(switches={"cudnn_benchmark": 1.4}, process_s=10.0)
-    search = formula_search(tmp_path, surface, CONFIG, budget_s=75.0)
+    engine = computing(switches={"cudnn_benchmark": 1.4}, process_s=10.0)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
     (proposal,) = search.standing.proposals
     assert proposal.outcome is None
     assert advice_of(search) == ()
@@ -181,16 +176,16 @@ def test_a_lucky_run_is_not_advised(tmp_path: Path) -> None:
     """Faster once by the draw: its pairs say so, and it is no advice."""
     advised = 0
     for seed in range(20):
-        surface = computing(switches={"cudnn_benchmark": 1.0}, noise=0.1, seed=seed)
+        engine = computing(switches={"cudnn_benchmark": 1.0}, noise=0.1, seed=seed)
         (tmp_path / f"{seed}").mkdir()
-        advised += bool(advice_of(formula_search(tmp_path / f"{seed}", surface, CONFIG)))
+        advised += bool(advice_of(formula_search(tmp_path / f"{seed}", engine, CONFIG)))
     assert advised <= 1
 
 
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     """A what-if that did not fit changes nothing that is written, so the answer is whole."""
-    surface = computing(switches={"compile": 2.0}, observed={"compiled": False}, process_s=10.0)
-    search = formula_search(tmp_path, surface, CONFIG, budget_s=75.0)
+    engine = computing(switches={"compile": 2.0}, observed={"compiled": False}, process_s=10.0)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
     assert advice_of(search) == ()
     assert [skipped.what for skipped in search.standing.skipped] == ["original, what if compile"]
     assert not any(skipped.matters for skipped in search.standing.skipped)
