@@ -6,17 +6,18 @@ Read top to bottom: `run` is the whole journey.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, invocation, knobs, revert
+from advisor import documents, files, invocation, knobs, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
-from advisor.history import History, program_key, state_folder
+from advisor.history import History, program_key
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
@@ -24,6 +25,7 @@ from advisor.report import compose, numbers, writing
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
+from advisor.state import project_root, state_folder
 from advisor.tuning import ignored, loader, precision, stages, steps, whatif
 from advisor.tuning.confirm import (
     Confirmation,
@@ -36,7 +38,7 @@ from advisor.tuning.guard import Guard
 from advisor.tuning.program import COMMAND_LINE, Program
 from advisor.tuning.runner import Runner, Taken
 from advisor.tuning.search import Search, Source
-from advisor.versions import Versions, diff
+from advisor.versions import Versions
 
 if TYPE_CHECKING:
     import argparse
@@ -79,6 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and PYTHONHASHSEED, the same in every trial",
     )
     parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files that gpu-advisor did not write at the places of report and --output",
+    )
+    parser.add_argument(
         "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
     )
     parser.add_argument(
@@ -92,7 +99,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """The journey from a config to a tuned config and a report. Raises AdvisorError."""
     started = time.monotonic()
     job = prepare(args, command)
-    with job.progress, gpu_lock(job.gpu_uuid), scratch_folder() as scratch, cancellable() as off:
+    with (
+        job.versions.held(),
+        job.progress,
+        gpu_lock(job.gpu_uuid),
+        scratch_folder() as scratch,
+        cancellable() as off,
+    ):
         search = start_search(job, args, scratch, off, started)
         proof: Confirmation | None = None
         problem: AdvisorError | None = None
@@ -108,7 +121,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             interrupted=problem is not None,
             wall_s=time.monotonic() - started,
         )
-    writing.write(report, args.report)
+    writing.write(report, args.report, job.report)
     if problem is not None:
         raise problem
     show(report, args)
@@ -144,6 +157,9 @@ class Job:
     budget_s: float
     progress: Progress
     output: Path
+    report: files.Claim
+    tuned: files.Claim | None
+    """The place of --output; None where the config itself is rewritten."""
 
     @property
     def gpu_uuid(self) -> str | None:
@@ -163,13 +179,11 @@ class Job:
 
 def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
+    left = versions.recover(args.config)
     asked = invocation.resolve(args.config, command)
     assert asked.config is not None, "it was named"
     if not args.dry_run and args.output is None:
         invocation.require_writable(args.config)
-    if args.report.resolve() == args.config.resolve():
-        msg = f"--report {args.report} is the config itself. Name another file."
-        raise UsageError(msg)
     try:
         budget = args.budget or asked.settings.defaults.budget
         budget_s = parse_duration_s(budget)
@@ -177,8 +191,12 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
     except ValueError as problem:
         raise UsageError(str(problem)) from problem
     machine = read_machine()
-    root = revert.project_root(args.config)
-    state = state_folder(root)
+    state = state_folder(project_root(args.config))
+    kept = Versions(state, args.config)
+    report, tuned = claim_places(args, kept)
+    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
+    for note in left:
+        progress.note(note)
     return Job(
         invocation=asked,
         config=asked.config,
@@ -188,11 +206,28 @@ def prepare(args: argparse.Namespace, command: list[str] | None) -> Job:
         ),
         machine=machine,
         target=target.resolve(args.target or asked.settings.defaults.target, machine),
-        versions=Versions(state, args.config),
+        versions=kept,
         state=state,
         budget_s=budget_s,
-        progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
+        progress=progress,
         output=args.output or args.config,
+        report=report,
+        tuned=tuned,
+    )
+
+
+def claim_places(
+    args: argparse.Namespace, kept: Versions
+) -> tuple[files.Claim, files.Claim | None]:
+    """Where the report goes, and where --output does. Raises OutputRefusedError."""
+    config = args.config
+    in_place = args.output is None or os.path.realpath(args.output) == os.path.realpath(config)
+    never = [config] if in_place else [config, args.output]
+    report = writing.claim(args.report, never=never, like=config, overwrite=args.overwrite)
+    if in_place:
+        return report, None
+    return report, files.claim(
+        [args.output], never=[config], like=config, overwrite=args.overwrite, ours=kept.is_output
     )
 
 
@@ -207,7 +242,7 @@ def start_search(
         env |= {"GPU_ADVISOR_SEED": str(args.seed), "PYTHONHASHSEED": str(args.seed)}
     runner = Runner(
         engine=LocalEngine(cancel=off),
-        history=History(job.state / "history.sqlite"),
+        history=History(job.state / "history.sqlite", job.progress.note),
         machine_key=job.machine.key,
         program_key=program_key(asked.cwd),
         program=Program(
@@ -295,7 +330,8 @@ def conclude(
     text = ""
     if winner.changes and not interrupted:
         new = search.runner.program.content(winner)
-        text = diff(job.config.raw, new, str(args.config))
+        after = documents.parse(new, job.config.format, job.config.name)
+        text = documents.masked_diff(job.config, after, str(args.config))
         if not args.dry_run and new != job.config.raw:
             write_config(job, args, winner, new)
     return compose.optimize_report(
@@ -322,23 +358,23 @@ def conclude(
 def write_config(job: Job, args: argparse.Namespace, winner: Candidate, new: bytes) -> None:
     """Put the tuned config in place; the original's bytes are kept first."""
     original = job.config
-    if args.output is not None and args.output.resolve() != args.config.resolve():
-        args.output.touch()
-        documents.write_atomic(args.output, new, args.output.read_bytes())
+    if job.tuned is not None:
+        job.tuned.write(args.output, new)
+        job.versions.wrote(args.output, new)
         return
     ours: list[Change] = [c for c in winner.changes if c.document != COMMAND_LINE]
-    job.versions.keep(original, new, ours)
+    version = job.versions.keep(original, new, ours)
     try:
         documents.write_atomic(args.config, new, original.raw)
     except AdvisorError:
-        job.versions.forget(job.versions.all()[-1])
+        job.versions.forget(version)
         raise
 
 
 def show(report: Report, args: argparse.Namespace) -> None:
     """The result on stdout: one JSON object, or the verdict and where to read on."""
     if args.json:
-        sys.stdout.write(json.dumps(writing.headline(report), indent=2) + "\n")
+        sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
     lines = [f"{report.config}: {report.verdict}. {report.reason}"]
     lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]

@@ -16,9 +16,10 @@ PACKAGE = ROOT / "advisor"
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
     {"optimize", "profile", "inspect", "gate", "revert", "invocation"},
-    {"report", "tuning", "engines", "history", "versions"},
+    {"report", "tuning", "engines", "history", "versions", "state"},
     {"trials", "quality", "prediction", "knobs"},
     {"documents", "machine", "stats", "settings", "probe"},
+    {"files", "masking"},
     {"model"},
     {"errors"},
     {"__init__"},

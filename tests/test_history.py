@@ -6,8 +6,9 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from advisor.history import History, program_key, state_folder, trial_key
+from advisor.history import History, program_key, trial_key
 from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.state import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,11 +113,11 @@ def test_sources_of_an_environment_do_not_count(tmp_path: Path) -> None:
 
 def test_the_key_tells_values_commands_and_plans_apart() -> None:
     keys = {
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan()),
-        trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan()),
-        trial_key("p", ("python", "b.py"), {"batch": 1}, MeasurePlan()),
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(mode="whole")),
-        trial_key("q", ("python", "a.py"), {"batch": 1}, MeasurePlan()),
+        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
+        trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan(), {}),
+        trial_key("p", ("python", "b.py"), {"batch": 1}, MeasurePlan(), {}),
+        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(mode="whole"), {}),
+        trial_key("q", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
     }
     assert len(keys) == 5
 

@@ -8,9 +8,9 @@ import pytest
 
 from advisor import documents
 from advisor.errors import ConfigMissingError, RevertConflictError
-from advisor.history import state_folder
 from advisor.model import Change, JsonScalar
 from advisor.revert import revert
+from advisor.state import state_folder
 from advisor.versions import Versions
 
 if TYPE_CHECKING:

@@ -205,5 +205,7 @@ class Runner:
         scratch = self.scratch / id_
         trial = self.program.trial(id_, candidate, purpose, plan, scratch, command_line)
         kept = tuple(token for token in trial.command if trial.scratch not in token)
-        key = trial_key(self.program_key, kept, self.program.values(candidate), trial.plan)
+        key = trial_key(
+            self.program_key, kept, self.program.values(candidate), trial.plan, self.program.env
+        )
         return trial, f"{key} {series}" if series else key

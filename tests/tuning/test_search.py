@@ -10,9 +10,10 @@ import pytest
 from advisor import documents, knobs
 from advisor.documents.argv import join
 from advisor.errors import TrialFailedError
-from advisor.history import History, state_folder
+from advisor.history import History
 from advisor.model import Candidate, Change
 from advisor.settings import Workload
+from advisor.state import state_folder
 from advisor.tuning import precision, stages, steps
 from advisor.tuning.confirm import (
     Confirmation,
