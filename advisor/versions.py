@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from advisor.model import Change
 
+ORPHAN_S = 8.0
+"""Longest that a trial outlives its call: its guardian ends it, kindly first."""
 _HALF = ".half-"
 """How the name of a folder begins that is being made or taken away."""
 
@@ -281,9 +283,19 @@ def _remove_candidates(config: Path) -> None:
     name = re.compile(re.escape(start) + r"\d+" + re.escape(end))
     with contextlib.suppress(OSError):
         for entry in os.scandir(config.absolute().parent):
-            if name.fullmatch(entry.name) and not _in_use(entry.name):
+            if name.fullmatch(entry.name) and _ended(entry.name):
                 with contextlib.suppress(OSError):
                     Path(entry.path).unlink()
+
+
+def _ended(name: str) -> bool:
+    """Whether no trial uses the candidate `name`; one whose call was killed is ended shortly."""
+    deadline = time.monotonic() + ORPHAN_S
+    while _in_use(name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _in_use(name: str) -> bool:
