@@ -51,7 +51,7 @@ NO_SECRETS = {"", "null", "none", "true", "false", "nil", "yes", "no", "~", MASK
 """Values, in lower case, that give nothing away."""
 
 _SHAPE = re.compile("|".join(SHAPES.values()))
-_RUN = re.compile(r"(?<![A-Za-z0-9/+_.-])[A-Za-z0-9]{24,}(?![A-Za-z0-9/+_.-])")
+_RUN = re.compile(r"(?<![A-Za-z0-9/+_.-])[A-Za-z0-9]{24,}(?![A-Za-z0-9/+_-]|\.\w)")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
 _BARE = r"[^\s\"',;&|)\]}]+"

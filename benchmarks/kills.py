@@ -26,23 +26,28 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 import advisor
 from advisor import documents, versions
 from advisor.errors import AdvisorError, RevertConflictError
+from advisor.files import atomic
 from advisor.model import Change
 from advisor.revert import revert
 from advisor.state import state_folder
 from advisor.versions import Versions
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
 ORIGINAL = b'{\n  "batch_size": 1,\n  "workers": 4, "note": "' + b"n" * 3000 + b'"\n}\n'
 PACKAGE = str(Path(advisor.__file__).parent)
+MOMENTS = (".draft", ".swap")
+"""How the names end of the files that a replacement in progress shows."""
 PROGRAM = """\
 import json, sys, time
 batch = json.load(open(sys.argv[1]))["batch_size"]
@@ -171,14 +176,19 @@ def check_after_kill(config: Path, tuned: bytes, failures: Failures, where: str)
 def strays(config: Path) -> list[str]:
     """Files of ours that should be gone: beside the config, and halves in the state folder."""
     expected = {config.name, ".gpu-advisor"}
-    beside = [name for name in os.listdir(config.parent) if name not in expected]
+    beside = [path.name for path in config.parent.iterdir() if path.name not in expected]
     state = config.parent / ".gpu-advisor"
     halves = [str(path.relative_to(state)) for path in state.rglob(".*") if path.is_dir()]
     return beside + halves + [path.name for path in state.rglob("*draft*")]
 
 
-def kills(count: int, folder: Path, chance: random.Random, failures: Failures) -> dict[str, int]:
-    """Kill the write and the revert at least `count` times: each line once, then at random times."""
+def kills(
+    count: int, folder: Path, chance: random.Random, failures: Failures, *, every: int = 1
+) -> dict[str, int]:
+    """Kill the write and the revert `count` times or more: each line once, then at any time.
+
+    With `every` above 1 only so many of the lines.
+    """
     tuned = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
     done: Counter[str] = Counter()
     config = folder / "k" / "c.json"
@@ -189,11 +199,12 @@ def kills(count: int, folder: Path, chance: random.Random, failures: Failures) -
     for name, work in works.items():
         fresh(config.parent, rewritten=name == "revert")
         lines = lines_of(work)
-        for number in range(max(count // 2, lines + 50) if count else 0):
+        steps = range(0, lines, every)
+        for number in range(max(count // 2, len(steps)) if count else 0):
             fresh(config.parent, rewritten=name == "revert")
-            exact = number < lines
-            pid, pipe = child(work, number + 1 if exact else None)
-            where = f"{name}, line {number + 1} of {lines}"
+            exact = number < len(steps)
+            pid, pipe = child(work, steps[number] + 1 if exact else None)
+            where = f"{name}, line {steps[number] + 1} of {lines}" if exact else ""
             if not exact:
                 delay = chance.uniform(0.0, 0.02)
                 where = f"{name}, after {delay * 1000:.2f} ms"
@@ -306,11 +317,12 @@ def edits(count: int, folder: Path, chance: random.Random, failures: Failures) -
         delay_s = chance.choice([0.0, chance.uniform(0, 5e-5), chance.uniform(0, 1e-3)])
         pid, pipe = child(lambda: edit(config, edited, how, delay_s))  # noqa: B023  it is forked
         os.read(pipe, 0)
-        try:
-            rewrite(config)
-            done["edit after the write"] += 1
-        except AdvisorError:
-            done["edit came first, or came out and was put back"] += 1
+        with counted_exchanges() as exchanges:
+            try:
+                rewrite(config)
+                done["edit after the write"] += 1
+            except AdvisorError:
+                done["edit came out and was put back" if exchanges else "edit came first"] += 1
         _, status = os.waitpid(pid, 0)
         os.close(pipe)
         if status:
@@ -325,14 +337,33 @@ def edits(count: int, folder: Path, chance: random.Random, failures: Failures) -
     return dict(done)
 
 
+@contextlib.contextmanager
+def counted_exchanges() -> Iterator[list[None]]:
+    """As many entries as exchanges there were meanwhile."""
+    seen: list[None] = []
+    plain = atomic.exchange
+
+    def counted(one: Path, other: Path) -> bool:
+        seen.append(None)
+        return plain(one, other)
+
+    atomic.exchange = counted
+    try:
+        yield seen
+    finally:
+        atomic.exchange = plain
+
+
 def edit(config: Path, edited: bytes, how: str, delay_s: float) -> None:
     """Save `edited` as an editor does, once the file that replaces the config is there."""
     draft = config.with_name("mine~")
     if how == "rename":
         draft.write_bytes(edited)
+    number = config.stat().st_ino
     limit = time.monotonic() + 2.0
     while time.monotonic() < limit:
-        if any(name.endswith((".draft", ".swap")) for name in os.listdir(config.parent)):
+        names = os.listdir(config.parent)  # noqa: PTH208  as fast as can be
+        if any(name.endswith(MOMENTS) for name in names) or config.stat().st_ino != number:
             break
     until = time.perf_counter() + delay_s
     while time.perf_counter() < until:
