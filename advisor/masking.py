@@ -54,19 +54,21 @@ _SHAPE = re.compile("|".join(SHAPES.values()))
 _RUN = re.compile(r"(?<![A-Za-z0-9/+_.-])[A-Za-z0-9]{24,}(?![A-Za-z0-9/+_-]|\.\w)")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_BARE = r"[^\s\"',;&|)\]}]+"
+_BARE = r"[^\s\"',;&|)\]}]{1,1000}"
 _PAIR = re.compile(
     r"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])"
     r"(?P<sep>\\?[\"']?\]?[ \t]*(?:=>|:=|=)[ \t]*|\\?[\"']?\]?[ \t]*:(?P<rest>[ \t]+|(?=[\"'\w])))"
-    rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE})*|{_BARE}))"
+    rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE}){{0,8}}|{_BARE}))"
 )
 """`name: value`, `name = value`; behind a colon an unquoted value may have blanks in it."""
 _QUOTED_PAIR = re.compile(
-    rf"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])(?P<sep>[\"']?\]?[ \t]*[:=][ \t]*)(?P<value>{_QUOTED})"
+    r"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])"
+    rf"(?P<sep>[\"']?\]?[ \t]*[:=][ \t]*)(?P<value>{_QUOTED})"
 )
 _FLAG = re.compile(
     rf"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>[ \t]+)(?P<value>{_QUOTED}|(?!-){_BARE})"
 )
+_REST = re.compile(r"[^\s\"',;&|)\]}]*")
 _CREDENTIAL = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9_~+=%-]{6,}")
 
 
@@ -92,7 +94,7 @@ def mask_text(text: str) -> str:
 
 def mask_code(text: str) -> str:
     """The same for source code, where only what stands in quotes is a value."""
-    return _QUOTED_PAIR.sub(_masked_pair, _masked_shapes(text))
+    return _without(_QUOTED_PAIR, _masked_shapes(text))
 
 
 def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
@@ -131,7 +133,7 @@ def _ends(words: str, names: Sequence[str]) -> bool:
 
 
 def _masked_once(text: str) -> str:
-    return _FLAG.sub(_masked_pair, _PAIR.sub(_masked_pair, _masked_shapes(text)))
+    return _without(_FLAG, _without(_PAIR, _masked_shapes(text)))
 
 
 def _masked_shapes(text: str) -> str:
@@ -139,13 +141,20 @@ def _masked_shapes(text: str) -> str:
     return _SHAPE.sub(MASK, text)
 
 
-def _masked_pair(found: re.Match[str]) -> str:
-    name, separator, value = found["name"], found["sep"], found["value"]
-    quote = value[0] if value[0] in "\"'" else ""
-    bare = value[1:-1] if quote else value
-    if not is_secret(name, bare) or _is_code(bare, quoted=bool(quote)):
-        return found[0]
-    return f"{name}{separator}{quote}{MASK}{quote}"
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """`text` with the value of every pair masked that is a secret; a value may hold more pairs."""
+    parts, copied, at = [], 0, 0
+    while found := pattern.search(text, at):
+        value = found["value"]
+        quote = value[0] if value[0] in "\"'" else ""
+        bare = value[1:-1] if quote else value
+        if not is_secret(found["name"], bare) or _is_code(bare, quoted=bool(quote)):
+            at = found.start("value")
+            continue
+        parts += [text[copied : found.start("value")], quote, MASK, quote]
+        rest = _REST.match(text, found.end()) if not quote else None
+        copied = at = rest.end() if rest else found.end()
+    return "".join([*parts, text[copied:]])
 
 
 def _is_code(value: str, *, quoted: bool) -> bool:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs
+from advisor import documents, invocation, knobs, masking
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
@@ -96,11 +96,12 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         found = diagnose(result, ceilings=result.ceilings, profile=aim.profile)
     help_ = bounds.bounds(result, cpus=machine.cpus) if isinstance(result, Run) else ()
     if args.json:
-        shown = json.dumps(as_object(result, found, help_, workload.unit), indent=2) + "\n"
+        told = as_object(result, found, help_, workload.unit)
+        shown = json.dumps(masking.mask_value(told), indent=2) + "\n"
     elif isinstance(result, Run) and found is not None:
-        shown = memo(result, found, help_)
+        shown = masking.mask_text(memo(result, found, help_))
     else:
-        shown = failure_memo(result)
+        shown = masking.mask_text(failure_memo(result))
     sys.stdout.write(shown)
     return FAILURE_EXIT_CODES[result.kind] if isinstance(result, Failure) else 0
 

@@ -29,5 +29,8 @@ def _masked(document: Document) -> bytes:
         names = scalar.path.replace("[", ".").split(".")
         if any(masking.is_secret(name, scalar.value) for name in names):
             start, end = scalar.span.start, scalar.span.end
-            content = content[:start] + masking.MASK.encode() + content[end:]
+            first = content[start : start + 1]
+            quote = first if first in {b'"', b"'"} else b""
+            mask = quote + masking.MASK.encode() + quote
+            content = content[:start] + mask + content[end:]
     return content

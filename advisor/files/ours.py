@@ -160,7 +160,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         msg = f"{place} cannot be written: {_reason(problem)}. Name another place."
         raise OutputRefusedError(msg) from problem
     msg = (
-        f"{place} is there already and was not written by gpu-advisor. "
+        f"{place} is there already and was not written by gpu-advisor, or was edited since. "
         "Name another place, move the file, or call with --overwrite."
     )
     raise OutputRefusedError(msg)
