@@ -66,10 +66,14 @@ _QUOTED_PAIR = re.compile(
     rf"(?P<sep>[\"']?\]?[ \t]*[:=][ \t]*)(?P<value>{_QUOTED})"
 )
 _FLAG = re.compile(
-    rf"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>[ \t]+)(?P<value>{_QUOTED}|(?!-){_BARE})"
+    r"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>(?:[\"'],)?[ \t]+)"
+    rf"(?P<value>{_QUOTED}|(?!-){_BARE})"
 )
+"""`--name value` of a command, and `'--name', 'value'` of a list of its words."""
 _REST = re.compile(r"[^\s\"',;&|)\]}]*")
-_CREDENTIAL = re.compile(r"(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9_~+=%-]{6,}")
+_CREDENTIAL = re.compile(
+    r"(?![+-]?[0-9.]+e[+-]?[0-9]+$)(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9_~+=%-]{6,}"
+)
 
 
 def is_secret(name: str, value: Any) -> bool:

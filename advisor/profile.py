@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs, masking
+from advisor import documents, invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
@@ -68,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
+    if args.config is not None:
+        versions.recover(args.config)
     asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()

@@ -10,7 +10,7 @@ from advisor import documents
 from advisor.documents.files import read_bytes
 from advisor.errors import RevertConflictError
 from advisor.state import existing_folders, project_root
-from advisor.versions import Versions, undo
+from advisor.versions import Versions, remove_candidates, undo
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +45,7 @@ def revert(config: Path, *, everything: bool = False) -> int:
     config, or somebody undid the change. All of them are taken back in one step, or none.
     """
     read_bytes(config)
+    remove_candidates(config)
     kept_in = [
         versions
         for state in existing_folders(project_root(config))

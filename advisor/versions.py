@@ -149,7 +149,6 @@ class Versions:
         To be called while `held`.
         """
         told = documents.recover(self._config)
-        _remove_candidates(self._config)
         for half in self._folder.glob(f"{_HALF}*"):
             shutil.rmtree(half, ignore_errors=True)
         with contextlib.suppress(AdvisorError):
@@ -207,7 +206,7 @@ class Versions:
 
 
 def recover(config: Path) -> list[str]:
-    """Clear away what killed calls left of `config`, if any call was there before.
+    """Clear away what killed calls left of `config`; called before it is read.
 
     Returns what is worth telling, in sentences. Raises StateBusyError.
     """
@@ -217,6 +216,7 @@ def recover(config: Path) -> list[str]:
             versions = Versions(state, config)
             with versions.held():
                 told += versions.recover()
+    remove_candidates(config)
     return told
 
 
@@ -277,7 +277,7 @@ def _key(state: Path, path: Path) -> str:
     return hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
 
 
-def _remove_candidates(config: Path) -> None:
+def remove_candidates(config: Path) -> None:
     """Remove the copies of `config` that a killed call's trials had beside it."""
     start, end = Path(candidate_path(str(config), "TAG")).name.rsplit("TAG", 1)
     name = re.compile(re.escape(start) + r"\d+" + re.escape(end))

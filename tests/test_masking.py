@@ -42,6 +42,7 @@ SECRET = "q7Zp2mXw9Lr4"
         f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
         f"os.environ['OPENAI_API_KEY'] = '{SECRET}'",
         f"WANDB_API_KEY={'0123456789abcdef' * 2}{SECRET}",
+        f"['t.py', '--token', '{SECRET}', '--lr', '1']",
         f"login failed: password={SECRET}",
         f"note: token: api_key={SECRET}",
         f"password={'x' * 3000}{SECRET}",

@@ -183,9 +183,12 @@ def test_a_candidate_of_a_living_trial_stays(config: Path, monkeypatch: pytest.M
     candidate = config.parent / ".train.gpu-advisor-002.json"
     candidate.write_text("{}")
     trial = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()", candidate.name],
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", candidate.name],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
+    assert trial.stdout is not None
+    trial.stdout.readline()
     try:
         recover(config)
         assert candidate.exists()
