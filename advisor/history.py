@@ -89,19 +89,24 @@ def program_key(cwd: Path, *, most_files: int = 3000) -> str:
 def _sources(folder: Path) -> Iterator[Path]:
     try:
         entries = sorted(folder.iterdir())
-    except OSError:  # a folder of somebody else's, or gone
+    except OSError:  # gone meanwhile
         return
     for entry in entries:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
-            if (
-                entry.name not in {"__pycache__", "node_modules"}
-                and not (entry / "pyvenv.cfg").exists()
-            ):
+            if entry.name not in {"__pycache__", "node_modules"} and not _is_environment(entry):
                 yield from _sources(entry)
         elif entry.suffix == ".py":
             yield entry
+
+
+def _is_environment(folder: Path) -> bool:
+    """Whether it is a virtual environment, or a folder of somebody else's."""
+    try:
+        return (folder / "pyvenv.cfg").exists()
+    except PermissionError:
+        return True
 
 
 class History:
