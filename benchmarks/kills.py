@@ -27,27 +27,18 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
-import advisor
-from advisor import documents, versions
 from advisor.errors import AdvisorError, RevertConflictError
-from advisor.files import atomic
-from advisor.model import Change
 from advisor.revert import revert
-from advisor.state import state_folder
-from advisor.versions import Versions
+from benchmarks import edits
+from benchmarks.rewriting import ORIGINAL, PACKAGE, Failures, child, rewrite, strays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
 
-ORIGINAL = b'{\n  "batch_size": 1,\n  "workers": 4, "note": "' + b"n" * 3000 + b'"\n}\n'
-PACKAGE = str(Path(advisor.__file__).parent)
-MOMENTS = (".draft", ".swap")
-"""How the names end of the files that a replacement in progress shows."""
 PROGRAM = """\
 import json, sys, time
 batch = json.load(open(sys.argv[1]))["batch_size"]
@@ -63,70 +54,7 @@ unit-regex = "done ([0-9]+) items"
 """
 
 
-def rewrite(config: Path, batch_size: int = 8) -> None:
-    """What `optimize` does at its beginning and at its end."""
-    versions.recover(config)
-    kept = Versions(state_folder(config.parent), config)
-    with kept.held():
-        document = documents.read(config)
-        new = document.with_values({"batch_size": batch_size})
-        change = Change(
-            document=str(config), path="batch_size", kind="batch_size", knob_class="free",
-            old=document.scalars["batch_size"].value, new=batch_size,
-        )  # fmt: skip
-        version = kept.keep(document, new, [change])
-        try:
-            documents.write_atomic(config, new, document.raw)
-        except AdvisorError:
-            kept.forget(version)
-            raise
-
-
-class Failures(Counter[str]):
-    """What went wrong, and how often."""
-
-    def note(self, what: str) -> None:
-        """Count one, and show the first few of a kind."""
-        self[what] += 1
-        if self[what] <= 3:
-            sys.stderr.write(f"  {what}\n")
-
-
 # --- kills of the write and the revert ----------------------------------------------------
-
-
-def child(work: Callable[[], object], stop_at: int | None = None) -> tuple[int, int]:
-    """Pid of a child that does `work`, and the pipe on which it tells how many lines it ran.
-
-    With `stop_at` it kills itself before that line.
-    """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writing)
-        return pid, reading
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal count
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        if event == "line":
-            count += 1
-            if count == stop_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    code = 1
-    try:
-        if stop_at is not None:
-            sys.settrace(trace)
-        work()
-        sys.settrace(None)
-        code = 0
-    finally:
-        os.write(writing, str(count).encode())
-        os._exit(code)
 
 
 def lines_of(work: Callable[[], object]) -> int:
@@ -171,15 +99,6 @@ def check_after_kill(config: Path, tuned: bytes, failures: Failures, where: str)
         failures.note(f"{where}: the next call ended in {type(problem).__name__}: {problem}")
     if stray := strays(config):
         failures.note(f"{where}: left behind: {stray}")
-
-
-def strays(config: Path) -> list[str]:
-    """Files of ours that should be gone: beside the config, and halves in the state folder."""
-    expected = {config.name, ".gpu-advisor"}
-    beside = [path.name for path in config.parent.iterdir() if path.name not in expected]
-    state = config.parent / ".gpu-advisor"
-    halves = [str(path.relative_to(state)) for path in state.rglob(".*") if path.is_dir()]
-    return beside + halves + [path.name for path in state.rglob("*draft*")]
 
 
 def kills(
@@ -301,83 +220,6 @@ def kill(pid: int, *, tree: bool) -> None:
                 member.kill()
 
 
-# --- edits --------------------------------------------------------------------------------
-
-
-def edits(count: int, folder: Path, chance: random.Random, failures: Failures) -> dict[str, int]:
-    """Save the config while it is being replaced, `count` times."""
-    done: Counter[str] = Counter()
-    config = folder / "e" / "c.json"
-    for number in range(count):
-        shutil.rmtree(config.parent, ignore_errors=True)
-        config.parent.mkdir()
-        config.write_bytes(ORIGINAL)
-        edited = ORIGINAL.replace(b'"workers": 4', f'"workers": {100 + number}'.encode())
-        how = ("rename", "truncate", "overwrite")[number % 3]
-        delay_s = chance.choice([0.0, chance.uniform(0, 5e-5), chance.uniform(0, 1e-3)])
-        pid, pipe = child(lambda: edit(config, edited, how, delay_s))  # noqa: B023  it is forked
-        os.read(pipe, 0)
-        with counted_exchanges() as exchanges:
-            try:
-                rewrite(config)
-                done["edit after the write"] += 1
-            except AdvisorError:
-                done["edit came out and was put back" if exchanges else "edit came first"] += 1
-        _, status = os.waitpid(pid, 0)
-        os.close(pipe)
-        if status:
-            failures.note(f"edit {number}: the editor ended with {status}")
-        if config.read_bytes() != edited:
-            failures.note(f"edit {number} ({how}) is lost: {config.read_bytes()[:60]!r}")
-        revertible = contextlib.suppress(RevertConflictError)
-        with revertible:
-            versions.recover(config)
-        if stray := strays(config):
-            failures.note(f"edit {number} ({how}): left behind: {stray}")
-    return dict(done)
-
-
-@contextlib.contextmanager
-def counted_exchanges() -> Iterator[list[None]]:
-    """As many entries as exchanges there were meanwhile."""
-    seen: list[None] = []
-    plain = atomic.exchange
-
-    def counted(one: Path, other: Path) -> bool:
-        seen.append(None)
-        return plain(one, other)
-
-    atomic.exchange = counted
-    try:
-        yield seen
-    finally:
-        atomic.exchange = plain
-
-
-def edit(config: Path, edited: bytes, how: str, delay_s: float) -> None:
-    """Save `edited` as an editor does, once the file that replaces the config is there."""
-    draft = config.with_name("mine~")
-    if how == "rename":
-        draft.write_bytes(edited)
-    number = config.stat().st_ino
-    limit = time.monotonic() + 2.0
-    while time.monotonic() < limit:
-        names = os.listdir(config.parent)  # noqa: PTH208  as fast as can be
-        if any(name.endswith(MOMENTS) for name in names) or config.stat().st_ino != number:
-            break
-    until = time.perf_counter() + delay_s
-    while time.perf_counter() < until:
-        pass
-    if how == "rename":
-        draft.replace(config)
-    elif how == "truncate":
-        config.write_bytes(edited)
-    else:
-        with config.open("r+b") as file:
-            file.write(edited)
-            file.truncate()
-
-
 # --- a full disk --------------------------------------------------------------------------
 
 
@@ -432,7 +274,7 @@ def main() -> int:
         folder = Path(name)
         rows = {
             "kills": lambda: kills(asked.kills, folder, chance, failures),
-            "edits": lambda: edits(asked.edits, folder, chance, failures),
+            "edits": lambda: edits.edits(asked.edits, folder, chance, failures),
             "full disk": lambda: full_disk(folder, failures),
             "calls": lambda: calls(asked.calls, folder, chance, failures),
         }

@@ -13,6 +13,7 @@ import pytest
 
 from advisor.errors import OutputRefusedError
 from benchmarks import kills
+from benchmarks.rewriting import Failures
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
@@ -85,7 +86,7 @@ def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(
 ) -> None:
     import random
 
-    seen = kills.Failures()
+    seen = Failures()
     done = kills.calls(5, tmp_path, random.Random(1), seen)
     assert not seen
     assert sum(done.values()) >= 5

@@ -18,7 +18,8 @@ from advisor.model import Change, JsonScalar
 from advisor.revert import revert
 from advisor.state import state_folder
 from advisor.versions import Versions, recover
-from benchmarks import kills
+from benchmarks import edits, kills
+from benchmarks.rewriting import Failures
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where a file system asks no disk to keep up with a thousand syncs."""
@@ -238,7 +239,7 @@ def test_an_output_is_ours_until_somebody_edits_it(config: Path, tmp_path: Path)
 
 def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> None:
     """Some lines of the write and of the revert here; all of them in the benchmark."""
-    seen = kills.Failures()
+    seen = Failures()
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
         done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
     assert not seen
@@ -246,9 +247,9 @@ def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> Non
 
 
 def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
-    seen = kills.Failures()
+    seen = Failures()
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        done = kills.edits(45, Path(folder), random.Random(0), seen)
+        done = edits.edits(45, Path(folder), random.Random(0), seen)
     assert not seen
     assert sum(done.values()) == 45
 
