@@ -159,6 +159,18 @@ def test_what_became_another_s_since_it_was_claimed_is_not_written(project: Path
     assert (project / "report.md").read_text() == "mine\n"
 
 
+def test_a_link_or_a_patch_that_came_meanwhile_is_not_followed_or_removed(project: Path) -> None:
+    claimed = writing.claim(project / "report.md")
+    (project / "report-advice-99.patch").write_text("mine\n")
+    writing.write(plain(), project / "report.md", claimed)
+    assert (project / "report-advice-99.patch").read_text() == "mine\n"
+    (project / "report.md").unlink()
+    (project / "report.md").symlink_to(project / "new.md")
+    with pytest.raises(errors.OutputRefusedError, match="since it was looked at"):
+        writing.write(plain(), project / "report.md", claimed)
+    assert not (project / "new.md").exists()
+
+
 def test_report_does_not_replace_notes_beside_a_json(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

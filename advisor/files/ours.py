@@ -85,7 +85,9 @@ class Claim:
 
     def _claimed(self, path: Path) -> Path:
         place = Path(os.path.realpath(path))
-        assert place in self.places, f"{path} was not claimed"
+        if place not in self.places:
+            msg = f"{path} leads to {place} since it was looked at. Name another place."
+            raise OutputRefusedError(msg)
         return place
 
     def _mode(self, place: Path) -> int:

@@ -162,7 +162,9 @@ def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> Non
         if entry.patch
     }
     for number in _numbered_patches(report_md) - patches.keys():
-        claimed.remove(report_md.with_name(rendering.patch_file(report_md.stem, number)))
+        place = report_md.with_name(rendering.patch_file(report_md.stem, number))
+        if place in claimed.places:  # any other one came meanwhile
+            claimed.remove(place)
     for number, patch in patches.items():
         head = f"{files.MARKS['.patch']}: advice {number} of {report_md.name}\n"
         place = report_md.with_name(rendering.patch_file(report_md.stem, number))
