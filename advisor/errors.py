@@ -15,7 +15,7 @@
     ├── TargetError             19   the GPU asked for is unknown or cannot be stood in for
     ├── StateBusyError          20   another gpu-advisor works on the same config
     ├── ReportError             21   report.json is missing, malformed or of another version
-    ├── TrialFailedError     30-44   the command failed; one code a kind (FAILURE_EXIT_CODES)
+    ├── TrialFailedError     30-46   the command failed; one code a kind (FAILURE_EXIT_CODES)
     └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
 
 The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
@@ -42,6 +42,8 @@ FAILURE_EXIT_CODES = {
     "work-not-done": 42,
     "probe-not-loaded": 43,
     "outputs-not-apart": 44,
+    "write-denied": 45,
+    "disk-full": 46,
     "interrupted": 130,
 }
 

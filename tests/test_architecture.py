@@ -18,6 +18,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"optimize", "profile", "inspect", "gate", "revert", "invocation"},
     {"report", "tuning", "engines", "history", "versions"},
     {"trials", "quality", "prediction", "knobs"},
+    {"isolation"},
     {"documents", "machine", "stats", "settings", "probe"},
     {"model"},
     {"errors"},

@@ -83,6 +83,7 @@ class Bench:
             hang_limit_s=2 * limit_s,
             total_limit_s=limit_s,  # the one that is reached first: a plain `timeout`
             allow_writes=self.allow_writes,
+            caches=str(self.scratch / "caches"),
         )
         gpu = self.device()
         started, clock = time.time(), time.monotonic()

@@ -52,6 +52,8 @@ class Guard:
     def __init__(self, session: Session, spec_path: str) -> None:
         spec = session.spec
         self._session = session
+        self._listens = bool(spec.get("guarded", True))
+        """Else the kernel holds back or throws away what is written, and need not be told."""
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec.get("protect") or os.getcwd()))
         free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
@@ -65,6 +67,8 @@ class Guard:
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
+        if not self._listens:
+            return
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
@@ -77,7 +81,7 @@ class Guard:
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """`path` is about to be written, moved onto or removed; `tree`: with all below it."""
-        if self._busy or isinstance(path, int):
+        if self._busy or not self._listens or isinstance(path, int):
             return
         self._busy = True
         try:
