@@ -8,7 +8,7 @@ overlay.py     everything that is written goes to a layer that is thrown away
 mounts.py      which mount points are covered, and how: pure
 layers.py      what the program would have changed, read from the upper layers
 landlock.py    writes outside the allowed places are denied
-metadata.py    the same for modes, times and attributes, of which Landlock knows nothing
+supervisor.py  decides on single system calls, where the kernel's rules end
 kernel.py      the system calls
 refusals.py    failures that come from the isolation, told as such
 

@@ -32,7 +32,7 @@ def main() -> None:
         tried.confine()
         if told["kind"] == "landlock":
             why = _write_refused(told["layers"])
-        if told["upper_bytes"]:
+        else:
             attributes = _holds_attributes(told)
     except OSError as problem:
         why = problem.strerror or str(problem)
@@ -42,7 +42,7 @@ def main() -> None:
 def _write_refused(folder: str) -> str | None:
     """None if a write outside the allowed places is denied."""
     with contextlib.suppress(PermissionError):
-        Path(folder, "probe").touch()
+        os.open(os.path.join(folder, "probe"), os.O_WRONLY | os.O_CREAT)
         return "a write that it should deny went through"
     return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from typing import TYPE_CHECKING, Any
 
 from advisor.isolation import kernel
-from advisor.isolation.places import SYSTEM_TREES
+from advisor.isolation.places import SYSTEM_TREES, is_within
+from advisor.isolation.supervisor import METADATA, NO_FOLLOW, Notice, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,11 +30,10 @@ OF_A_FILE = WRITE_FILE | TRUNCATE
 class Landlock:
     """See Isolation. Only the command is confined, not its guardian."""
 
-    listens: int | None = None
-
     def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
         del cwd
         self._free = (*told["passes"], *SYSTEM_TREES)
+        self._supervisor = Supervisor(METADATA, self._judge)
 
     def enter(self) -> None:
         """Nothing to do."""
@@ -55,6 +56,16 @@ class Landlock:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)
+        self._supervisor.confine()
+
+    def _judge(self, notice: Notice) -> int | None:
+        """Of modes, owners, times and attributes Landlock knows nothing."""
+        call = notice.call
+        flags = notice.arguments[call.flags] if call.flags is not None else 0
+        follows = call.follows and not flags & NO_FOLLOW
+        path = notice.place(call.folder, call.path, follows=follows)
+        free = not path or any(is_within(path, each) for each in self._free)
+        return None if free else errno.EACCES
 
     @staticmethod
     def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -74,8 +85,14 @@ class Landlock:
         """Not to be asked: candidates lie beside their originals."""
         raise NotImplementedError
 
+    @property
+    def listens(self) -> int:
+        """See Isolation."""
+        return self._supervisor.listens
+
     def serve(self) -> None:
-        """Nothing is asked of us."""
+        """A mode, an owner, a time or an attribute is to be changed."""
+        self._supervisor.serve()
 
     def changes(self) -> dict[str, Any] | None:
         """Nothing but what was allowed."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.isolation import kernel, layers
 from advisor.isolation.mounts import Step, look_around, plan, read_mounts
-from advisor.isolation.places import SOCKET_TREES, is_within
+from advisor.isolation.places import SOCKET_TREES
+from advisor.isolation.supervisor import RENAMES, Supervisor, rename_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,10 +40,9 @@ class Layer(NamedTuple):
 class Overlay:
     """See Isolation."""
 
-    listens: int | None = None
-
     def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
         self._told = told
+        self._supervisor = Supervisor(RENAMES, rename_folder)
         self._cwd = os.path.realpath(cwd)
         self._stage: str = told["layers"]
         self._layers: list[Layer] = []
@@ -136,10 +136,17 @@ class Overlay:
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:
-        """Nothing more: the command is born inside."""
+        """The command is born inside; it needs help to rename folders."""
+        self._supervisor.confine()
+
+    @property
+    def listens(self) -> int:
+        """See Isolation."""
+        return self._supervisor.listens
 
     def serve(self) -> None:
-        """Nothing is asked of us."""
+        """A folder is to be renamed."""
+        self._supervisor.serve()
 
     def changes(self) -> dict[str, Any] | None:
         """From the layers: exact. Whether one is full is told of the memory they live in."""

@@ -81,7 +81,7 @@ def main() -> int:
         while not control.ended:
             control.wait(None)
     segments.look(family(command))
-    left = end_all(command, control)
+    left = end_all(command, control, confined)
     changes = confined.changes()
     confined.leave()
     take_away(job, orphaned=control.parent_died)
@@ -235,7 +235,7 @@ def reaped() -> list[tuple[int, int]]:
     return ended
 
 
-def end_all(command: int | None, control: Control) -> list[int]:
+def end_all(command: int | None, control: Control, confined: Isolation) -> list[int]:
     """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
     begun = time.monotonic()
     asked: set[int] = set()
@@ -256,7 +256,7 @@ def end_all(command: int | None, control: Control) -> list[int]:
                     os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
         asked |= alive
         control.ended = True
-        control.wait(0.01)
+        control.wait(0.01, confined)
 
 
 def family(command: int | None) -> set[int]:
