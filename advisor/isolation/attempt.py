@@ -1,6 +1,6 @@
 """Tries one kind of isolation the way a trial would use it, and tells why it does not hold.
 
-Run as `python -I -S -B attempt.py`, standard library only. stdin: {"told": a Confinement, "cwd"}.
+Run as `python -I -S attempt.py`, standard library only. stdin: {"told": a Confinement, "cwd"}.
 stdout: one JSON object: `why` (null if it holds) and `attributes`, whether layers in memory can
 hold what an overlay must note about folders.
 """

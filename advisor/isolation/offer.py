@@ -92,7 +92,7 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
         told = Confinement(kind=kind, layers=folder, upper_bytes=1 << 20)
         try:
             tried = subprocess.run(
-                [sys.executable, "-I", "-S", "-B", attempt.__file__],
+                [sys.executable, "-I", "-S", attempt.__file__],
                 input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
                 capture_output=True,
                 text=True,

@@ -12,7 +12,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import select
 import shutil
 import socket
@@ -135,7 +134,7 @@ class Supervisor:
     """
 
     def __init__(self, calls: tuple[Call, ...], judge: Callable[[Notice], int | None]) -> None:
-        machine = platform.machine()
+        machine = os.uname().machine
         self._seccomp = SECCOMP.get(machine)
         numbered = {getattr(call, machine, None): call for call in calls}
         self._calls: Mapping[int, Call] = {

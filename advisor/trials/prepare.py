@@ -91,13 +91,14 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         digest = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
         tmp = Path(tempfile.gettempdir(), f"gpu-advisor-{digest}")
     kept = Path(trial.caches or scratch / "caches").resolve()
+    given = {**environ, **dict(trial.env)}
     confined = confinement(
-        offered(trial.cwd, environ),
+        offered(trial.cwd, given),
         cwd=trial.cwd,
         scratch=scratch,
         temporary=tmp,
         kept=kept,
-        environ={**environ, **dict(trial.env)},
+        environ=given,
         allow_writes=trial.allow_writes,
     )
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
@@ -107,9 +108,8 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     }
     spec = scratch / "spec.json"
     env = {
-        **environ,
-        **dict(trial.env),
-        **cache_variables(confined, kept, {**environ, **dict(trial.env)}),
+        **given,
+        **cache_variables(confined, kept, given),
         **_apart(environ, trackers),
         "TMPDIR": str(tmp),
         "PYTHONUNBUFFERED": "1",
