@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -178,7 +179,12 @@ WAYS: dict[str, Way] = {
         torch=True,
     ),
 }  # fmt: skip
-LEFT_OUTSIDE = ("/dev/shm/gpu-advisor-ways", "/dev/shm/gpu-advisor-ways-2", "/tmp/gpu-advisor-ways", "/var/tmp/gpu-advisor-ways")  # noqa: E501, S108
+LEFT_OUTSIDE = (
+    "/dev/shm/gpu-advisor-ways",
+    "/dev/shm/gpu-advisor-ways-2",
+    "/tmp/gpu-advisor-ways",
+    "/var/tmp/gpu-advisor-ways",
+)
 
 
 def lay_out(root: Path, names: list[str]) -> Path:
@@ -253,34 +259,75 @@ def seen(root: Path) -> dict[str, tuple[object, ...]]:
     return found
 
 
+def belongs(path: str, name: str) -> bool:
+    """Whether a path of `seen` is among those that the way `name` may write to."""
+    place = {"outside the project": "elsewhere", "$HOME": "home"}.get(name)
+    folder = place or f"project/{_folder(name)}"
+    return path == folder or path.startswith(f"{folder}/")
+
+
+def kept(before: tuple[object, ...], after: tuple[object, ...] | None) -> bool:
+    """Whether a file is what it was; a folder may have got other entries."""
+    if after is None:
+        return False
+    owner = before[0]
+    assert isinstance(owner, tuple)
+    if stat.S_ISDIR(owner[0]):
+        return before[0][:3] == after[0][:3]  # type: ignore[index]
+    return before == after
+
+
 def _folder(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
 
 
+def attempt(name: str, folder: Path, home: Path) -> str | None:
+    """Run one way in `folder`; None if its own view was right, else its last words."""
+    way = WAYS[name]
+    language, *options = way.how.split()
+    if language == "py" and not options:
+        return _forked(BACK + way.code, folder, home)
+    interpreter = [sys.executable, *options, "-c", BACK + way.code]
+    done = subprocess.run(
+        interpreter if options else ["bash", "-c", way.code],
+        cwd=folder,
+        env={**os.environ, "HOME": str(home)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+    return said[-1] if done.returncode else None
+
+
+def _forked(code: str, folder: Path, home: Path) -> str | None:
+    """The same without the start of an interpreter."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        said = ""
+        try:
+            os.chdir(folder)
+            os.environ["HOME"] = str(home)
+            exec(code, {"__name__": "way"})
+        except BaseException as problem:
+            said = f"{type(problem).__name__}: {problem}"
+        os.write(write, said.encode())
+        os._exit(1 if said else 0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        said = file.read().decode()
+    _, status = os.waitpid(child, 0)
+    return (said or f"exit code {os.waitstatus_to_exitcode(status)}") if status else None
+
+
 def main() -> None:
     """Run the ways, one after another."""
-    results = {}
     project = Path.cwd()
-    for name in sys.argv[2:]:
-        way = WAYS[name]
-        language, *options = way.how.split()
-        command = (
-            [sys.executable, *options, "-c", BACK + way.code]
-            if language == "py"
-            else ["bash", "-c", way.code]
-        )
-        done = subprocess.run(
-            command,
-            cwd=project / _folder(name),
-            env={**os.environ, "HOME": str(project.parent / "home")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        results[name] = said[-1] if done.returncode else None
+    home = project.parent / "home"
+    results = {name: attempt(name, project / _folder(name), home) for name in sys.argv[2:]}
     Path(sys.argv[1]).write_text(json.dumps(results))
 
 

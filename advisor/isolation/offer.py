@@ -88,9 +88,9 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
     """Why `kind` does not hold, or None; and whether its layers may lie in memory."""
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}", False
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-attempt-") as folder:
-        told = Confinement(kind=kind, layers=folder, upper_bytes=1 << 20)
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpu-advisor-attempt-") as folder:
+            told = Confinement(kind=kind, layers=folder, upper_bytes=1 << 20)
             tried = subprocess.run(
                 [sys.executable, "-I", "-S", attempt.__file__],
                 input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
@@ -99,12 +99,13 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
                 check=False,
                 timeout=ATTEMPT_LIMIT_S,
             )
-            answer = json.loads(tried.stdout)
-        except (OSError, subprocess.TimeoutExpired) as problem:
-            return str(problem), False
-        except ValueError:
-            said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-            return said[-1], False
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return str(problem), False
+    try:
+        answer = json.loads(tried.stdout)
+    except ValueError:
+        said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
+        return said[-1], False
     return answer["why"], answer["attributes"]
 
 

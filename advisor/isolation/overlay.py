@@ -210,8 +210,7 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
         for path in (upper, work):
             os.makedirs(path, exist_ok=True)
         _copy_status(lower, upper)
-        for path in (lower, upper, work):
-            opened.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
+        opened += [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (lower, upper, work)]
         # descriptors, because a path may hold the characters that separate options
         below, above, between = (f"/proc/self/fd/{number}" for number in opened)
         data = f"userxattr,lowerdir={below},upperdir={above},workdir={between}"

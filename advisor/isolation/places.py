@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
-"""The kernel's own: no file of the user's lies there. Devices, GPUs among them, stay as they are."""
+"""The kernel's own: no file of the user's lies there. Devices stay as they are, GPUs too."""
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
 SOCKET_TREES = ("/tmp", "/run", "/var/run")  # noqa: S108
-"""Sockets and pipes that others listen on pass through: a socket cannot be reached over an overlay."""
+"""Sockets and pipes that others listen on pass through: over an overlay none can be reached."""
 
 PSEUDO = {
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",

@@ -26,9 +26,9 @@ FULL = re.compile(
     r"No space left on device|\[Errno 28\]|Disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing|file write failed"
 )
-SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")
+SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
-_QUOTED = re.compile(r"['\"‘`](/?[^'\"’`]+)['\"’]")
+_QUOTED = re.compile(r"['\"\u2018`](/?[^'\"\u2019`]+)['\"\u2019]")
 _BEFORE_REASON = re.compile(r"(\S+): (?:Permission denied|Operation not permitted|Read-only)")
 
 FULL_SHARE = 100
