@@ -98,6 +98,9 @@ CASES = {
         evidence="best.ckpt",
         limits={"env": ((FORCED, "guard"),)},
     ),
+    "disk full": Case(
+        kind="disk-full", command=("sh", "-c", "echo much > /dev/full"), evidence="No space left"
+    ),
     "writes, which Landlock denies": Case(
         kind="write-denied",
         command=program("fail_overwrites"),
