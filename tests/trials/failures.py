@@ -99,7 +99,7 @@ CASES = {
         limits={"env": ((FORCED, "guard"),)},
     ),
     "disk full": Case(
-        kind="disk-full", command=("sh", "-c", "echo much > /dev/full"), evidence="No space left"
+        kind="disk-full", command=("bash", "-c", "echo much > /dev/full"), evidence="No space left"
     ),
     "writes, which Landlock denies": Case(
         kind="write-denied",
