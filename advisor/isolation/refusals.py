@@ -92,18 +92,17 @@ def _full(
 def _denied(told: Confinement, lines: list[str], cwd: str) -> Refusal | None:
     for line in lines:
         if DENIED.search(line):
-            path = _path(line)
-            full = os.path.realpath(os.path.join(cwd, path)) if path else None
-            if full is not None and _is_ours(told, full):
-                return _write_denied(told, full, line)
+            for path in _paths(line, cwd):
+                if _is_ours(told, path):
+                    return _write_denied(told, path, line)
     if told.kind == "landlock":
         for line in lines:
             found = DENIED_WITHOUT_A_PATH.search(line)
             if found:
-                path = found["path"] or found["folder"]
-                full = os.path.realpath(os.path.join(cwd, path)) if path else None
-                if full is None or _is_ours(told, full):
-                    return _write_denied(told, full, line)
+                name = found["path"] or found["folder"]
+                path = os.path.realpath(os.path.join(cwd, name)) if name else None
+                if path is None or _is_ours(told, path):
+                    return _write_denied(told, path, line)
     return None
 
 
@@ -128,12 +127,10 @@ def _is_ours(told: Confinement, path: str) -> bool:
     return os.access(place, os.W_OK)
 
 
-def _path(line: str) -> str | None:
-    quoted = _QUOTED.findall(line)
-    if quoted:
-        return str(quoted[-1])
-    found = _BEFORE_REASON.search(line)
-    return found[1] if found else None
+def _paths(line: str, cwd: str) -> list[str]:
+    """What a line about a denied call names: in quotes, else before the reason."""
+    named = _QUOTED.findall(line) or _BEFORE_REASON.findall(line)
+    return [os.path.realpath(os.path.join(cwd, name)) for name in named]
 
 
 def _space(folder: str) -> tuple[int, int] | None:
