@@ -44,6 +44,7 @@ class Look(NamedTuple):
 
     folders: Callable[[str], Iterable[str]]
     """Paths of the folders in a folder."""
+    is_folder: Callable[[str], bool]
     may_write: Callable[[str], bool]
     is_foreign: Callable[[str], bool]
     """Belongs to another user: an overlay could not copy it up, it can only stand over it."""
@@ -94,7 +95,7 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
                 yield mount.path, "passes"
         elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
             yield mount.path, "passes"
-        elif not os.path.isdir(mount.path):
+        elif not look.is_folder(mount.path):
             yield mount.path, "sealed"
         else:
             yield from covered(mount.path)
@@ -145,4 +146,10 @@ def look_around() -> Look:
         except OSError:
             return False
 
-    return Look(folders, lambda path: os.access(path, os.W_OK), is_foreign, user == 0)
+    return Look(
+        folders=folders,
+        is_folder=os.path.isdir,
+        may_write=lambda path: os.access(path, os.W_OK),
+        is_foreign=is_foreign,
+        is_owner_of_all=user == 0,
+    )

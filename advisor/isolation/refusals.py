@@ -100,9 +100,9 @@ def _denied(told: Confinement, lines: list[str], cwd: str) -> Refusal | None:
             found = DENIED_WITHOUT_A_PATH.search(line)
             if found:
                 name = found["path"] or found["folder"]
-                path = os.path.realpath(os.path.join(cwd, name)) if name else None
-                if path is None or _is_ours(told, path):
-                    return _write_denied(told, path, line)
+                place = os.path.realpath(os.path.join(cwd, name)) if name else None
+                if place is None or _is_ours(told, place):
+                    return _write_denied(told, place, line)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path  # noqa: TC003
 from typing import Any
 
 import pytest

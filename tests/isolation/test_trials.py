@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,8 @@ from advisor.model import Failure, Run, TrialFile
 from benchmarks.ways import seen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.isolation.conftest import Do
 
 KINDS = ("overlay", "landlock", "guard")
@@ -73,7 +74,8 @@ def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) 
     (project / "link.json").symlink_to("real.json")
     before = seen(project)
     run = do(
-        "overlay", "sh", "-c", "ls; cat link.json real.json; stat -c %a real.json; echo $0", "link.json",
+        "overlay",
+        "sh", "-c", "ls; cat link.json real.json; stat -c %a real.json; echo $0", "link.json",
         files=(TrialFile(original=str(project / "link.json"), content=b'{"batch": 2}'),),
     )  # fmt: skip
     assert isinstance(run, Run), run
@@ -103,7 +105,7 @@ def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None
     assert isinstance(run, Run), run
     assert run.files_created == ("b", "c/d/")
     assert list(layers.iterdir()) == []
-    assert os.listdir(project) == ["mine.txt"]
+    assert [path.name for path in project.iterdir()] == ["mine.txt"]
 
 
 def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) 
     code = "import os; p = os.environ['C']; print(sorted(os.listdir(p))); open(p + '/new', 'w')"
     outputs = [do("overlay", code, env=env, caches=kept).stdout_tail for _ in range(2)]
     assert outputs == ["['old']\n", "['new', 'old']\n"]
-    assert os.listdir(cache) == ["old"]
+    assert [path.name for path in cache.iterdir()] == ["old"]
 
 
 def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
@@ -125,7 +127,8 @@ def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
         "import os, socket; s = socket.create_server(('127.0.0.1', 0))\n"
         "socket.create_connection(s.getsockname()); open('/dev/null', 'w').write('x')\n"
         "assert os.urandom(1) and open('/proc/self/stat').read() and os.path.isdir('/sys/class')\n"
-        "open('/dev/shm/x', 'w'); print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
+        "open('/dev/shm/x', 'w')\n"
+        "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
     )
     run = do("overlay", code)
     assert isinstance(run, Run), run
