@@ -136,7 +136,7 @@ WAYS: dict[str, Way] = {
     "shelve": Way("py", "import shelve\nwith shelve.open('shelf') as s: s['a'] = 1\nwith shelve.open('shelf') as s: assert s['a'] == 1"),
     "dbm": Way("py", "import dbm.dumb\nwith dbm.dumb.open('db', 'n') as d: d['a'] = 'b'\nwith dbm.dumb.open('db') as d: assert d['a'] == b'b'"),
     "zipfile append": Way("py", "import zipfile\nwith zipfile.ZipFile('mine.zip', 'a') as z: z.writestr('b', 'b')\nassert len(zipfile.ZipFile('mine.zip').namelist()) == 2"),
-    "tarfile extract": Way("py", "import tarfile; tarfile.open('mine.tar').extractall('.', filter='data'); assert mine.read_text() == 'from tar'"),
+    "tarfile extract": Way("py", "import tarfile; tarfile.open('mine.tar').extractall('.'); assert mine.read_text() == 'from tar'"),
     "logging": Way("py", "import logging; logging.basicConfig(filename='mine.txt'); logging.error('n'); logging.shutdown(); assert 'ERROR' in mine.read_text()"),
     "csv": Way("py", "import csv\nwith open('mine.txt', 'a', newline='') as f: csv.writer(f).writerow([1])\nassert '1' in mine.read_text()"),
     "copy_file_range": Way(

@@ -8,7 +8,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,16 +88,17 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}", False
     try:
-        with tempfile.TemporaryDirectory(prefix="gpu-advisor-attempt-") as folder:
-            told = Confinement(kind=kind, layers=folder, upper_bytes=1 << 20)
-            tried = subprocess.run(
-                [sys.executable, "-I", "-S", attempt.__file__],
-                input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=ATTEMPT_LIMIT_S,
-            )
+        if kind == "overlay" and (why := _foreign_group(cwd)):
+            return why, False
+        told = Confinement(kind=kind, upper_bytes=1 << 20)
+        tried = subprocess.run(
+            [sys.executable, "-I", "-S", attempt.__file__],
+            input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ATTEMPT_LIMIT_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as problem:
         return str(problem), False
     try:
@@ -129,7 +129,7 @@ def confinement(
     if allow_writes and offer.kind == "landlock":
         passes.append(os.path.realpath(cwd))
     folder = environ.get(LAYER_FOLDER)
-    in_memory = offer.in_memory and not folder and _may_own(cwd)
+    in_memory = offer.in_memory and not folder
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return Confinement(
         kind=offer.kind,
@@ -165,15 +165,15 @@ def _caches(
     return tuple(found.items())
 
 
-def _may_own(cwd: str) -> bool:
-    """Whether files of `cwd` can be copied into memory of our own: of our group, that is.
+def _foreign_group(cwd: str) -> str | None:
+    """Why an overlay would not let this user write in `cwd`; None if it would.
 
-    On a disk the other groups of a user are known too.
+    A user namespace that needs no privilege knows one group of its user, not the others.
     """
-    try:
-        return os.geteuid() == 0 or Path(cwd).stat().st_gid == os.getegid()
-    except OSError:
-        return True
+    group = Path(cwd).stat().st_gid
+    if os.geteuid() == 0 or group == os.getegid():
+        return None
+    return f"{cwd} belongs to group {group}, which a namespace of user {os.geteuid()} cannot hold"
 
 
 def _upper_bytes(environ: Mapping[str, str]) -> int:
