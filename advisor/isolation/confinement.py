@@ -29,11 +29,20 @@ class Confinement:
     """Most that the program may write, in memory; 0: `layers` is on a disk, which is the limit."""
     private_memory: bool = True
     """Whether /dev/shm is the trial's own."""
+    why_not_better: str = ""
+    """Which better kinds the host does not offer, and why."""
 
     @property
     def throws_away(self) -> bool:
         """Whatever the program writes is gone afterwards: nothing needs to be kept from it."""
         return self.kind == "overlay"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of it first."""
+        if not self.by_names:
+            return ()
+        return (f"not isolated: what the program writes is real ({self.why_not_better})",)
 
     @property
     def by_names(self) -> bool:

@@ -33,7 +33,8 @@ class Isolation(Protocol):
     def changes(self) -> dict[str, Any] | None:
         """What the program would have changed; None where that is not known. Nothing runs any more.
 
-        Keys: created, changed, removed (absolute paths), full (bytes of the layer that is full).
+        Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
+        full (bytes of the layer that is full, or None).
         """
 
     def leave(self) -> None:

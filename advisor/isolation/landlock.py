@@ -96,7 +96,7 @@ class Landlock:
 
     def changes(self) -> dict[str, Any] | None:
         """Nothing but what was allowed."""
-        return {"created": [], "changed": [], "removed": [], "full": None}
+        return {"created": [], "changed": [], "removed": [], "sealed": [], "full": None}
 
     def leave(self) -> None:
         """Nothing to do."""

@@ -138,6 +138,7 @@ def confinement(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=_upper_bytes(environ) if in_memory else 0,
         private_memory=not serves_mps(environ),
+        why_not_better=offer.why_not_better or f"{FORCED} asks for it",
     )
 
 

@@ -46,6 +46,8 @@ class Overlay:
         self._cwd = os.path.realpath(cwd)
         self._stage: str = told["layers"]
         self._layers: list[Layer] = []
+        self._sealed: list[str] = []
+        """What an overlay cannot be laid over, such as some network file systems."""
         self._put: dict[str, tuple[int, ...]] = {}
         """Files of ours that stand over the user's, as they were put there."""
         self._host = -1
@@ -87,6 +89,7 @@ class Overlay:
                 try:
                     self._cover(step.path, step.path, target)
                 except OSError:
+                    self._sealed.append(step.path)
                     _show_sealed(step.path, target)
             case "split":
                 base = os.path.join(self._stage, f"base{len(self._layers)}")
@@ -153,6 +156,7 @@ class Overlay:
         found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host)
         ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
         found["changed"] = [path for path in found["changed"] if path not in ours]
+        found["sealed"] = self._sealed
         found["full"] = None
         if self._told["upper_bytes"]:
             space = os.fstatvfs(self._kept)

@@ -117,7 +117,12 @@ def run_trial(
         telemetry=seen.summary(rate.window_start, rate.window_end) if seen else Telemetry(),
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
-        notes=(*(reading.notes if reading else ()), *left.notes(), *_leftovers(ending)),
+        notes=(
+            *confined.notes,
+            *(reading.notes if reading else ()),
+            *left.notes(),
+            *_leftovers(ending),
+        ),
     )
 
 

@@ -53,6 +53,8 @@ class Left:
     altered: tuple[str, ...] = ()
     """Files that were there before."""
     removed: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
+    """Places that were shown read-only."""
     thrown_away: bool = False
     """Nothing of it is there any more."""
     complete: bool = True
@@ -60,11 +62,17 @@ class Left:
     @classmethod
     def exact(cls, changes: Mapping[str, list[str]], root: str, *, thrown_away: bool) -> Self:
         """As the isolation knows it."""
-        created, altered, removed = (
+        created, altered, removed, sealed = (
             tuple(_shown(path, root) for path in changes[kind])
-            for kind in ("created", "changed", "removed")
+            for kind in ("created", "changed", "removed", "sealed")
         )
-        return cls(created=created, altered=altered, removed=removed, thrown_away=thrown_away)
+        return cls(
+            created=created,
+            altered=altered,
+            removed=removed,
+            sealed=sealed,
+            thrown_away=thrown_away,
+        )
 
     def and_written(self, paths: Iterable[str], root: str, before: Snapshot) -> Left:
         """With files that the probe saw opened for writing, anywhere on the host."""
@@ -82,6 +90,8 @@ class Left:
         end = ", thrown away with the trial" if self.thrown_away else ""
         told = {"wrote to": self.altered, "removed": self.removed}
         notes = [f"the program {did} {_some(names)}{end}" for did, names in told.items() if names]
+        if self.sealed:
+            notes.append(f"{_some(self.sealed)} could only be shown read-only to the program")
         if not self.complete:
             notes.append(f"over {ENTRIES_LIMIT} files in the working directory: not compared")
         return tuple(notes)

@@ -216,6 +216,7 @@ def test_a_run_tells_what_held_its_writes(do: Do, kind: str) -> None:
     run = do(kind, "pass")
     assert isinstance(run, Run), run
     assert run.isolation == kind
+    assert any(note.startswith("not isolated") for note in run.notes) == (kind == "guard")
 
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock"])
