@@ -17,7 +17,7 @@
     ├── OutputRefusedError      22   a file of ours would replace the user's, or cannot be written
     ├── StateUnusableError      23   there is no place for originals and measurements
     ├── BudgetTooSmallError     24   no setting could be tried and proven within the budget
-    ├── TrialFailedError     30-45   the command failed; one code a kind (FAILURE_EXIT_CODES)
+    ├── TrialFailedError     30-47   the command failed; one code a kind (FAILURE_EXIT_CODES)
     └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
 
 The gate's verdicts have codes of their own (GATE_EXIT_CODES): a red build must never be
@@ -45,6 +45,8 @@ FAILURE_EXIT_CODES = {
     "probe-not-loaded": 43,
     "outputs-not-apart": 44,
     "gpu-fault": 45,
+    "write-denied": 46,
+    "disk-full": 47,
     "interrupted": 130,
 }
 

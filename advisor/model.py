@@ -207,9 +207,11 @@ class Trial:
     """Longest silence after a step."""
     total_limit_s: float = 600.0
     allow_writes: bool = False
-    """Let the program open the user's existing files for writing."""
+    """Let the program open the user's existing files for writing, where nothing isolates it."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
+    caches: str | None = None
+    """Folder that keeps what trials add to caches, for the later trials of the same call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +414,10 @@ class Run:
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     files_created: tuple[str, ...] = ()
-    """Outside the scratch directory, relative to the working directory."""
+    """Outside the scratch directory, relative to the working directory. Gone again where the
+    isolation throws away what a program writes."""
+    isolation: str | None = None
+    """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None
     """Digest over names and contents of files written to scratch outputs; whole mode only."""
     stdout_tail: str = ""
@@ -444,6 +449,7 @@ class Failure:
     exit_code: int | None = None
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()
+    isolation: str | None = None
 
 
 # --- machines -----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"advice", "strategy", "experiments"},
     {"engines", "history", "versions", "state", "quality"},
     {"trials", "knobs"},
+    {"isolation"},
     {"documents", "machine", "stats", "settings", "probe"},
     {"files", "masking", "objective"},
     {"model"},

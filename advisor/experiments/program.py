@@ -100,6 +100,7 @@ class Program:
             hang_limit_s=hang_s,
             total_limit_s=total_s,
             allow_writes=self.allow_writes,
+            caches=str(scratch.parent / "caches"),
         )
 
 

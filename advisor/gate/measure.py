@@ -96,6 +96,7 @@ class Bench:
             hang_limit_s=limits.hang_s or 2 * limit_s,
             total_limit_s=limit_s,
             allow_writes=self.allow_writes,
+            caches=str(self.scratch / "caches"),
         )
         self.engine.wait_until_quiet(WAIT_S)
         gpu = self.device()

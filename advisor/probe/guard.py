@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
 from .session import Session
 
@@ -52,6 +52,8 @@ class Guard:
     def __init__(self, session: Session, spec_path: str) -> None:
         spec = session.spec
         self._session = session
+        self._listens = bool(spec.get("guarded", True))
+        """Else the kernel holds back or throws away what is written, and need not be told."""
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec.get("protect") or os.getcwd()))
         free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
@@ -65,19 +67,20 @@ class Guard:
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
+        if not self._listens:
+            return
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         find = _EVENTS.get(event)
         if find is None or self._busy:
             return
-        path = find(args)
-        if path is not None:
-            self.touch(path, tree=event == "shutil.rmtree")
+        for path in find(args):
+            self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
-        """`path` is about to be written, moved onto or removed; `tree`: with all below it."""
-        if self._busy or isinstance(path, int):
+        """`path` is about to be changed, moved or removed; `tree`: with all below a folder."""
+        if self._busy or not self._listens or isinstance(path, int):
             return
         self._busy = True
         try:
@@ -98,10 +101,11 @@ class Guard:
         except OSError:
             self._note(full)
             return
-        if not (stat.S_ISDIR if tree else stat.S_ISREG)(status.st_mode):
+        folder = stat.S_ISDIR(status.st_mode)
+        if not (stat.S_ISREG(status.st_mode) or (tree and folder)):
             return
         inside = _folder(full).startswith(self._protect)
-        around = tree and self._protect.startswith(_folder(full))
+        around = tree and folder and self._protect.startswith(_folder(full))
         if (inside or around) and self._refuses and self._is_users(full, status):
             self._refuse(full)
         self._note(full)
@@ -172,27 +176,52 @@ def _folder(path: str) -> str:
     return os.path.join(os.path.realpath(path), "")
 
 
-def _opened(args: tuple[Any, ...]) -> Any:
+Paths = Tuple[Any, ...]
+
+
+def _opened(args: Paths) -> Paths:
     path, mode, flags = args[0], args[1], args[2] if len(args) > 2 else 0
     if isinstance(mode, str):
-        return path if any(letter in mode for letter in "wax+") else None
-    if not isinstance(flags, int) or flags & NAMELESS == NAMELESS:
-        return None
-    return path if flags & WRITING else None
+        writes = any(letter in mode for letter in "wax+")
+    else:
+        writes = isinstance(flags, int) and flags & NAMELESS != NAMELESS and flags & WRITING != 0
+    return (path,) if writes else ()
 
 
-def _moved(args: tuple[Any, ...]) -> Any:
-    return args[1] if args[3] == -1 else None
+def _moved(args: Paths) -> Paths:
+    """What it was and what it becomes; each may be relative to a folder's descriptor."""
+    return tuple(path for path, folder in zip(args[:2], args[2:4]) if folder == -1)
 
 
-def _removed(args: tuple[Any, ...]) -> Any:
-    return args[0] if len(args) < 2 or args[1] in (-1, None) else None
+def _named(args: Paths) -> Paths:
+    """The first argument, unless the last one is the descriptor of its folder."""
+    return args[:1] if len(args) < 2 or args[-1] in (-1, None) else ()
 
 
-_EVENTS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+def _database(args: Paths) -> Paths:
+    """SQLite opens its file in C, for writing unless it is told not to."""
+    name = os.fsdecode(args[0])
+    if not name.startswith("file:"):
+        return (name,)
+    from urllib.parse import unquote
+
+    path, _, options = name[5:].partition("?")
+    return () if "mode=ro" in options or "immutable=1" in options else (unquote(path),)
+
+
+_EVENTS: dict[str, Callable[[Paths], Paths]] = {
     "open": _opened,
     "os.rename": _moved,
-    "os.remove": _removed,
-    "os.truncate": lambda args: args[0],
-    "shutil.rmtree": _removed,
+    "os.link": _moved,  # what is done to the link is done to the file
+    "os.remove": _named,
+    "os.truncate": lambda args: args[:1],
+    "os.chmod": _named,
+    "os.chown": _named,
+    "os.utime": _named,
+    "os.setxattr": lambda args: args[:1],
+    "os.removexattr": lambda args: args[:1],
+    "shutil.rmtree": _named,
+    "sqlite3.connect": _database,
 }
+TREES = ("shutil.rmtree", "os.rename")
+"""Events that concern a whole folder where the path is one."""

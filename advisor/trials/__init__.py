@@ -26,10 +26,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
+from advisor.isolation.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
+from advisor.isolation.refusals import refusal
 from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.trials import traces
-from advisor.trials.classify import classify, log_tail
+from advisor.trials.classify import Finding, classify, log_tail
 from advisor.trials.disturbance import judge, on_card, window_rates
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
@@ -40,6 +42,9 @@ from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Mapping
+
+    from advisor.trials.prepare import Job
 
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 
@@ -74,7 +79,8 @@ def run_trial(
     StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
-    before = traces.snapshot(trial.cwd, job.scratch)
+    confined = job.confinement
+    before = traces.snapshot(trial.cwd, job.scratch) if confined.by_names else None
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
@@ -85,10 +91,11 @@ def run_trial(
     if ending.own_files:
         raise _refusal(ending)
     reading = read(ending.processes, trial.plan)
-    left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
-    left = left.and_written(ending.writes, trial.cwd, before)
+    left = _left(trial, job, before, ending, launched.changes)
     rate = best_rate(trial, ending, reading)
     finding = classify(trial, ending, measured=rate is not None)
+    if finding is not None:
+        finding = _refused(trial, job, launched, ending) or finding
     facts: dict[str, Any] = {
         "trial_id": trial.id,
         "purpose": trial.purpose,
@@ -97,6 +104,7 @@ def run_trial(
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
         "files_created": tuple(map(_text, left.created)),
+        "isolation": confined.kind,
     }
     if finding is not None:
         return Failure(
@@ -117,6 +125,7 @@ def run_trial(
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
+            *confined.notes,
             *(reading.notes if reading else ()),
             *map(_text, left.notes()),
             *_leftovers(ending),
@@ -171,6 +180,47 @@ def _text(name: str) -> str:
 def _leftovers(ending: Ending) -> tuple[str, ...]:
     pids = ", ".join(map(str, ending.left))
     return (f"processes that would not end: {pids}",) if pids else ()
+
+
+def _left(
+    trial: Trial,
+    job: Job,
+    before: traces.Snapshot | None,
+    ending: Ending,
+    changes: Mapping[str, Any] | None,
+) -> traces.Left:
+    """What was written outside scratch: as the isolation knows it, else as can be guessed."""
+    if changes is not None:
+        return traces.Left.exact(changes, trial.cwd, thrown_away=job.confinement.throws_away)
+    if before is None:
+        return traces.Left()
+    left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
+    return left.and_written(ending.writes, trial.cwd, before)
+
+
+def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Finding | None:
+    """A failure that comes from where the program may write; None if that was not it."""
+    if launched.refused_stage == "isolation":
+        return Finding.of(
+            "write-denied",
+            f"the isolation does not hold any more: {ending.problem}",
+            f"Run again, or set {FORCED} to landlock or guard to do without.",
+        )
+    if ending.end not in {"exited", "measured"}:
+        return None
+    raised = [each for each in (process.exception for process in ending.processes) if each]
+    found = refusal(
+        job.confinement,
+        [
+            *(f"{each.type}: {each.message}" for each in raised),
+            *reversed(ending.stderr.splitlines()),
+            *reversed(ending.stdout.splitlines()),
+        ],
+        cwd=trial.cwd,
+        changes=launched.changes,
+        variables={"size": LAYER_SIZE, "folder": LAYER_FOLDER},
+    )
+    return Finding.of(*found) if found else None
 
 
 def _refusal(ending: Ending) -> AdvisorError:

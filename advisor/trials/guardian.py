@@ -1,9 +1,9 @@
 """Keeps one command from outliving gpu-advisor: a small process between the two.
 
-Run as `python -I -S guardian.py`, standard library only. It lays out what the trial needs,
-starts the command in a session of its own, adopts whatever the command orphans (Linux), and
-takes everything away again: when told to, or when its control pipe ends because the parent
-is gone, even by kill -9.
+Run as `python -I -S guardian.py`, standard library only. It lays out what the trial needs, moves
+into the trial's isolation, starts the command in a session of its own, adopts whatever the command
+orphans (Linux), and takes everything away again: when told to, or when its control pipe ends
+because the parent is gone, even by kill -9.
 
 stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. End of file without `stop`
 means that the parent died. stdout: events, one JSON object a line: `started` or
@@ -25,7 +25,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if __name__ == "__main__":  # the room below is all that this process needs of the package
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from advisor.isolation.inside import isolation
+
+if TYPE_CHECKING:
+    from advisor.isolation.inside import Isolation
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
@@ -51,15 +59,20 @@ def main() -> int:
     job: dict[str, Any] = json.loads(line)
     adopt_orphans()
     segments = SharedMemory()
+    confined = isolation(job["confinement"], job["cwd"])
     command: int | None = None
     stage = "layout"
     try:
         lay_out(job)
+        stage = "isolation"
+        confined.enter()
+        stage = "layout"
+        lay_over(job, confined)
         stage = "start"
-        command = start(job)
+        command = start(job, confined)
         say("started", pid=command)
         while not control.ended:
-            control.wait(None)
+            control.wait(None, confined)
             for pid, code in reaped():
                 if pid == command:
                     say("exited", code=code)
@@ -68,10 +81,12 @@ def main() -> int:
         while not control.ended:
             control.wait(None)
     segments.look(family(command))
-    left = end_all(command, control)
+    left = end_all(command, control, confined)
+    changes = confined.changes()
+    confined.leave()
     take_away(job, orphaned=control.parent_died)
     segments.remove()
-    say("gone", left=left)
+    say("gone", left=left, changes=changes)
     return 1 if left else 0
 
 
@@ -112,10 +127,15 @@ class Control:
                 return b"".join(chunks)
         return None
 
-    def wait(self, seconds: float | None) -> None:
-        """Until the parent speaks, a child ends, or `seconds` have passed."""
+    def wait(self, seconds: float | None, confined: Isolation | None = None) -> None:
+        """Until the parent speaks, a child ends, the isolation asks, or `seconds` have passed."""
         watched = [self._wake] if self.ended else [0, self._wake]
+        asks = confined.listens if confined else None
+        if asks is not None:
+            watched.append(asks)
         ready, _, _ = select.select(watched, [], [], seconds)
+        if confined and asks in ready:
+            confined.serve()
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
@@ -142,6 +162,8 @@ def lay_out(job: dict[str, Any]) -> None:
     for folder in (job["scratch"], *job["directories"]):
         Path(folder).mkdir(exist_ok=True)
     for entry in job["files"]:
+        if entry["over"]:
+            continue
         path = Path(entry["path"])
         with path.open("xb") as file:
             file.write(base64.b64decode(entry["content"]))
@@ -149,6 +171,13 @@ def lay_out(job: dict[str, Any]) -> None:
             with contextlib.suppress(OSError):
                 path.chmod(stat.S_IMODE(Path(entry["mode_of"]).stat().st_mode))
         entry["ours"] = True
+
+
+def lay_over(job: dict[str, Any], confined: Isolation) -> None:
+    """Put candidates in the place of their originals, where only the program sees them."""
+    for entry in job["files"]:
+        if entry["over"]:
+            confined.put(entry["path"], base64.b64decode(entry["content"]))
 
 
 def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
@@ -168,7 +197,7 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def start(job: dict[str, Any]) -> int:
+def start(job: dict[str, Any], confined: Isolation) -> int:
     """Start the command in a new session; it dies with this process too."""
     process = subprocess.Popen(
         job["argv"],
@@ -178,7 +207,7 @@ def start(job: dict[str, Any]) -> int:
         stdout=job["stdout_fd"],
         stderr=job["stderr_fd"],
         start_new_session=True,
-        preexec_fn=_yield_to_the_host,  # noqa: PLW1509  there is one thread
+        preexec_fn=lambda: _become_the_command(confined),  # noqa: PLW1509  there is one thread
     )
     process.returncode = 0  # reaped below, with everything else; never by subprocess
     for end in (job["stdout_fd"], job["stderr_fd"]):
@@ -186,11 +215,12 @@ def start(job: dict[str, Any]) -> int:
     return process.pid
 
 
-def _yield_to_the_host() -> None:
-    """In the new process: end with the guardian, and be the first to go when memory is short."""
+def _become_the_command(confined: Isolation) -> None:
+    """In the new process: end with the guardian, be the first to go when memory is short."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
+    confined.confine()
 
 
 def reaped() -> list[tuple[int, int]]:
@@ -205,7 +235,7 @@ def reaped() -> list[tuple[int, int]]:
     return ended
 
 
-def end_all(command: int | None, control: Control) -> list[int]:
+def end_all(command: int | None, control: Control, confined: Isolation) -> list[int]:
     """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
     begun = time.monotonic()
     asked: set[int] = set()
@@ -226,7 +256,7 @@ def end_all(command: int | None, control: Control) -> list[int]:
                     os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
         asked |= alive
         control.ended = True
-        control.wait(0.01)
+        control.wait(0.01, confined)
 
 
 def family(command: int | None) -> set[int]:

@@ -41,9 +41,12 @@ class Launched:
         self.refused: str | None = None
         """Why the command could not be started."""
         self.refused_stage: str | None = None
-        """layout: the trial's own files could not be made; start: the command is not there."""
+        """layout: the trial's own files could not be made; isolation: it does not hold any more;
+        start: the command is not there."""
         self.left: tuple[int, ...] = ()
         """Processes that would not go."""
+        self.changes: dict[str, Any] | None = None
+        """What the program would have changed, see `Isolation.changes`; None: not known."""
         self._buffer = b""
         self._gone = False
         """The guardian's pipe has ended."""
@@ -145,6 +148,7 @@ class Launched:
                 self.refused, self.refused_stage = event["message"], event["stage"]
             case "gone":
                 self.left, self._clean = tuple(event["left"]), True
+                self.changes = event["changes"]
             case other:
                 msg = f"the guardian sent an unknown event: {other}"
                 raise AssertionError(msg)
@@ -161,7 +165,7 @@ class Launched:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         for file in self.job.files:
-            if not file.keep:
+            if not file.keep and not file.over:
                 Path(file.path).unlink(missing_ok=True)
         for folder in self.job.temporary:
             shutil.rmtree(folder, ignore_errors=True)

@@ -13,9 +13,12 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from advisor.isolation.confinement import Confinement
+from advisor.isolation.offer import cache_variables, confinement, offered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +41,8 @@ class JobFile:
     mode_of: str | None = None
     """Take the permissions of this file."""
     keep: bool = False
+    over: bool = False
+    """Stands in the place of a file of the user's, which only the program sees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,7 @@ class Job:
     records: str
     outputs: str
     logs: str
+    confinement: Confinement = field(default_factory=Confinement)
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
         """The job as the guardian reads it: one line of JSON."""
@@ -72,7 +78,10 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """The job of `trial`, run from a caller whose environment is `environ`."""
+    """The job of `trial`, run from a caller whose environment is `environ`.
+
+    Raises UsageError where the environment asks for an isolation that does not hold.
+    """
     scratch = Path(trial.scratch).resolve()
     records, outputs, logs, trackers = (
         scratch / name for name in ("probe", "outputs", "logs", "trackers")
@@ -81,12 +90,26 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     if len(os.fsencode(tmp)) > SHORT_TMP:
         digest = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
         tmp = Path(tempfile.gettempdir(), f"gpu-advisor-{digest}")
+    kept = Path(trial.caches or scratch / "caches").resolve()
+    given = {**environ, **dict(trial.env)}
+    confined = confinement(
+        offered(trial.cwd, given),
+        cwd=trial.cwd,
+        scratch=scratch,
+        temporary=tmp,
+        kept=kept,
+        environ=given,
+        allow_writes=trial.allow_writes,
+    )
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
-    copies = {original: candidate_path(original, trial.id) for original in originals}
+    copies = {
+        original: original if confined.throws_away else candidate_path(original, trial.id)
+        for original in originals
+    }
     spec = scratch / "spec.json"
     env = {
-        **environ,
-        **dict(trial.env),
+        **given,
+        **cache_variables(confined, kept, given),
         **_apart(environ, trackers),
         "TMPDIR": str(tmp),
         "PYTHONUNBUFFERED": "1",
@@ -98,6 +121,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     instructions = {
         "records": str(records),
         "scratch": str(scratch),
+        "guarded": confined.by_names,
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],
@@ -105,22 +129,34 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "shim": str(PROBE / "bin"),
     }
     return Job(
-        argv=replace_paths(trial.command, trial.cwd, copies),
+        argv=(
+            trial.command
+            if confined.throws_away
+            else replace_paths(trial.command, trial.cwd, copies)
+        ),
         cwd=trial.cwd,
         env=tuple(env.items()),
         scratch=str(scratch),
-        directories=tuple(map(str, (records, outputs, logs, trackers, tmp))),
-        temporary=(str(tmp), str(trackers)),
+        directories=tuple(map(str, (records, outputs, logs, trackers, tmp, kept))),
+        temporary=tuple(
+            map(str, (tmp, trackers, confined.layers, *(() if trial.caches else (kept,))))
+        ),
         files=(
             JobFile(path=str(spec), content=json.dumps(instructions).encode(), keep=True),
             *(
-                JobFile(path=copies[original], content=file.content, mode_of=original)
+                JobFile(
+                    path=copies[original],
+                    content=file.content,
+                    mode_of=original,
+                    over=confined.throws_away,
+                )
                 for original, file in zip(originals, trial.files, strict=True)
             ),
         ),
         records=str(records),
         outputs=str(outputs),
         logs=str(logs),
+        confinement=confined,
     )
 
 

@@ -32,6 +32,8 @@ NEXT_STEPS = {
     "gpu-advisor.toml.",
     "outputs-not-apart": "Give the program another output directory, or pass --allow-writes.",
     "interrupted": "Call again to go on from what was measured.",
+    "write-denied": "Let that output go below TMPDIR, or give --allow-writes.",
+    "disk-full": "Free space on the disk that it names, or move what is written to another one.",
 }
 """One sentence for every kind of failure; a sign may have a better one."""
 

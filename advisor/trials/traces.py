@@ -6,14 +6,16 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ENTRIES_LIMIT = 50_000
 """Files looked at in a working directory; a larger tree is compared in part, and that is said."""
 LISTED_LIMIT = 200
+NAMED_LIMIT = 8
+"""Files named in one note."""
 SKIPPED = {
     ".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".gpu-advisor",
     ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox", "site-packages",
@@ -47,10 +49,30 @@ def snapshot(root: str, leave_out: str) -> Snapshot:
 class Left:
     """What a program left outside its scratch; names relative to its working directory."""
 
-    created: tuple[str, ...]
-    altered: tuple[str, ...]
+    created: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
     """Files that were there before."""
-    complete: bool
+    removed: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
+    """Places that were shown read-only."""
+    thrown_away: bool = False
+    """Nothing of it is there any more."""
+    complete: bool = True
+
+    @classmethod
+    def exact(cls, changes: Mapping[str, list[str]], root: str, *, thrown_away: bool) -> Self:
+        """As the isolation knows it."""
+        created, altered, removed, sealed = (
+            tuple(_shown(path, root) for path in changes[kind])
+            for kind in ("created", "changed", "removed", "sealed")
+        )
+        return cls(
+            created=created,
+            altered=altered,
+            removed=removed,
+            sealed=sealed,
+            thrown_away=thrown_away,
+        )
 
     def and_written(self, paths: Iterable[str], root: str, before: Snapshot) -> Left:
         """With files that the probe saw opened for writing, anywhere on the host."""
@@ -65,21 +87,30 @@ class Left:
 
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of it besides what was created."""
-        notes = [f"the program wrote to {name}" for name in self.altered]
+        end = ", thrown away with the trial" if self.thrown_away else ""
+        told = {"wrote to": self.altered, "removed": self.removed}
+        notes = [f"the program {did} {_some(names)}{end}" for did, names in told.items() if names]
+        if self.sealed:
+            notes.append(f"{_some(self.sealed)} could only be shown read-only to the program")
         if not self.complete:
             notes.append(f"over {ENTRIES_LIMIT} files in the working directory: not compared")
         return tuple(notes)
 
 
+def _some(names: Sequence[str]) -> str:
+    """`a, b, c and 4 more`"""
+    more = f" and {len(names) - NAMED_LIMIT} more" if len(names) > NAMED_LIMIT else ""
+    return ", ".join(names[:NAMED_LIMIT]) + more
+
+
 def compare(before: Snapshot, after: Snapshot) -> Left:
     """The difference of two snapshots of one tree; nothing if one of them is incomplete."""
     if not (before.complete and after.complete):
-        return Left(created=(), altered=(), complete=False)
+        return Left(complete=False)
     common = before.files.keys() & after.files.keys()
     return Left(
         created=tuple(sorted(after.files.keys() - before.files.keys())[:LISTED_LIMIT]),
         altered=tuple(sorted(n for n in common if before.files[n] != after.files[n])),
-        complete=True,
     )
 
 
@@ -131,6 +162,6 @@ def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:
 
 def _shown(path: str, root: str) -> str:
     """Relative to the working directory where it lies inside."""
-    real = os.path.realpath(path)
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
     base = os.path.realpath(root) + os.sep
     return real.removeprefix(base)

@@ -14,7 +14,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WHOLE = MeasurePlan(mode="whole")
-WAYS = ("open", "append", "os.open", "replace", "remove", "rmtree", "torch.save")
+WAYS = (
+    "open",
+    "append",
+    "os.open",
+    "replace",
+    "remove",
+    "rmtree",
+    "rename away",
+    "rename folder",
+    "touch, then write",
+    "chmod, then write",
+    "link, then write",
+    "setxattr",
+    "sqlite3",
+    "torch.save",
+)
 
 
 @pytest.fixture
@@ -34,7 +49,8 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
     (record,) = outcome.records
-    assert record.guard == str(mine.parent if how == "rmtree" else mine)
+    moved = how in {"rmtree", "rename folder"}
+    assert record.guard == str(mine.parent if moved else mine)
     assert record.writes == (str(mine.parent / "new.txt"),)
 
 
@@ -46,9 +62,10 @@ def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
     assert str(mine) in outcome.records[0].writes
 
 
-def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path) -> None:
+@pytest.mark.parametrize("how", ["read", "sqlite3 to read"])
+def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path, how: str) -> None:
     """The program's own new files may be opened again."""
-    outcome = python(tmp_path, "ok_saves.py", "read", "mine.txt", plan=WHOLE)
+    outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE)
     assert outcome.stdout.strip() == "done"
     assert outcome.records[0].guard is None
 

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from advisor.isolation.offer import FORCED
 from advisor.model import Candidate, Trial
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
@@ -47,6 +48,12 @@ def make_trial(tmp_path: Path, work: Path) -> MakeTrial:
         return Trial(command=command, **given | fields)
 
     return make
+
+
+@pytest.fixture
+def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither namespaces nor Landlock: the probe's guard is all there is."""
+    monkeypatch.setenv(FORCED, "guard")
 
 
 def processes_of(scratch: str) -> list[psutil.Process]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.isolation.offer import FORCED
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
 from advisor.trials import run_trial
 from advisor.trials.guardian import SharedMemory, process_table
@@ -92,7 +93,19 @@ CASES = {
         limits=TRAINING,
     ),
     "overwrites": Case(
-        kind="outputs-not-apart", command=program("fail_overwrites"), evidence="best.ckpt"
+        kind="outputs-not-apart",
+        command=program("fail_overwrites"),
+        evidence="best.ckpt",
+        limits={"env": ((FORCED, "guard"),)},
+    ),
+    "disk full": Case(
+        kind="disk-full", command=("bash", "-c", "echo much > /dev/full"), evidence="No space left"
+    ),
+    "writes, which Landlock denies": Case(
+        kind="write-denied",
+        command=program("fail_overwrites"),
+        evidence="best.ckpt",
+        limits={"env": ((FORCED, "landlock"),)},
     ),
     "python -I": Case(
         kind="probe-not-loaded",

@@ -50,10 +50,19 @@ def segment_of(work: Path) -> Path:
     return Path("/dev/shm", (work / "created.txt").read_text().lstrip("/"))
 
 
-def test_what_the_command_leaves_running_is_ended_with_it(
-    make_trial: MakeTrial, work: Path
+def test_what_the_command_leaves_running_is_ended_with_it(make_trial: MakeTrial) -> None:
+    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born."""
+    trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.files_created == ("created.txt",)
+    assert processes_of(trial.scratch) == []
+
+
+def test_shared_memory_that_the_command_leaves_goes_with_it(
+    make_trial: MakeTrial, work: Path, by_names: None
 ) -> None:
-    """A child that ignores SIGTERM, a daemon in its own session and a segment, all go."""
+    """Where it is not the trial's own from the beginning."""
     trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
     outcome = run_trial(trial)
     assert isinstance(outcome, Failure)
@@ -62,7 +71,7 @@ def test_what_the_command_leaves_running_is_ended_with_it(
     assert not segment_of(work).exists()
 
 
-def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial) -> None:
+def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial, by_names: None) -> None:
     """It appeared during the trial and nobody holds it, but it was never the command's."""
     another = Path("/dev/shm/psm_gpu_advisor_test")
     script = f"touch {another}; sleep 600"
@@ -162,6 +171,7 @@ def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Pat
     """The kernel sees to the command itself; nobody is left to take its files away."""
     work, scratch = tmp_path / "work", tmp_path / "scratch"
     work.mkdir()
+    (work / "config.json").write_text("{ }")
     command = ("sleep", "600")  # prints nothing: a broken pipe would end it too
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(work), str(scratch), *command], cwd=ROOT
@@ -212,7 +222,9 @@ def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
     assert processes_of(trial.scratch) == []
 
 
-def test_two_trials_of_one_config_at_once_are_refused(make_trial: MakeTrial, work: Path) -> None:
+def test_two_trials_of_one_config_at_once_are_refused(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
     """The second would read the first one's candidate."""
     config = work / "config.json"
     config.write_text("{}")

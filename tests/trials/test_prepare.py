@@ -75,7 +75,7 @@ def test_a_name_with_spaces_is_found_as_a_token_and_behind_an_equals_sign(work: 
 
 
 def test_the_program_reads_the_candidate_beside_the_original(
-    make_trial: MakeTrial, config: Path
+    make_trial: MakeTrial, config: Path, by_names: None
 ) -> None:
     """Same folder and mode; the original is untouched, and the candidate is gone afterwards."""
     config.chmod(0o640)
@@ -93,7 +93,7 @@ def test_the_program_reads_the_candidate_beside_the_original(
 
 
 def test_a_relative_original_belongs_to_the_commands_directory(
-    make_trial: MakeTrial, config: Path
+    make_trial: MakeTrial, config: Path, by_names: None
 ) -> None:
     """The parent may stand elsewhere."""
     trial = make_trial("run", "config/dem.json", files=(_file("config/dem.json"),))
@@ -105,7 +105,7 @@ def test_a_relative_original_belongs_to_the_commands_directory(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_one_clear_error(
-    make_trial: MakeTrial, config: Path
+    make_trial: MakeTrial, config: Path, by_names: None
 ) -> None:
     """It names the candidate's path and what to do."""
     config.parent.chmod(0o555)

@@ -103,7 +103,9 @@ def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
     assert digest(r"\000else") != first
 
 
-def test_files_written_outside_scratch_are_listed(make_trial: MakeTrial, work: Path) -> None:
+def test_files_written_outside_scratch_are_guessed_where_nothing_isolates(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
     """New ones by name; a file that was there before and changed is noted."""
     (work / "log.txt").write_text("")
     for folder in (".git", "__pycache__"):
@@ -112,11 +114,12 @@ def test_files_written_outside_scratch_are_listed(make_trial: MakeTrial, work: P
     run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
     assert isinstance(run, Run), run
     assert run.files_created == ("out/a",)
-    assert run.notes == ("the program wrote to log.txt",)
+    assert run.notes[0].startswith("not isolated: what the program writes is real")
+    assert run.notes[1:] == ("the program wrote to log.txt",)
 
 
 def test_a_later_trial_may_write_over_what_an_earlier_one_created(
-    make_trial: MakeTrial, work: Path
+    make_trial: MakeTrial, work: Path, by_names: None
 ) -> None:
     """The same command twice in one search; what the user had before stays refused."""
     engine = LocalEngine()

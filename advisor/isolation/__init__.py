@@ -1,0 +1,17 @@
+"""What a trial may write: three kinds of isolation behind one interface.
+
+offer.py       which kind this host offers, tried in a child process
+confinement.py what one trial is told: kind, what passes, where caches and writes go
+places.py      what passes through, by rules that are data
+inside.py      the interface that the guardian calls; the kind with nothing to do
+overlay.py     everything that is written goes to a layer that is thrown away
+mounts.py      which mount points are covered, and how: pure
+layers.py      what the program would have changed, read from the upper layers
+landlock.py    writes outside the allowed places are denied
+supervisor.py  decides on single system calls, where the kernel's rules end
+kernel.py      the system calls
+refusals.py    failures that come from the isolation, told as such
+
+The guardian imports this room without the packages that gpu-advisor depends on: everything here
+but offer.py is standard library only, and quick to import.
+"""

@@ -1,0 +1,110 @@
+"""What a program would have changed, read from the upper layers of overlays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from advisor.isolation.places import SYSTEM_TREES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+LISTED_LIMIT = 200
+OPAQUE = "user.overlay.opaque"
+COMPILED = "__pycache__"
+"""Python's own; no one misses it."""
+
+
+def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str, list[str]]:
+    """Absolute paths that were created, changed (content or mode) and removed, sorted.
+
+    `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
+    its folder). `host` is that of the host's root, where the real files are.
+    """
+    found: dict[str, list[str]] = {"created": [], "changed": [], "removed": []}
+    for path, upper in layers:
+        for kind, name in _differences(kept, upper, host, path.rstrip("/")):
+            if len(found[kind]) < LISTED_LIMIT:
+                found[kind].append(name)
+    return {kind: sorted(set(names)) for kind, names in found.items()}
+
+
+def _differences(kept: int, upper: str, host: int, place: str) -> Iterator[tuple[str, str]]:
+    folders = [""]
+    while folders:
+        inside = folders.pop()
+        try:
+            here = os.open(f"{upper}{inside}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=kept)
+        except OSError:
+            continue
+        try:
+            for name in sorted(os.listdir(here)):
+                if name == COMPILED:
+                    continue
+                path = f"{place}{inside}/{name}"
+                new = os.stat(name, dir_fd=here, follow_symlinks=False)
+                old = _real(path, host)
+                if stat.S_ISCHR(new.st_mode) and new.st_rdev == 0:
+                    if old is not None:
+                        yield "removed", path
+                elif stat.S_ISDIR(new.st_mode):
+                    folders.append(f"{inside}/{name}")
+                    if old is None or not stat.S_ISDIR(old.st_mode):
+                        if _is_empty(here, name):
+                            yield "created", path + "/"
+                    elif _is_opaque(here, name):
+                        yield "removed", path + "/"
+                    elif stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
+                        yield "changed", path + "/"
+                elif old is None:
+                    yield "created", path
+                elif _mark(old) != _mark(new) or not _same_link(here, name, path, host):
+                    yield "changed", path
+        finally:
+            os.close(here)
+
+
+def _real(path: str, host: int) -> os.stat_result | None:
+    if path.startswith(SYSTEM_TREES):
+        return None
+    try:
+        return os.stat(path.lstrip("/"), dir_fd=host, follow_symlinks=False)
+    except OSError:
+        return None
+
+
+def _mark(status: os.stat_result) -> tuple[int, ...]:
+    times = () if stat.S_ISLNK(status.st_mode) else (status.st_mtime_ns,)
+    return (status.st_mode, status.st_size, status.st_uid, status.st_gid, *times)
+
+
+def _same_link(here: int, name: str, path: str, host: int) -> bool:
+    try:
+        new = os.readlink(name, dir_fd=here)
+    except OSError:
+        return True
+    return os.readlink(path.lstrip("/"), dir_fd=host) == new
+
+
+def _is_empty(here: int, name: str) -> bool:
+    """Whether there is nothing below that could be told of in its place."""
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+    try:
+        return not os.listdir(folder)
+    finally:
+        os.close(folder)
+
+
+def _is_opaque(here: int, name: str) -> bool:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+    try:
+        return os.getxattr(folder, OPAQUE) == b"y"
+    except OSError as problem:
+        if problem.errno not in {errno.ENODATA, errno.ENOTSUP}:
+            raise
+        return False
+    finally:
+        os.close(folder)

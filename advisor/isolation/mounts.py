@@ -1,0 +1,155 @@
+"""Which places of the file tree are covered, and how.
+
+The kernel lays no overlay over a folder in which something is mounted that a user may not
+unmount. Such a folder is split: what lies in it is covered one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from advisor.isolation.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+ENTRIES_LIMIT = 1000
+"""A folder of more is no place where folders of several owners stand side by side."""
+
+How = Literal["overlay", "split", "sealed", "passes", "memory"]
+
+
+class Mount(NamedTuple):
+    path: str
+    fstype: str
+    read_only: bool
+
+
+class Step(NamedTuple):
+    """One thing to be mounted; parents come before what lies in them.
+
+    overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
+    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private.
+    """
+
+    how: How
+    path: str
+
+
+class Look(NamedTuple):
+    """What is asked of the real file tree."""
+
+    folders: Callable[[str], Iterable[str]]
+    """Paths of the folders in a folder."""
+    is_folder: Callable[[str], bool]
+    may_write: Callable[[str], bool]
+    is_foreign: Callable[[str], bool]
+    """Belongs to another user: an overlay could not copy it up, it can only stand over it."""
+    is_owner_of_all: bool
+    """Is root: nothing is foreign."""
+
+
+def read_mounts(text: str) -> list[Mount]:
+    """What /proc/self/mountinfo tells of; of several mounts at one place the one that is seen."""
+    seen: dict[str, Mount] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        words, kind = before.split(), after.split()
+        path = _unescaped(words[4])
+        for hidden in [each for each in seen if is_within(each, path)]:
+            del seen[hidden]
+        read_only = "ro" in words[5].split(",") or "ro" in kind[-1].split(",")
+        seen[path] = Mount(path, kind[0], read_only)
+    return sorted(seen.values())
+
+
+def plan(mounts: list[Mount], cwd: str, look: Look, *, private_memory: bool) -> list[Step]:
+    """How the file tree of a trial in `cwd` is put together; the first step is the root's."""
+    steps = dict(_planned(mounts, cwd, look))
+    if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
+        steps[SHARED_MEMORY] = "memory"
+    return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
+
+
+def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, How]]:
+    points = {mount.path for mount in mounts}
+
+    def covered(folder: str) -> Iterator[tuple[str, How]]:
+        if folder in SYSTEM_TREES:
+            yield folder, "passes"
+        elif not any(point != folder and is_within(point, folder) for point in points):
+            yield folder, "overlay"
+            yield from ((each, "overlay") for each in _foreign(folder, cwd, look))
+        else:
+            yield folder, "split" if look.may_write(folder) else "sealed"
+            for each in look.folders(folder):
+                if each not in points:
+                    yield from covered(each)
+
+    for mount in mounts:
+        if any(is_within(mount.path, tree) for tree in SYSTEM_TREES):
+            if mount.path in SYSTEM_TREES:
+                yield mount.path, "passes"
+        elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
+            yield mount.path, "passes"
+        elif not look.is_folder(mount.path):
+            yield mount.path, "sealed"
+        else:
+            yield from covered(mount.path)
+
+
+def _foreign(folder: str, cwd: str, look: Look) -> Iterator[str]:
+    """Folders in `folder` that another user lets us write in, such as /var/tmp."""
+    if look.is_owner_of_all:
+        return
+    between = [
+        str(path) for path in [*Path(cwd).parents, Path(cwd)] if is_within(str(path), folder)
+    ]
+    for path in {*look.folders(folder), *between} - {folder}:
+        if look.is_foreign(path) and look.may_write(path):
+            yield path
+
+
+def _unescaped(word: str) -> str:
+    return (
+        re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+        .encode("latin-1", "surrogateescape")
+        .decode("utf-8", "surrogateescape")
+        if "\\" in word
+        else word
+    )
+
+
+def look_around() -> Look:
+    """The real file tree, as this user sees it."""
+    user = os.geteuid()
+
+    def folders(path: str) -> list[str]:
+        found = []
+        try:
+            with os.scandir(path) as entries:
+                for number, entry in enumerate(entries):
+                    if number >= ENTRIES_LIMIT:
+                        break
+                    if entry.is_dir(follow_symlinks=False):
+                        found.append(entry.path)
+        except OSError:
+            pass
+        return found
+
+    def is_foreign(path: str) -> bool:
+        try:
+            return os.stat(path).st_uid != user
+        except OSError:
+            return False
+
+    return Look(
+        folders=folders,
+        is_folder=os.path.isdir,
+        may_write=lambda path: os.access(path, os.W_OK),
+        is_foreign=is_foreign,
+        is_owner_of_all=user == 0,
+    )

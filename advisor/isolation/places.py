@@ -1,0 +1,73 @@
+"""What passes through an isolation, and what stands over what, as data."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SYSTEM_TREES = ("/proc", "/sys", "/dev")
+"""The kernel's own: no file of the user's lies there. Devices stay as they are, GPUs too."""
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
+
+SOCKET_TREES = ("/tmp", "/run", "/var/run")  # noqa: S108
+"""Sockets and pipes that others listen on pass through: over an overlay none can be reached."""
+
+PSEUDO = {
+    "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
+    "devtmpfs", "efivarfs", "fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore",
+    "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+}  # fmt: skip
+"""File systems in which there are no files."""
+
+MPS_PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108
+"""Variable and default of the folder of CUDA's Multi-Process Service."""
+
+
+class Cache(NamedTuple):
+    variable: str
+    default: str | None
+    """Where it is when the variable is not set; `~` is the home folder."""
+    rebuilt: bool
+    """What is missing is computed again, so an empty one does; else it was downloaded."""
+
+
+CACHES = (
+    Cache("XDG_CACHE_HOME", "~/.cache", rebuilt=False),
+    Cache("HF_HOME", "~/.cache/huggingface", rebuilt=False),
+    Cache("HF_HUB_CACHE", None, rebuilt=False),
+    Cache("HF_DATASETS_CACHE", None, rebuilt=False),
+    Cache("TORCH_HOME", "~/.cache/torch", rebuilt=False),
+    Cache("TRITON_HOME", "~/.triton", rebuilt=False),
+    Cache("UV_CACHE_DIR", "~/.cache/uv", rebuilt=False),
+    Cache("TRITON_CACHE_DIR", "~/.triton/cache", rebuilt=True),
+    Cache("TORCHINDUCTOR_CACHE_DIR", None, rebuilt=True),
+    Cache("TORCH_EXTENSIONS_DIR", None, rebuilt=True),
+    Cache("CUDA_CACHE_PATH", "~/.nv/ComputeCache", rebuilt=True),
+    Cache("CUPY_CACHE_DIR", "~/.cupy", rebuilt=True),
+    Cache("NUMBA_CACHE_DIR", None, rebuilt=True),
+    Cache("MPLCONFIGDIR", "~/.config/matplotlib", rebuilt=True),
+)
+
+
+def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
+    """Every known cache with its folder, whether it exists or not."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    for cache in CACHES:
+        folder = environ.get(cache.variable) or cache.default
+        if folder:
+            yield cache, os.path.realpath(folder.replace("~", home, 1))
+
+
+def serves_mps(environ: Mapping[str, str]) -> bool:
+    """Whether GPU work goes through a server outside, which shares memory with the program."""
+    variable, default = MPS_PIPES
+    return os.path.exists(environ.get(variable) or default)
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies below it; both absolute and normal."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,182 @@
+"""What a trial can do to files of the user's, under each kind of isolation; and what it costs.
+
+`python -m benchmarks.isolation`: a table of ways of writing (benchmarks/ways.py) times the kinds.
+`python -m benchmarks.isolation --cost`: trials in interleaved rounds, with and without isolation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from advisor.isolation.confinement import KINDS, Kind
+from advisor.isolation.offer import FORCED, offered
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.trials import run_trial
+from benchmarks import ways
+from benchmarks.ways import WAYS
+
+DAEMON_S = 1.0
+"""Until a daemon would have written, had it outlived its trial."""
+FILES, ROUNDS_A_PROGRAM = 2000, 3
+READER = """
+import os, sys, time
+from pathlib import Path
+names = sorted(Path("data").iterdir())
+for again in range({rounds} + 1):
+    if again == 1: start = time.perf_counter()
+    for name in names:
+        with open(name, "rb") as file: sum(file.read())
+print((time.perf_counter() - start) / len(names) / {rounds})
+"""
+
+
+class Told(NamedTuple):
+    """What became of one way under one kind."""
+
+    intact: bool
+    """Every file that was there: content, mode, owner, times, attributes, links."""
+    untouched: bool
+    """And nothing was added or removed beside it."""
+    view: str | None
+    """None if the program could read back what it wrote, else what it said."""
+
+
+class Outcome(NamedTuple):
+    told: dict[str, Told]
+    left: tuple[str, ...]
+    """What lies in shared places afterwards."""
+    result: Run | Failure
+
+
+def outcome(kind: Kind, names: list[str]) -> Outcome:
+    """One trial that writes in all these ways, under `kind`."""
+    with tempfile.TemporaryDirectory(prefix="ways-") as folder:
+        root, scratch = Path(folder, "user"), Path(folder, "scratch")
+        project = ways.lay_out(root, names)
+        results = scratch / "results.json"
+        before = ways.seen(root)
+        result = run_trial(
+            trial([ways.__file__, str(results), *names], kind=kind, cwd=project, scratch=scratch)
+        )
+        if "a daemon that writes later" in names:
+            time.sleep(DAEMON_S)
+        after = ways.seen(root)
+        views: dict[str, str | None] = json.loads(results.read_text())
+    told = {}
+    for name in names:
+        mine = [path for path in before if ways.belongs(path, name)]
+        others = [path for path in after if ways.belongs(path, name) and path not in before]
+        intact = all(ways.kept(before[path], after.get(path)) for path in mine)
+        untouched = not others and all(after.get(path) == before[path] for path in mine)
+        told[name] = Told(intact, untouched, views[name])
+    left = tuple(path for path in ways.LEFT_OUTSIDE if Path(path).exists())
+    for path in left:
+        Path(path).unlink()
+    return Outcome(told, left, result)
+
+
+def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:
+    """One run of Python to its own end."""
+    return Trial(
+        id="1",
+        purpose="baseline",
+        label=kind,
+        candidate=Candidate(),
+        command=(sys.executable, *words),
+        cwd=str(cwd),
+        scratch=str(scratch),
+        env=((FORCED, kind),),
+        plan=MeasurePlan(mode="whole"),
+    )
+
+
+def table(kinds: list[Kind], *, torch: bool) -> str:
+    """Markdown: one row a way."""
+    names = [name for name, way in WAYS.items() if torch or not way.torch]
+    found = {kind: outcome(kind, names) for kind in kinds}
+    lines = [
+        "| way of writing | " + " | ".join(f"{kind}: intact, view" for kind in kinds) + " |",
+        "| --- |" + " --- |" * len(kinds),
+    ]
+    for name in names:
+        cells = []
+        for kind in kinds:
+            told = found[kind].told[name]
+            intact = "yes" if told.untouched else "yes, files added" if told.intact else "NO"
+            cells.append(f"{intact}, {'right' if told.view is None else 'refused'}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    sums = []
+    for kind in kinds:
+        told_all = found[kind].told.values()
+        intact, views = (
+            sum(told.intact for told in told_all),
+            sum(told.view is None for told in told_all),
+        )
+        sums.append(f"{intact} of {len(names)} intact, {views} right")
+    lines.append("| **all** | " + " | ".join(sums) + " |")
+    lines += [f"{kind} left {', '.join(o.left)}" for kind, o in found.items() if o.left]
+    return "\n".join(lines)
+
+
+def cost(kinds: list[Kind], rounds: int) -> str:
+    """Wall time of a trial that does nothing, and of reading one small file, both paired."""
+    spans: dict[Kind, list[float]] = {kind: [] for kind in kinds}
+    reads: dict[Kind, list[float]] = {kind: [] for kind in kinds}
+    with tempfile.TemporaryDirectory(prefix="cost-") as folder:
+        project = Path(folder, "project")
+        data = project / "data"
+        data.mkdir(parents=True)
+        for number in range(FILES):
+            (data / f"{number}.bin").write_bytes(os.urandom(4096))
+        reader = READER.format(rounds=ROUNDS_A_PROGRAM)
+        for number in range(rounds + 1):
+            for kind in kinds if number % 2 else reversed(kinds):
+                place = Path(folder, f"{number}-{kind}")
+                place.mkdir()
+                start = time.perf_counter()
+                run_trial(trial(["-S", "-c", ""], kind=kind, cwd=project, scratch=place / "1"))
+                wall_s = time.perf_counter() - start
+                run = run_trial(trial(["-c", reader], kind=kind, cwd=project, scratch=place / "2"))
+                if number:  # the first one finds out what holds
+                    spans[kind].append(wall_s)
+                    reads[kind].append(float(run.stdout_tail if isinstance(run, Run) else "nan"))
+    base: Kind = "guard"
+    lines = [f"{rounds} interleaved rounds, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"]
+    for kind in kinds:
+        more = [span - without for span, without in zip(spans[kind], spans[base], strict=True)]
+        ratio = [read / without for read, without in zip(reads[kind], reads[base], strict=True)]
+        lines.append(
+            f"{kind}: a trial {1e3 * statistics.median(spans[kind]):.0f} ms (least "
+            f"{1e3 * min(spans[kind]):.0f}), {1e3 * statistics.median(more):+.0f} ms more than "
+            f"without; a file read {1e6 * statistics.median(reads[kind]):.1f} us, "
+            f"{statistics.median(ratio):.3f} times"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table, or the cost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--cost", action="store_true", help="time, in place of the table")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--no-torch", action="store_true", help="leave out what imports torch")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    given = parser.parse_args()
+    kinds: list[Kind] = [kind for kind in KINDS if kind in given.kinds.split(",")]
+    best = offered(str(Path.cwd()))
+    why = f" ({best.why_not_better})" if best.why_not_better else ""
+    sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
+    text = cost(kinds, given.rounds) if given.cost else table(kinds, torch=not given.no_torch)
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

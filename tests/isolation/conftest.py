@@ -1,0 +1,48 @@
+"""Trials of small programs under one kind of isolation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path  # noqa: TC003
+from typing import Any
+
+import pytest
+
+from advisor.isolation.offer import FORCED
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.trials import run_trial
+
+Do = Callable[..., Run | Failure]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The user's project, with one file in it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("precious")
+    return folder
+
+
+@pytest.fixture
+def do(tmp_path: Path, project: Path) -> Do:
+    """Run a trial of Python code, or of a command, to its own end under a kind."""
+
+    def run(kind: str, *command: str, **fields: Any) -> Run | Failure:
+        number = len(list(tmp_path.iterdir()))
+        if len(command) == 1:
+            command = (sys.executable, "-c", command[0])
+        env = (*fields.pop("env", ()), (FORCED, kind))
+        given: dict[str, Any] = {
+            "id": f"{number:03d}",
+            "purpose": "baseline",
+            "label": "original",
+            "candidate": Candidate(),
+            "cwd": str(project),
+            "scratch": str(tmp_path / f"scratch-{number}"),
+            "plan": MeasurePlan(mode="whole"),
+        }
+        return run_trial(Trial(command=command, env=env, **given | fields))
+
+    return run

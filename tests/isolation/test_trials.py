@@ -1,0 +1,228 @@
+"""What a trial is under each kind: what it sees, what it is told, what is told of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import Failure, Run, TrialFile
+from benchmarks.ways import seen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.isolation.conftest import Do
+
+KINDS = ("overlay", "landlock", "guard")
+
+
+# --- the overlay --------------------------------------------------------------------------
+
+RESUMES = """
+import os
+step = int(open("last.pt").read()) if os.path.exists("last.pt") else 0
+print("starts at", step)
+if os.path.exists("last.pt"): os.replace("last.pt", "prev.pt")
+open("last.pt", "w").write(str(step + 40))
+assert open("last.pt").read() == str(step + 40)
+"""
+
+
+def test_each_trial_starts_from_the_users_own_checkpoint(do: Do, project: Path) -> None:
+    """What resumes by itself never resumes from a trial, and the tree stays byte for byte."""
+    (project / "last.pt").write_text("7")
+    (project / ".gitignore").write_text("*.pt")
+    who = ["-c", "user.name=u", "-c", "user.email=u@v"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=project, check=True)
+    before = seen(project)
+    for _ in range(2):
+        run = do("overlay", RESUMES)
+        assert isinstance(run, Run), run
+        assert run.stdout_tail == "starts at 7\n"
+    assert seen(project) == before
+
+
+def test_what_would_have_changed_is_listed_exactly(do: Do, project: Path) -> None:
+    """Created, changed in content or mode, removed; nothing that was only read or opened."""
+    for name in ("changed", "mode", "opened", "gone", "same"):
+        (project / name).write_text(name)
+    (project / "emptied" / "a").mkdir(parents=True)
+    run = do(
+        "overlay", "bash", "-c",
+        "echo x >> changed; chmod 700 mode; : >> opened; rm gone; cat same; mkdir -p new/a empty;"
+        "touch new/a/b __pycache__; rm -r emptied; mkdir emptied; echo a > .git",
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert run.files_created == (".git", "empty/", "new/a/b")
+    assert run.notes == (
+        "the program wrote to changed, mode, thrown away with the trial",
+        "the program removed emptied/, gone, thrown away with the trial",
+    )
+    assert run.isolation == "overlay"
+
+
+def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) -> None:
+    """Of a config behind a link too; no file appears beside it, no argument is rewritten."""
+    real = project / "real.json"
+    real.write_text('{"batch": 1}')
+    real.chmod(0o640)
+    (project / "link.json").symlink_to("real.json")
+    before = seen(project)
+    run = do(
+        "overlay",
+        "sh", "-c", "ls; cat link.json real.json; stat -c %a real.json; echo $0", "link.json",
+        files=(TrialFile(original=str(project / "link.json"), content=b'{"batch": 2}'),),
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert run.stdout_tail.split() == [
+        "link.json", "mine.txt", "real.json", '{"batch":', '2}{"batch":', "2}640", "link.json",
+    ]  # fmt: skip
+    assert seen(project) == before
+    assert (run.files_created, run.notes) == ((), ())
+
+
+def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
+    """More than fits is a failure of its own, with the size and the variable that moves it."""
+    code = "open('big', 'wb').write(bytes(64 << 20))"
+    failure = do("overlay", code, env=(("GPU_ADVISOR_LAYER_SIZE", "16M"),))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "disk-full"
+    assert "16 MiB" in failure.evidence
+    assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
+
+
+def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None:
+    """In a folder that is named, and that is empty again afterwards."""
+    layers = tmp_path / "layers"
+    layers.mkdir()
+    code = "import os; os.rename('mine.txt', 'b'); os.makedirs('c/d'); print(os.listdir('.'))"
+    run = do("overlay", code, env=(("GPU_ADVISOR_LAYER_FOLDER", str(layers)),))
+    assert isinstance(run, Run), run
+    assert run.files_created == ("b", "c/d/")
+    assert list(layers.iterdir()) == []
+    assert [path.name for path in project.iterdir()] == ["mine.txt"]
+
+
+def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) -> None:
+    """They show what the user's hold already; the user's own stay as they are."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "old").write_text("old")
+    env = (("XDG_CACHE_HOME", str(cache)), ("C", str(cache)))
+    kept = str(tmp_path / "kept")
+    code = "import os; p = os.environ['C']; print(sorted(os.listdir(p))); open(p + '/new', 'w')"
+    outputs = [do("overlay", code, env=env, caches=kept).stdout_tail for _ in range(2)]
+    assert outputs == ["['old']\n", "['new', 'old']\n"]
+    assert [path.name for path in cache.iterdir()] == ["old"]
+
+
+def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
+    """And the network, /proc and shared memory are there."""
+    code = (
+        "import os, socket; s = socket.create_server(('127.0.0.1', 0))\n"
+        "socket.create_connection(s.getsockname()); open('/dev/null', 'w').write('x')\n"
+        "assert os.urandom(1) and open('/proc/self/stat').read() and os.path.isdir('/sys/class')\n"
+        "open('/dev/shm/x', 'w')\n"
+        "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
+    )
+    run = do("overlay", code)
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == f"{os.getuid()} {os.getgid()} {os.getuid()} ['x']\n"
+
+
+def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
+    """An ssh agent, a display, a container engine: what listens in /tmp or /run."""
+    import socket
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/s")
+        server.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/s'); print('there')"
+        run = do("overlay", code)
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == "there\n"
+
+
+# --- writes that are denied ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("open('mine.txt', 'w')",),
+        ("import os; os.replace('mine.txt', 'b')",),
+        ("import sqlite3; sqlite3.connect('new.db').execute('create table t (a)')",),
+        ("bash", "-c", "echo a > mine.txt || exit 1"),
+        ("cp", "/etc/hostname", "mine.txt"),
+        ("chmod", "600", "mine.txt"),
+        ("touch", "mine.txt"),
+    ],
+    ids=lambda command: command[0].partition(";")[0],
+)
+def test_a_denied_write_is_a_failure_that_names_the_file(
+    do: Do, project: Path, command: tuple[str, ...]
+) -> None:
+    """From Python, a shell, a child, C."""
+    failure = do("landlock", *command)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "write-denied", failure.evidence
+    if "sqlite3" not in command[0]:
+        assert str(project / "mine.txt") in failure.evidence
+    assert "--allow-writes" in failure.next_step
+    assert (project / "mine.txt").read_text() == "precious"
+
+
+def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:
+    """/proc tells of it in the same words."""
+    failure = do("landlock", "open('/proc/1/oom_score_adj_', 'w')")
+    assert isinstance(failure, Failure)
+    assert failure.kind != "write-denied"
+
+
+def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
+    do: Do, tmp_path: Path
+) -> None:
+    """TMPDIR, /dev/shm, the outputs; compile caches are pointed to a folder of the call."""
+    code = (
+        "import os, tempfile; tempfile.mkstemp(); os.chmod(tempfile.mkdtemp(), 0o755)\n"
+        "open('/dev/shm/gpu-advisor-own', 'w'); os.unlink('/dev/shm/gpu-advisor-own')\n"
+        "os.makedirs(os.environ['TRITON_CACHE_DIR']); print(os.environ['TRITON_CACHE_DIR'])"
+    )
+    run = do("landlock", code, caches=str(tmp_path / "kept"))
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == f"{tmp_path / 'kept' / 'triton_cache_dir'}\n"
+    assert run.isolation == "landlock"
+
+
+def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None:
+    """In the working directory, then, for real."""
+    run = do("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
+    assert isinstance(run, Run), run
+    assert (project / "mine.txt").read_text() == "new"
+
+
+# --- all kinds ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_tells_what_held_its_writes(do: Do, kind: str) -> None:
+    """So that the report can."""
+    run = do(kind, "pass")
+    assert isinstance(run, Run), run
+    assert run.isolation == kind
+    assert any(note.startswith("not isolated") for note in run.notes) == (kind == "guard")
+
+
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_nothing_is_left_of_a_daemon(do: Do, project: Path, kind: str) -> None:
+    """Neither its process nor what it would have written after its trial."""
+    command = ("sh", "-c", "setsid sh -c 'trap \"\" TERM; sleep 0.5; echo late > mine.txt' &")
+    assert isinstance(do(kind, *command), Run)
+    time.sleep(0.6)
+    assert (project / "mine.txt").read_text() == "precious"
