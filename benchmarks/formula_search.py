@@ -1,4 +1,4 @@
-"""A whole search over a program that is a formula: facts, a lab on its own clock, the loop.
+"""A whole search over a program that is a formula, on the clock of that formula.
 
 Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 """
@@ -48,12 +48,12 @@ class Forgetful(History):
         self._kept: dict[str, list[Run | Failure]] = {}
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
-        """Keep `result`."""
+        """Keep `result`; there is one machine."""
         del machine
         self._kept.setdefault(key, []).insert(0, result)
 
     def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
-        """Results of `key`, newest first."""
+        """Results of `key`, newest first; none is old."""
         del machine, max_age_s
         return self._kept.get(key, [])
 

@@ -128,8 +128,6 @@ def flips_an_order(function: ast.AST) -> bool:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
             called = node.func.id if isinstance(node.func, ast.Name) else called
             turned |= called in {"reversed", "reverse"}
-            if called == "shuffle":  # no parity needed
-                return True
         elif isinstance(node, ast.Slice):
             turned |= node.step is not None and ast.unparse(node.step) == "-1"
     return parity and turned

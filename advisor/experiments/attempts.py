@@ -97,8 +97,3 @@ class NotRun:
 def disturbed(run: Run) -> bool:
     """Whether others took so much from it that its figure is not its own."""
     return run.disturbance.disturbed is True
-
-
-def failed(attempt: Attempt | NotRun) -> bool:
-    """Whether there is no run to look at."""
-    return isinstance(attempt, NotRun) or isinstance(attempt.result, Failure)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from advisor.engines.quiet import TOLD, WORTH_A_NAME
 from advisor.experiments.comparison import busiest, held_alike
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Neighbour
@@ -27,8 +28,8 @@ CLOCK_OFFSET = 0.01
 CLOCK_SPREAD_PCT = 5.0
 DISCARDS_ALLOWED = 0.25
 BUSY_SAMPLES = 30
-NAMED = 3
-"""Most others that one sentence names."""
+STEAL_SHARE = 0.01
+"""Less than this is not worth a word."""
 
 FIXED = ("uuid", "name", "driver", "power_limit_w")
 """Facts of the device that must not differ between runs of one gate."""
@@ -116,10 +117,11 @@ def _taken(runs: Sequence[RunEntry]) -> str:
     )
     who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
     told = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
-    if who:
-        told += f" ({', '.join(f'{other.name} {other.cpus:.1f}' for other in who[:NAMED])})"
-    if any(stolen):
-        told += f", the hypervisor gave away {100 * sum(stolen) / len(stolen):.0f} % of their time"
+    names = [f"{o.name} {o.cpus:.1f}" for o in who[:TOLD] if o.cpus >= WORTH_A_NAME]
+    if names:
+        told += f" ({', '.join(names)})"
+    if stolen and (share := sum(stolen) / len(stolen)) >= STEAL_SHARE:
+        told += f", the hypervisor gave away {100 * share:.0f} % of their time"
     return told
 
 

@@ -7,6 +7,7 @@ only samples work. Interrupts are nobody's: those of the run's own reads and pac
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict
@@ -28,9 +29,14 @@ SCAN_S = 1.0
 LIGHT = 0.01
 """Largest share of one CPU that looking may take, slices and names each."""
 
-TAKEN_CPUS = 0.15
-"""In a slice others took a CPU from a run that waited so long, while they worked so long: twice
-what two CPUs' hundredths can be wrong by in a tenth of a second."""
+TOGETHER_S, READINGS = 0.002, 3
+"""Counters that were read further apart than this, because somebody was let in between, do not go
+together; they are read again, so many times at most."""
+
+TAKEN_CPUS = 0.05
+"""In a slice others took a CPU from a run that waited so long, while they worked so long."""
+TICK_S = 0.01
+"""... and longer than the kernel's hundredths, one for each CPU, can be wrong by together."""
 CROWD_SHARE = 0.10
 """Others with more of the CPUs than this slow a run that never waits: caches, clocks, siblings."""
 CROWDED_SHARE = 0.5
@@ -79,8 +85,9 @@ class Slice:
             return None
         others = self.others_cpus / self.cpus
         crowded = others + self.own_cpus / self.cpus > CROWDED_SHARE
+        least = max(TAKEN_CPUS, TICK_S * math.sqrt(self.cpus) / self.seconds)
         return (
-            (self.taken_cpus or 0.0) > TAKEN_CPUS
+            (self.taken_cpus or 0.0) > least
             or (others > CROWD_SHARE and crowded)
             or (self.steal_share or 0.0) > STEAL_SHARE
         )
@@ -158,16 +165,26 @@ class Others:
         )
 
     def _read(self) -> _Reading:
-        if self._clock is not None:
-            self._clock.look()
+        tries = READINGS
+        while True:
+            begun, spent = time.monotonic(), time.thread_time()
+            reading = self._read_once()
+            tries -= 1
+            kept_out_s = time.monotonic() - begun - (time.thread_time() - spent)
+            if kept_out_s < TOGETHER_S or not tries:
+                return reading
+
+    def _read_once(self) -> _Reading:
+        clock = self._clock
+        if clock is not None:
+            clock.look()
         idle_s, steal_s = _idle(self._cpus)
-        own_s = time.process_time() + (self._clock.cpu_s if self._clock is not None else 0.0)
         return _Reading(
             time=time.time(),
             idle_s=idle_s,
             steal_s=steal_s,
-            own_s=own_s,
-            waited_s=self._clock.waited_s if self._clock is not None else None,
+            own_s=time.process_time() + (clock.cpu_s if clock is not None else 0.0),
+            waited_s=clock.waited_s if clock is not None else None,
             throttled_s=cgroup_throttled_s(self._quota.folder) if self._quota else None,
         )
 

@@ -84,6 +84,8 @@ class Window:
         for step in range(self.first + multiple, self.last - multiple + 1, multiple):
             if self.ledger.bounds[step] - self.ledger.bounds[edges[-1]] >= least_s:
                 edges.append(step)
+        if len(edges) > 1 and self.end - self.ledger.bounds[edges[-1]] < least_s:
+            edges.pop()
         return [self._part(low, high) for low, high in zip(edges, [*edges[1:], self.last])]
 
     def _part(self, low: int, high: int) -> tuple[float, float, float, int]:

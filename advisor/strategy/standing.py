@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun
 from advisor.experiments.comparison import Comparison
-from advisor.model import Candidate, Interval, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 
 if TYPE_CHECKING:
     from advisor import documents
@@ -403,12 +403,3 @@ def tried(
         return now.skip(ask.arm.label, answer.needed_s, matters=matters), None
     assert isinstance(answer, Attempt)
     return now, answer
-
-
-def estimate(values: list[float]) -> Interval | None:
-    """Mean of figures of equal processes and their range; None with fewer than two."""
-    if len(values) < 2:
-        return None
-    return Interval(
-        estimate=statistics.fmean(values), low=min(values), high=max(values), n=len(values)
-    )

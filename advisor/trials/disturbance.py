@@ -132,14 +132,16 @@ def window_rates(parts: Sequence[Sequence[Part]]) -> tuple[float, ...]:
     """Units/s of consecutive sub-windows of equally many parts, the processes added up."""
     size = max(1, min(map(len, parts), default=0) // WINDOWS)
     rates = [
-        [
-            sum(p.units for p in each[low : low + size])
-            / sum(p.seconds for p in each[low : low + size])
-            for low in range(0, len(each) - size + 1, size)
-        ]
+        [_over(each[low : low + size]) for low in range(0, len(each) - size + 1, size)]
         for each in parts
     ]
     return tuple(sum(each) for each in zip(*rates, strict=False))
+
+
+def _over(parts: Sequence[Part]) -> float:
+    """Units/s; 0 for the rest of a window that took no time."""
+    seconds = sum(part.seconds for part in parts)
+    return sum(part.units for part in parts) / seconds if seconds > 0 else 0.0
 
 
 def _is_clean(part: Part, bad: list[Span]) -> bool:

@@ -61,7 +61,10 @@ class Tally:
     def count(self) -> Count:
         """Everything so far."""
         with self._lock:
-            return replace(self._count, parts=tuple(self._parts))
+            parts = tuple(self._parts)
+            if len(parts) > 1 and parts[-1].seconds < self._part_s:
+                parts = (*parts[:-2], _joined(*parts[-2:]))
+            return replace(self._count, parts=parts)
 
     @property
     def wanted(self) -> bool:
@@ -98,8 +101,7 @@ class Tally:
         if len(self._parts) >= PARTS:
             self._part_s *= 2
             self._parts = [
-                Part(start=a.start, end=b.end, units=a.units + b.units)
-                for a, b in zip(self._parts[::2], self._parts[1::2], strict=True)
+                _joined(*pair) for pair in zip(self._parts[::2], self._parts[1::2], strict=True)
             ]
 
 
@@ -154,6 +156,10 @@ class Stream:
                 file.close()
         finally:
             os.close(self._fd)
+
+
+def _joined(first: Part, second: Part) -> Part:
+    return Part(start=first.start, end=second.end, units=first.units + second.units)
 
 
 def _number(text: str | None) -> float:

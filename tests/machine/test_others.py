@@ -62,6 +62,8 @@ def burning(many: int = 1) -> Iterator[subprocess.Popen[bytes]]:
         ({"own_cpus": 1.9, "waited_cpus": 0.02, "others_cpus": 0.1}, False),  # a niced neighbour
         ({"own_cpus": 4.0, "others_cpus": 8.0, "cpus": 64}, False),  # a corner of a large host
         ({"own_cpus": 30.0, "others_cpus": 8.0, "cpus": 64}, True),
+        ({"own_cpus": 60.0, "others_cpus": 0.5, "waited_cpus": 9.0, "cpus": 64}, False),
+        ({"own_cpus": 1.9, "others_cpus": 0.1, "waited_cpus": 0.5, "end": 1.0}, True),
         ({"steal_share": 0.2}, True),
         ({"others_cpus": None, "waited_cpus": None, "steal_share": None}, None),
         ({"waited_cpus": None, "others_cpus": 0.1}, False),

@@ -146,6 +146,14 @@ def test_a_run_without_parts_is_disturbed_or_not_as_a_whole() -> None:
     assert judge((), slices(3.0, [(1.0, 1.5)]), 0.0, 3.0).disturbance.disturbed is True
 
 
+def test_a_rest_that_took_no_time_is_harmless() -> None:
+    """Two steps may end at once by the device's clock."""
+    rest = (*parts(0.5, []), Part(start=0.5, end=0.5, units=10.0))
+    judged = judge((rest,), slices(0.5, []), 0.0, 0.5)
+    assert judged.disturbance.disturbed is False
+    assert window_rates((rest,))[-1] == 0.0
+
+
 def test_a_card_that_others_use_disturbs() -> None:
     """No part of the window can be left out then."""
     quiet = Disturbance(disturbed=False, clean_share=1.0)

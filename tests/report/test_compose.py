@@ -1,0 +1,108 @@
+"""From a search that ended to its report: the verdict, and what its first lines say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from advisor.advice import proven_advice
+from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.machine import target
+from advisor.report import compose, rendering
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Trial
+    from advisor.report.model import Report
+
+TEXT = "batch_size: 1\nnum_workers: 0\n"
+TEST = {"phase": "test"}
+FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
+"""A program that no batch makes faster."""
+
+
+def reported(search: FormulaSearch, folder: Path) -> Report:
+    """The report that `optimize` would write."""
+    return compose.optimize_report(
+        compose.Outcome(
+            stop=search.stop,
+            standing=search.standing,
+            attempts=tuple(search.lab.attempts),
+            comparisons=tuple(search.lab.comparisons),
+            winner=search.winner,
+            decisions=tuple(search.decisions.values()),
+            advice=proven_advice(search.standing, search.lab.program),
+            program=search.lab.program,
+            machine=QUIET_MACHINE,
+            diff="",
+        ),
+        compose.Asked(
+            config=folder / "train.yaml",
+            report=folder / "report.md",
+            output=folder / "train.yaml",
+            dry_run=True,
+            workload=None,
+            command="python train.py",
+            cwd=folder,
+            target=target.resolve("auto", QUIET_MACHINE),
+            price_per_hour=None,
+            wall_s=1.0,
+        ),
+    )
+
+
+def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
+    """The search on `engine`, reported."""
+    return reported(formula_search(folder, engine, TEXT, workload=TEST, **more), folder)
+
+
+def test_a_proven_gain_is_improved_with_its_interval(tmp_path: Path) -> None:
+    """The free part is the whole of it here."""
+    report = report_of(tmp_path, on_formula(load_s=1e-6))
+    assert report.verdict == "improved"
+    assert report.gain == report.gain_free
+    assert report.gain_quality is None
+    assert report.busy == ""
+    assert rendering.render(report)
+
+
+def test_unchanged_is_said_where_candidates_ran_and_lost(tmp_path: Path) -> None:
+    """And not where the budget left them out."""
+    lost = report_of(tmp_path, on_formula(**FLAT))
+    assert lost.verdict == "unchanged"
+    assert any(trial.purpose == "search" for trial in lost.trials)
+    small = report_of(tmp_path, on_formula(**FLAT, process_s=100.0), budget_s=240.0)
+    assert small.verdict == "partial"
+    assert not any(trial.purpose == "search" for trial in small.trials)
+    assert "Call again with --budget" in small.reason
+
+
+def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
+    """Nothing is known of the candidate then."""
+
+    def slower(trial: Trial) -> float:
+        return 60.0 if trial.purpose == "confirm" else 1.0
+
+    report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
+    assert report.verdict == "partial"
+    assert report.changes == []
+
+
+def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
+    """With who it was, and that disturbed rounds had to be counted."""
+    report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
+    assert "others held 1.0 of 8 CPUs (stress 1.0)" in report.busy
+    assert "disturbed alike" in report.busy
+    assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
+    assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
+
+
+def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> None:
+    """A budget that bought a single baseline has no bottleneck to name."""
+    engine = on_formula(load_s=1e-6, process_s=25.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=165.0)
+    assert len(search.standing.originals) == 1
+    report = reported(search, tmp_path)
+    proofs = [run for proof in search.standing.proofs for run in proof.runs("before")]
+    assert (report.bottleneck_before is None) is (len(proofs) == 0)
