@@ -89,6 +89,14 @@ def main(argv: list[str] | None = None) -> None:
         # The reader of our output went away (`| head`); nothing is wrong with us.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as problem:
+        if "--debug" in argv:
+            traceback.print_exc()
+        sys.stderr.write(
+            f"gpu-advisor: the system refused something that was needed: {problem}. "
+            "With --debug you see where.\n"
+        )
+        code = AdvisorError.exit_code
     sys.exit(code)
 
 

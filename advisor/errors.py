@@ -10,12 +10,13 @@
     ├── EditRefusedError        14   an edit could not be made, or be proven, byte-exact
     ├── SettingsError           15   gpu-advisor.toml is wrong
     ├── CommandMissingError     16   no command, or one that never names the config
-    ├── OutputsNotApartError    17   the command writes over the user's own files
     ├── RevertConflictError     18   the config was edited since and cannot be put back safely
     ├── TargetError             19   the GPU asked for is unknown or cannot be stood in for
     ├── StateBusyError          20   another gpu-advisor works on the same config
     ├── ReportError             21   report.json is missing, malformed or of another version
-    ├── BudgetTooSmallError     22   no setting could be tried and proven within the budget
+    ├── OutputRefusedError      22   a file of ours would replace the user's, or cannot be written
+    ├── StateUnusableError      23   there is no place for originals and measurements
+    ├── BudgetTooSmallError     24   no setting could be tried and proven within the budget
     ├── TrialFailedError     30-45   the command failed; one code a kind (FAILURE_EXIT_CODES)
     └── InterruptedByUserError 130   Ctrl-C or SIGTERM; a partial report was written
 
@@ -117,12 +118,6 @@ class CommandMissingError(AdvisorError):
     exit_code = 16
 
 
-class OutputsNotApartError(AdvisorError):
-    """The command writes over files of the user's; it was stopped before that."""
-
-    exit_code = 17
-
-
 class RevertConflictError(AdvisorError):
     """The config was edited since it was tuned and cannot be put back safely."""
 
@@ -147,10 +142,22 @@ class ReportError(AdvisorError):
     exit_code = 21
 
 
+class OutputRefusedError(AdvisorError):
+    """A file of ours would replace one of the user's, or cannot be written where it should go."""
+
+    exit_code = 22
+
+
+class StateUnusableError(AdvisorError):
+    """The state folder, for originals and measurements, cannot be made or written."""
+
+    exit_code = 23
+
+
 class BudgetTooSmallError(AdvisorError):
     """One process takes so long that the budget buys no proof; the message names one that does."""
 
-    exit_code = 22
+    exit_code = 24
 
 
 class TrialFailedError(AdvisorError):

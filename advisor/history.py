@@ -7,24 +7,35 @@ values in force and the plan; the machine's key stands beside it, and runs are n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
+import os
 import sqlite3
 import time
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from advisor import masking
 from advisor.model import Failure, MeasurePlan, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-STATE_FOLDER = ".gpu-advisor"
+T = TypeVar("T")
+
 FORMAT = 1  # 1: model.Run and model.Failure as of 0.1
+SEEN_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GPU_ADVISOR_SEED",
+    "PYTHONHASHSEED", "LD_PRELOAD",
+)  # fmt: skip
+"""Variables of the caller that make another measurement of the same command."""
 
 _RUN = TypeAdapter(Run)
 _FAILURE = TypeAdapter(Failure)
@@ -43,88 +54,135 @@ create index if not exists run_key on run (key, machine, created);
 """
 
 
-def state_folder(root: Path) -> Path:
-    """The git-ignored state folder of the project at `root`, made when missing."""
-    folder = root / STATE_FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
-    return folder
+def trial_key(
+    program: str,
+    command: tuple[str, ...],
+    values: object,
+    plan: MeasurePlan,
+    env: Mapping[str, str],
+) -> str:
+    """Identity of a measurement: equal keys may stand in for each other on one machine.
 
-
-def trial_key(program: str, command: tuple[str, ...], values: object, plan: MeasurePlan) -> str:
-    """Identity of a measurement: equal keys may stand in for each other on one machine."""
-    facts = [FORMAT, program, list(command), values, asdict(plan)]
+    `env` is what the command is given, seed included, on top of the caller's environment, of
+    which the variables count that choose devices, threads or allocators (SEEN_VARIABLES).
+    """
+    seen = {name: os.environ[name] for name in SEEN_VARIABLES if name in os.environ}
+    facts = [FORMAT, program, list(command), values, asdict(plan), {**seen, **env}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def program_key(cwd: Path, *, most_files: int = 3000) -> str:
     """Digest over path, size and mtime of the Python sources below `cwd`.
 
-    An edited source makes earlier runs stale. Environments and hidden folders are skipped, and
-    past `most_files` the rest is left out, which can only make history less fresh than it says.
+    An edited source makes earlier runs stale. Environments, hidden folders and what may not be
+    read are skipped, and past `most_files` the rest is left out, which can only make history less
+    fresh than it says.
     """
     digest = hashlib.sha256()
-    for count, path in enumerate(_sources(cwd)):
-        if count >= most_files:
-            break
-        stat = path.stat()
-        digest.update(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    for path in itertools.islice(_sources(cwd), most_files):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            stat = path.stat()
+            digest.update(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    for entry in sorted(folder.iterdir()):
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # gone meanwhile
+        return
+    for entry in entries:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
-            if (
-                entry.name not in {"__pycache__", "node_modules"}
-                and not (entry / "pyvenv.cfg").exists()
-            ):
+            if entry.name not in {"__pycache__", "node_modules"} and not _is_environment(entry):
                 yield from _sources(entry)
         elif entry.suffix == ".py":
             yield entry
 
 
+def _is_environment(folder: Path) -> bool:
+    """Whether it is a virtual environment, or a folder of somebody else's."""
+    try:
+        return (folder / "pyvenv.cfg").exists()
+    except PermissionError:
+        return True
+
+
 class History:
-    """The store of one project. Safe for several processes: sqlite's own locking, short writes."""
+    """The store of one project. Safe for several processes: sqlite's own locking, short writes.
 
-    def __init__(self, path: Path) -> None:
+    A store that cannot be read is moved aside, and one that cannot be written (a full disk, no
+    permission) is done without: what was measured is then known to this call only. Both are told
+    to `tell` in a sentence. What is kept has its secrets masked.
+    """
+
+    def __init__(self, path: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self._path = path
-        with self._open() as db:
-            db.executescript(_SCHEMA)
+        self._tell = tell
+        self._memory: sqlite3.Connection | None = None
+        """Stands in for the file where that cannot be used."""
+        self._run(lambda db: db.executescript(_SCHEMA))
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(self._path, timeout=30)
-        try:
-            with db:
-                yield db
-        finally:
-            db.close()
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` done in one transaction; in memory from the moment on when the file fails."""
+        if self._memory is None:
+            try:
+                return self._in_file(work)
+            except sqlite3.DatabaseError as problem:
+                if _is_damaged(problem):
+                    self._move_aside(problem)
+                    with contextlib.suppress(sqlite3.Error):
+                        self._in_file(lambda db: db.executescript(_SCHEMA))
+                        return self._in_file(work)
+                else:
+                    self._tell(
+                        f"{self._path} cannot be used ({problem}): what is measured now will not "
+                        "be known to later calls"
+                    )
+            self._memory = sqlite3.connect(":memory:", check_same_thread=False)
+            self._memory.executescript(_SCHEMA)
+        with self._memory as db:
+            return work(db)
+
+    def _in_file(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with contextlib.closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+            return work(db)
+
+    def _move_aside(self, problem: sqlite3.DatabaseError) -> None:
+        aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            self._path.rename(aside)
+            for suffix in ("-journal", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._path.with_name(self._path.name + suffix).rename(f"{aside}{suffix}")
+        self._tell(
+            f"{self._path} is damaged ({problem}): moved to {aside.name}, a new one is begun"
+        )
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`."""
         ran = isinstance(result, Run)
-        doc = _RUN.dump_json(result) if isinstance(result, Run) else _FAILURE.dump_json(result)
-        row = (key, machine, time.time(), FORMAT, "ok" if ran else "failed", doc.decode())
-        with self._open() as db:
-            db.execute(
+        adapter: TypeAdapter[Any] = _RUN if ran else _FAILURE
+        doc = json.dumps(masking.mask_value(json.loads(adapter.dump_json(result))))
+        row = (key, machine, time.time(), FORMAT, "ok" if ran else "failed", doc)
+        self._run(
+            lambda db: db.execute(
                 "insert into run (key, machine, created, format, outcome, doc)"
                 " values (?, ?, ?, ?, ?, ?)",
                 row,
             )
+        )
 
     def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
         """Results of `key` on `machine`, newest first; documents of another format are skipped."""
-        with self._open() as db:
-            rows = db.execute(
+        rows = self._run(
+            lambda db: db.execute(
                 "select outcome, doc from run where key = ? and machine = ? and format = ?"
                 " and created > ? order by created desc, id desc",
                 (key, machine, FORMAT, time.time() - max_age_s),
             ).fetchall()
+        )
         found: list[Run | Failure] = []
         for outcome, doc in rows:
             try:
@@ -136,16 +194,23 @@ class History:
 
     def host_spreads(self, machine: str, *, limit: int = 200) -> list[list[float]]:
         """Rates of equal trials on `machine`, grouped by key: what this host's noise looks like."""
-        with self._open() as db:
-            rows = db.execute(
+        rows = self._run(
+            lambda db: db.execute(
                 "select key, json_extract(doc, '$.units_per_s') from run"
                 " where machine = ? and outcome = 'ok'"
                 " and not coalesce(json_extract(doc, '$.disturbance.disturbed'), 0)"
                 " order by created desc limit ?",
                 (machine, limit),
             ).fetchall()
+        )
         groups: dict[str, list[float]] = {}
         for key, rate in rows:
             if rate:
                 groups.setdefault(key, []).append(rate)
         return [rates for rates in groups.values() if len(rates) > 1]
+
+
+def _is_damaged(problem: sqlite3.DatabaseError) -> bool:
+    """Whether the file is no database, or one of another shape."""
+    name = getattr(problem, "sqlite_errorname", "")
+    return name in {"SQLITE_NOTADB", "SQLITE_CORRUPT"} or "no such" in str(problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,16 +55,17 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
     A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
     error, and the others go on. Nothing is run.
     """
-    seen: set[Path] = set()
+    seen: set[str] = set()
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
     if command:
         waiting += [(path, COMMAND_LINE) for path in _configs_among(command)]
     while waiting:
         path, named_by = waiting.pop(0)
-        if path.resolve() in seen:
+        real = os.path.realpath(path)
+        if real in seen:
             continue
-        seen.add(path.resolve())
+        seen.add(real)
         one = _inspect(path, named_by)
         inspected.append(one)
         if one.findings:

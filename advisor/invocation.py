@@ -112,29 +112,29 @@ def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
     """
     text = command
     if config is not None:
-        real = config.resolve()
+        real = Path(os.path.realpath(config))
         shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
         text = command.replace("{config}", shlex.quote(str(shown)))
-    if any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">")):
+    if settings.needs_shell(command):
         return ("bash", "-c", text)
     return tuple(shlex.split(text))
 
 
 def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
     """Whether some token of `argv` is, or holds, the path of `config`."""
-    real = config.resolve()
+    real = os.path.realpath(config)
     for token in argv:
         for part in (token, token.partition("=")[2]):
-            if part and (cwd / part).resolve() == real:
+            if part and os.path.realpath(cwd / part) == real:
                 return True
-        if str(config) in token or str(real) in token:
+        if str(config) in token or real in token:
             return True
     return False
 
 
 def require_writable(config: Path) -> None:
     """Raise ConfigReadOnlyError when the tuned config could not be put in place of `config`."""
-    real = config.resolve()
+    real = Path(os.path.realpath(config))
     for path, what in ((real, "the file"), (real.parent, "its folder")):
         if not os.access(path, os.W_OK) or not path.stat().st_mode & 0o222:
             msg = (
@@ -171,9 +171,12 @@ def mentions(config: Path, *, most: int = 5) -> list[str]:
     for folder in dict.fromkeys((Path.cwd(), config.parent, config.parent.parent)):
         for pattern in LOOKED_THROUGH:
             for path in sorted(folder.glob(pattern)):
-                if not path.is_file() or path.stat().st_size > 1_000_000:
+                try:
+                    if not path.is_file() or path.stat().st_size > 1_000_000:
+                        continue
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                except OSError:
                     continue
-                text = path.read_text(encoding="utf-8", errors="replace")
                 for number, line in enumerate(text.splitlines(), 1):
                     if config.name in line:
                         found.append(f"{path}:{number}: {line.strip()[:120]}")

@@ -9,10 +9,9 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, invocation, knobs, revert
+from advisor import documents
 from advisor.advice import proven_advice
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
@@ -21,27 +20,21 @@ from advisor.errors import (
     BudgetTooSmallError,
     InterruptedByUserError,
     TrialFailedError,
-    UsageError,
 )
 from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
-from advisor.history import History, program_key, state_folder
-from advisor.machine import profiles, target
-from advisor.machine.host import read_machine
+from advisor.history import History, program_key
+from advisor.job import Job, add_arguments, options_of, prepare
 from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
 from advisor.report import compose, numbers, writing
 from advisor.report.entries import trial_entry
-from advisor.report.progress import Progress
-from advisor.settings import parse_duration_s
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import Facts, Source, Stop
-from advisor.trials import limits
-from advisor.versions import Versions, diff
+from advisor.strategy.standing import Facts, Stop
 
 if TYPE_CHECKING:
     import argparse
@@ -49,74 +42,12 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Change, Machine
+    from advisor.model import Change
     from advisor.report.model import Report
+    from advisor.report.progress import Progress
     from advisor.strategy.standing import Answer
-    from advisor.trials.limits import Limits
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags of `gpu-advisor optimize`."""
-    parser.add_argument("config", type=Path, help="JSON, YAML or TOML config of your program")
-    parser.add_argument("--budget", metavar="TIME", help="wall clock to spend: 90s, 10m (default)")
-    parser.add_argument(
-        "--target",
-        metavar="NAME",
-        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="measure and report, but write no config"
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=Path("report.md"),
-        metavar="PATH",
-        help="where the report goes (default report.md; report.json beside it)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument(
-        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
-    )
-    limits.add_arguments(parser)
-    parser.add_argument(
-        "--seed",
-        type=int,
-        help="exported to your command as GPU_ADVISOR_SEED "
-        "and PYTHONHASHSEED, the same in every trial",
-    )
-    parser.add_argument(
-        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
-    )
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="go on although the command writes over existing files of yours",
-    )
-
-
-def options_of(args: argparse.Namespace) -> Options:
-    """The flags, checked. Raises UsageError."""
-    try:
-        return Options(
-            config=args.config,
-            budget_s=parse_duration_s(args.budget) if args.budget else None,
-            target=args.target,
-            output=args.output,
-            dry_run=args.dry_run,
-            report=args.report,
-            json=args.json,
-            window_s=parse_duration_s(args.window),
-            seed=args.seed,
-            fresh=args.fresh,
-            allow_writes=args.allow_writes,
-            limits=limits.of_flags(args),
-        )
-    except ValueError as problem:
-        raise UsageError(str(problem)) from problem
+__all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
@@ -124,7 +55,12 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     started = time.monotonic()
     options = options_of(args)
     job = prepare(options, command)
-    with job.progress, cancellable() as off, engine_of(job, off) as engine:
+    with (
+        job.versions.held(),
+        job.progress,
+        cancellable() as off,
+        engine_of(job, off) as engine,
+    ):
         lab = open_lab(job, engine, started)
         facts = facts_of(job, lab)
         answers: list[Answer] = []
@@ -137,7 +73,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
         report = conclude(job, lab, facts, answers, stop, wall_s=time.monotonic() - started)
-    writing.write(report, options.report)
+    writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
@@ -172,24 +108,6 @@ def baseline_failed(stop: Stop) -> AdvisorError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What one call was asked to do, as the flags said it."""
-
-    config: Path
-    budget_s: float | None
-    target: str | None
-    output: Path | None
-    dry_run: bool
-    report: Path
-    json: bool
-    window_s: float
-    seed: int | None
-    fresh: bool
-    allow_writes: bool
-    limits: Limits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
     """Passes what the lab says on to the progress display."""
 
@@ -202,70 +120,6 @@ class Telling:
     def trial_done(self, attempt: Attempt) -> None:
         """A result is there."""
         self.progress.trial_done(trial_entry(attempt))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What the flags lead to, all of it read and checked before the first process starts."""
-
-    options: Options
-    invocation: invocation.Invocation
-    config: documents.Document
-    sources: tuple[Source, ...]
-    machine: Machine
-    target: target.Target
-    versions: Versions
-    state: Path
-    budget_s: float
-    limits: Limits
-    progress: Progress
-
-    @property
-    def output(self) -> Path:
-        """Where the tuned config goes."""
-        return self.options.output or self.options.config
-
-    @property
-    def memory_limit_gib(self) -> float:
-        """What a candidate may use: of the target card, or of this host."""
-        host = 0.9 * self.machine.ram_limit_gib
-        if self.target.profile is not None:
-            usable = profiles.usable_gib(self.target.profile)
-            return usable if self.target.gpu else min(usable, host)
-        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
-            return 0.92 * self.target.gpu.memory_free_gib
-        return host
-
-
-def prepare(options: Options, command: list[str] | None) -> Job:
-    """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
-    asked = invocation.resolve(options.config, command)
-    assert asked.config is not None, "it was named"
-    if not options.dry_run and options.output is None:
-        invocation.require_writable(options.config)
-    if options.report.resolve() == options.config.resolve():
-        msg = f"--report {options.report} is the config itself. Name another file."
-        raise UsageError(msg)
-    defaults = asked.settings.defaults
-    machine = read_machine()
-    state = state_folder(revert.project_root(options.config))
-    budget_s = options.budget_s or defaults.budget
-    return Job(
-        options=options,
-        invocation=asked,
-        config=asked.config,
-        sources=tuple(
-            Source(document=document, findings=knobs.find(document))
-            for document in (asked.config, documents.of_command(asked.argv))
-        ),
-        machine=machine,
-        target=target.resolve(options.target or defaults.target, machine),
-        versions=Versions(state, options.config),
-        state=state,
-        budget_s=budget_s,
-        limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
-        progress=Progress(unit=asked.workload.unit, budget_s=budget_s),
-    )
 
 
 def engine_of(job: Job, off: threading.Event) -> LocalEngine:
@@ -300,7 +154,7 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
         ),
         quality_command=documents.of_command(asked.quality_argv()),
         recall=Recall(
-            history=History(job.state / "history.sqlite"),
+            history=History(job.state / "history.sqlite", job.progress.note),
             machine_key=job.machine.key,
             program_key=program_key(asked.cwd),
             trusted=not job.options.fresh,
@@ -347,7 +201,8 @@ def conclude(
     text = ""
     if winner.changes:
         new = lab.program.content(winner)
-        text = diff(job.config.raw, new, str(options.config))
+        after = documents.parse(new, job.config.format, job.config.name)
+        text = documents.masked_diff(job.config, after, str(options.config))
         if not options.dry_run and new != job.config.raw:
             write_config(job, winner, new)
     return compose.optimize_report(
@@ -381,23 +236,23 @@ def conclude(
 def write_config(job: Job, winner: Candidate, new: bytes) -> None:
     """Put the tuned config in place; the original's bytes are kept first."""
     original, options = job.config, job.options
-    if options.output is not None and options.output.resolve() != options.config.resolve():
-        options.output.touch()
-        documents.write_atomic(options.output, new, options.output.read_bytes())
+    if job.tuned is not None and options.output is not None:
+        job.tuned.write(options.output, new)
+        job.versions.wrote(options.output, new)
         return
     ours: list[Change] = [c for c in winner.changes if c.document != COMMAND_LINE]
-    job.versions.keep(original, new, ours)
+    version = job.versions.keep(original, new, ours)
     try:
         documents.write_atomic(options.config, new, original.raw)
     except AdvisorError:
-        job.versions.forget(job.versions.all()[-1])
+        job.versions.forget(version)
         raise
 
 
 def show(report: Report, *, json_only: bool) -> None:
     """The result on stdout: one JSON object, or the verdict and where to read on."""
     if json_only:
-        sys.stdout.write(json.dumps(writing.headline(report), indent=2) + "\n")
+        sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
     lines = [f"{report.config}: {report.verdict}. {report.reason}"]
     if report.busy:

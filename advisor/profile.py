@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs
+from advisor import documents, invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
@@ -71,6 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
+    if args.config is not None:
+        versions.recover(args.config)
     asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()
@@ -97,16 +99,19 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
     if isinstance(result, Failure):
         told = as_object(result, workload.unit)
-        shown = json.dumps(told, indent=2) + "\n" if args.json else failure_memo(result)
+        masked = masking.mask_value(told)
+        memo_ = masking.mask_text(failure_memo(result))
+        shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
         sys.stdout.write(shown)
         return FAILURE_EXIT_CODES[result.kind]
     found = diagnose(result, profile=aim.profile)
     help_ = bounds.bounds(result, cpus=machine.cpus)
     if args.json:
-        shown = json.dumps(as_object(result, workload.unit, found, help_), indent=2) + "\n"
+        told = as_object(result, workload.unit, found, help_)
+        shown = json.dumps(masking.mask_value(told), indent=2) + "\n"
     else:
         assert found is not None, "there are two runs"
-        shown = memo(result, found, help_)
+        shown = masking.mask_text(memo(result, found, help_))
     sys.stdout.write(shown)
     return 0
 

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, settings
-from advisor.errors import ConfigMissingError, RevertConflictError
-from advisor.history import STATE_FOLDER
-from advisor.versions import Versions, undo
+from advisor import documents
+from advisor.documents.files import read_bytes
+from advisor.errors import RevertConflictError
+from advisor.state import existing_folders, project_root
+from advisor.versions import Versions, remove_candidates, undo
 
 if TYPE_CHECKING:
     import argparse
@@ -27,36 +28,43 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Put back the last rewrite, or all of them. Raises RevertConflictError when unsafe."""
     del command
     undone = revert(args.config, everything=args.all)
-    sys.stdout.write(f"{args.config}: {undone} rewrite{'s' * (undone != 1)} of ours taken back\n")
+    if undone:
+        told = f"{undone} rewrite{'s' * (undone != 1)} of ours taken back"
+    else:
+        told = (
+            "nothing to take back; its last rewrite was never put in place, or was undone by hand"
+        )
+    sys.stdout.write(f"{args.config}: {told}\n")
     return 0
 
 
 def revert(config: Path, *, everything: bool = False) -> int:
-    """Take back the last rewrite of `config`, or every one; returns how many."""
-    if not config.exists():
-        msg = f"{config} is not there. Name the config that was optimized."
-        raise ConfigMissingError(msg)
-    versions = Versions(project_root(config) / STATE_FOLDER, config)
-    kept = versions.all()
-    if not kept:
+    """Take back the last rewrite of `config`, or every one; returns how many.
+
+    0 if the last rewrite is not in the file: an earlier call was killed before it replaced the
+    config, or somebody undid the change. All of them are taken back in one step, or none.
+    """
+    read_bytes(config)
+    remove_candidates(config)
+    kept_in = [
+        versions
+        for state in existing_folders(project_root(config))
+        if (versions := Versions(state, config)).all()
+    ]
+    if not kept_in:
         msg = f"{config} was never rewritten by gpu-advisor, or was reverted already."
         raise RevertConflictError(msg)
-    count = 0
-    for version in reversed(kept if everything else kept[-1:]):
-        current = config.read_bytes()
-        documents.write_atomic(config, undo(version, config), current)
-        versions.forget(version)
-        count += 1
-    return count
-
-
-def project_root(config: Path) -> Path:
-    """Where the state folder of `config` lies: beside gpu-advisor.toml, else beside .git, else
-    beside the config."""
-    found = settings.find(config.parent)
-    if found is not None:
-        return found.parent
-    for folder in config.resolve().parents:
-        if (folder / ".git").exists():
-            return folder
-    return config.resolve().parent
+    versions = kept_in[0]
+    with versions.held():
+        for note in versions.recover():
+            sys.stderr.write(f"gpu-advisor: {note}\n")
+        kept = versions.all()
+        undone = list(reversed(kept if everything else kept[-1:]))
+        current = content = read_bytes(config)
+        for version in undone:
+            content = undo(version, content, config)
+        if content != current:
+            documents.write_atomic(config, content, current)
+        for version in undone:
+            versions.forget(version)
+    return len(undone)

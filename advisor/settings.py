@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
+import os
 import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from advisor.errors import SettingsError
 
@@ -52,6 +55,74 @@ def parse_share(text: str | float) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
+def needs_shell(command: str) -> bool:
+    """Whether a declared command has shell operators in it, so that bash has to run it."""
+    return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        msg = "has a NUL in it; remove it"
+        raise ValueError(msg)
+    return text
+
+
+def _parsed_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        if needs_shell(text):
+            return _no_nul(text)
+        msg = f"is no command ({problem}); close the quote, or put a backslash before it"
+        raise ValueError(msg) from problem
+    if not words:
+        msg = "names no program"
+        raise ValueError(msg)
+    return _no_nul(text)
+
+
+def _parsed_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as problem:
+        msg = f"is no regular expression: {problem}"
+        raise ValueError(msg) from problem
+    return text
+
+
+def _parsed_number_regex(text: str) -> str:
+    if not re.compile(_parsed_regex(text)).groups:
+        msg = "has no group; put the number in brackets, such as ([0-9.]+)"
+        raise ValueError(msg)
+    return text
+
+
+def _parsed_tolerance(text: str | float) -> str:
+    value = str(text).strip()
+    try:
+        slack = parse_share(value) if value.endswith("%") else float(value)
+    except ValueError:
+        slack = math.nan
+    if not 0 <= slack < math.inf:
+        msg = "is no tolerance; write 2% (relative) or 0.01 (absolute)"
+        raise ValueError(msg)
+    return value
+
+
+def _variables(env: dict[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            msg = f"{name!r} can be no environment variable"
+            raise ValueError(msg)
+    return env
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+Command = Annotated[str, AfterValidator(_parsed_command)]
+Regex = Annotated[str, AfterValidator(_parsed_regex)]
+NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
+Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 
@@ -73,10 +144,10 @@ class _Table(BaseModel):
 class QualityMeasure(_Table):
     """A number in the program's own output that says how good its product is."""
 
-    pattern: str
+    pattern: Regex
     """Regular expression over the output; group 1 is the number; the last match counts."""
     better: Literal["lower", "higher"] = "lower"
-    tolerance: str = "0%"
+    tolerance: Tolerance = "0%"
     """How much worse than the original it may become: `2%` relative, `0.01` absolute."""
 
     def limit(self, reference: float) -> float:
@@ -94,27 +165,27 @@ class QualityMeasure(_Table):
 class Workload(_Table):
     """One command of the user's and how to judge it."""
 
-    config: str | None = None
+    config: Text | None = None
     """Path of the config, relative to this file."""
-    command: str
+    command: Command
     """The user's own command; `{config}` stands for the config's path."""
     phase: Literal["train", "eval", "test", "any"] = "any"
     """Which part of the config the command uses: knobs of other phases are left alone."""
     unit: str = "sample"
     """What one unit of work is called in reports."""
-    unit_regex: str | None = None
+    unit_regex: Regex | None = None
     """Counts units in the output of a program the probe cannot recognise."""
-    metric_regex: str | None = None
+    metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
-    quality_command: str | None = None
+    quality_command: Command | None = None
     """A shorter command for the quality measures: a fixed subset of items, fixed seeds."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss a precision change may cause."""
-    output_flags: list[str] = Field(default_factory=list)
+    output_flags: list[Text] = Field(default_factory=list)
     """Extra flags that name output directories; they are pointed into scratch."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Variables = Field(default_factory=dict)
     """Environment of the command, on top of the caller's."""
     start_limit: Duration | None = None
     """Longest wait for the first step; follows from what the original takes if not given."""
@@ -151,21 +222,24 @@ class Settings(_Table):
 
     def workload_for(self, config: Path) -> tuple[str, Workload] | None:
         """The entry whose `config` is this file, by real path; the first one wins."""
+        real = os.path.realpath(config)
         for name, entry in self.workload.items():
-            if entry.config and (self.root / entry.config).resolve() == config.resolve():
+            if entry.config and os.path.realpath(self.root / entry.config) == real:
                 return name, entry
         return None
 
 
 def find(start: Path) -> Path | None:
     """gpu-advisor.toml, or a pyproject.toml with [tool.gpu-advisor], in `start` or above."""
-    for folder in (start.resolve(), *start.resolve().parents):
+    real = Path(os.path.realpath(start))
+    for folder in (real, *real.parents):
         own = folder / FILE_NAME
         if own.is_file():
             return own
         project = folder / "pyproject.toml"
-        if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
-            return project
+        with contextlib.suppress(OSError):  # a project of somebody else's further up
+            if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
+                return project
         if (folder / ".git").exists():
             return None
     return None
@@ -176,12 +250,19 @@ def load(path: Path | None) -> Settings:
     if path is None:
         return Settings()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        msg = f"{path} cannot be read: {problem.strerror}. Make it readable and call again."
+        raise SettingsError(msg) from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         msg = f"{path} is no valid TOML: {problem}. Fix that line and call again."
         raise SettingsError(msg) from problem
     if path.name != FILE_NAME:
-        table = table.get("tool", {}).get("gpu-advisor", {})
+        table = table.get("tool", {})
+        table = table.get("gpu-advisor", {}) if isinstance(table, dict) else {}
+    if not isinstance(table, dict):
+        msg = f"{path}: tool.gpu-advisor is {table!r:.80}, not a table."
+        raise SettingsError(msg)
     table.pop("root", None)
     try:
         settings = Settings.model_validate(table)

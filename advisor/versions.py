@@ -3,24 +3,48 @@
 Each rewrite keeps the bytes it replaced and the spans it edited in the state folder, so that
 `gpu-advisor revert` gives the original back byte for byte, or, in a file that was edited since,
 puts back only the values that are still ours.
+
+One rewrite is one folder, made whole under another name and then renamed, so that a call killed
+at any moment leaves a rewrite that is either kept or not. It is kept before the config is
+replaced; a rewrite of which no value is in the file was never put in place, or was undone by hand.
 """
 
 from __future__ import annotations
 
-import difflib
+import contextlib
+import fcntl
 import hashlib
 import json
+import os
+import re
+import secrets
+import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import documents
-from advisor.errors import RevertConflictError
+from advisor.documents.files import read_bytes
+from advisor.errors import (
+    AdvisorError,
+    RevertConflictError,
+    StateBusyError,
+    StateUnusableError,
+)
+from advisor.files import atomic
+from advisor.state import existing_folders, project_root
+from advisor.trials.prepare import candidate_path
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from advisor.model import Change
+
+ORPHAN_S = 8.0
+"""Longest that a trial outlives its call: its guardian ends it, kindly first."""
+_HALF = ".half-"
+"""How the name of a folder begins that is being made or taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +52,6 @@ class Version:
     """One rewrite of one config."""
 
     number: int
-    config: str
     original: bytes
     tuned: bytes
     changes: tuple[dict[str, Any], ...]
@@ -39,48 +62,123 @@ class Versions:
     """The rewrites of one config, oldest first."""
 
     def __init__(self, state: Path, config: Path) -> None:
-        real = str(config.resolve())
+        self._state = state
         self._config = config
-        self._folder = state / "versions" / hashlib.sha256(real.encode()).hexdigest()[:16]
+        self._folder = state / "versions" / _key(state, config)
 
     def all(self) -> list[Version]:
-        """Rewrites that were not reverted yet."""
+        """Rewrites that were not reverted yet; what cannot be read is left out."""
         found = []
-        for entry in sorted(self._folder.glob("*.json")):
-            facts = json.loads(entry.read_text(encoding="utf-8"))
-            found.append(
-                Version(
-                    number=int(entry.stem),
-                    config=facts["config"],
-                    original=entry.with_suffix(".original").read_bytes(),
-                    tuned=entry.with_suffix(".tuned").read_bytes(),
-                    changes=tuple(facts["changes"]),
+        for entry in sorted(self._folder.glob("[0-9]" * 4)):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                facts = json.loads((entry / "facts.json").read_bytes())
+                found.append(
+                    Version(
+                        number=int(entry.name),
+                        original=(entry / "original").read_bytes(),
+                        tuned=(entry / "tuned").read_bytes(),
+                        changes=tuple(facts["changes"]),
+                    )
                 )
-            )
         return found
 
-    def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> None:
-        """Remember a rewrite; called before the config is replaced."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        kept = self.all()
-        number = kept[-1].number + 1 if kept else 1
-        stem = self._folder / f"{number:04d}"
-        stem.with_suffix(".original").write_bytes(original.raw)
-        stem.with_suffix(".tuned").write_bytes(tuned)
-        facts = {
-            "config": str(self._config.resolve()),
-            "created": time.time(),
-            "changes": [
-                {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
-                for c in changes
-            ],
-        }
-        stem.with_suffix(".json").write_text(json.dumps(facts, indent=2), encoding="utf-8")
+    def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
+        """Remember a rewrite; called before the config is replaced. Raises StateUnusableError."""
+        taken = [int(entry.name) for entry in self._folder.glob("[0-9]" * 4)]
+        told = tuple(
+            {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
+            for c in changes
+        )
+        version = Version(
+            number=max(taken, default=0) + 1, original=original.raw, tuned=tuned, changes=told
+        )
+        facts = {"config": str(self._config), "created": time.time(), "changes": told}
+        half = self._folder / f"{_HALF}{secrets.token_hex(6)}"
+        try:
+            half.mkdir(parents=True, mode=0o700)
+            for name, content in {
+                "original": original.raw,
+                "tuned": tuned,
+                "facts.json": json.dumps(facts, indent=2).encode(),
+            }.items():
+                atomic.place(half / name, content, 0o600)
+            half.rename(self._place(version))
+            atomic.sync_folder(self._folder)
+        except OSError as problem:
+            shutil.rmtree(half, ignore_errors=True)
+            msg = (
+                f"The original of {self._config} could not be kept in {self._folder}: "
+                f"{problem.strerror}. So the config was left as it was."
+            )
+            raise StateUnusableError(msg) from problem
+        return version
 
     def forget(self, version: Version) -> None:
         """Drop a rewrite that was undone."""
-        for suffix in (".json", ".original", ".tuned"):
-            (self._folder / f"{version.number:04d}").with_suffix(suffix).unlink(missing_ok=True)
+        half = self._folder / f"{_HALF}{secrets.token_hex(6)}"
+        with contextlib.suppress(FileNotFoundError):
+            self._place(version).rename(half)
+        shutil.rmtree(half, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else rewrites or reverts this config meanwhile. Raises StateBusyError."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            msg = f"{self._folder} cannot be written: {problem.strerror}."
+            raise StateUnusableError(msg) from problem
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    msg = (
+                        f"Another gpu-advisor works on {self._config}. "
+                        "Wait until it ends, or stop it, and call again."
+                    )
+                    raise StateBusyError(msg) from None
+            yield
+        finally:
+            os.close(handle)
+
+    def recover(self) -> list[str]:
+        """Clear away what killed calls left; what is worth telling, in sentences.
+
+        To be called while `held`.
+        """
+        told = documents.recover(self._config)
+        for half in self._folder.glob(f"{_HALF}*"):
+            shutil.rmtree(half, ignore_errors=True)
+        with contextlib.suppress(AdvisorError):
+            current = read_bytes(self._config)
+            for version in reversed(self.all()):
+                if in_place(version, current, self._config):
+                    break
+                self.forget(version)
+        return told
+
+    def _place(self, version: Version) -> Path:
+        return self._folder / f"{version.number:04d}"
+
+    # A file that `--output` made is ours to replace as long as it holds what we wrote.
+
+    def wrote(self, output: Path, content: bytes) -> None:
+        """Remember that `output` holds `content` from us."""
+        folder = self._state / "outputs"
+        with contextlib.suppress(OSError):
+            folder.mkdir(exist_ok=True, mode=0o700)
+            digest = hashlib.sha256(content).hexdigest().encode()
+            atomic.place(folder / _key(self._state, output), digest, 0o600)
+
+    def is_output(self, path: Path) -> bool:
+        """Whether `path` still holds what we wrote there."""
+        try:
+            known = (self._state / "outputs" / _key(self._state, path)).read_text()
+            return known == hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            return False
 
     # The original's quality is measured once and outlives rewrites, so that a tolerance is always
     # taken from the original and never adds up over repeated calls.
@@ -88,28 +186,68 @@ class Versions:
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """The original's quality kept under `measure_key`, if the config descends from it."""
         path = self._folder / "quality" / f"{measure_key}.json"
-        if not self.all() or not path.is_file():
+        if not self.all():
             return None
-        kept: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            kept: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
         return kept
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
-        """Remember the original's quality."""
+        """Remember the original's quality. Raises StateUnusableError."""
         path = self._folder / "quality" / f"{measure_key}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values), encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            atomic.place(path, json.dumps(values).encode(), 0o600)
+        except OSError as problem:
+            msg = f"{path} could not be written: {problem.strerror}."
+            raise StateUnusableError(msg) from problem
 
 
-def undo(version: Version, config: Path) -> bytes:
-    """Bytes of `config` with `version` taken back.
+def recover(config: Path) -> list[str]:
+    """Clear away what killed calls left of `config`; called before it is read.
+
+    Returns what is worth telling, in sentences. Raises StateBusyError.
+    """
+    told: list[str] = []
+    for state in existing_folders(project_root(config)):
+        if (state / "versions" / _key(state, config)).is_dir():
+            versions = Versions(state, config)
+            with versions.held():
+                told += versions.recover()
+    remove_candidates(config)
+    return told
+
+
+def in_place(version: Version, current: bytes, config: Path) -> bool:
+    """Whether the config, holding `current`, has anything of `version` in it.
+
+    A file that cannot be read as a config any more counts: somebody has to look at it.
+    """
+    if current == version.tuned:
+        return True
+    if current == version.original:
+        return False
+    try:
+        scalars = _parsed(current, config).scalars
+    except AdvisorError:
+        return True
+    return not all(
+        change["path"] in scalars and scalars[change["path"]].value == change["old"]
+        for change in version.changes
+    )
+
+
+def undo(version: Version, current: bytes, config: Path) -> bytes:
+    """`current`, the bytes of `config`, with `version` taken back.
 
     Byte for byte the original if the file was not touched since; else only the spans that still
     hold our values are put back. Raises RevertConflictError with a diff when one does not.
     """
-    current = config.read_bytes()
     if current == version.tuned:
         return version.original
-    document = documents.read(config)
+    document = _parsed(current, config)
     spans = []
     for change in version.changes:
         scalar = document.scalars.get(change["path"])
@@ -118,20 +256,53 @@ def undo(version: Version, config: Path) -> bytes:
             msg = (
                 f"{config} was edited since it was tuned: {change['path']} {shown}, we wrote"
                 f" {json.dumps(change['new'])}. Nothing was changed. Put it back by hand:\n"
-                + diff(version.tuned, current, str(config))
+                + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
             )
             raise RevertConflictError(msg)
         spans.append((scalar.span, change["text"].encode()))
     for span, text in sorted(spans, key=lambda pair: -pair[0].start):
         current = current[: span.start] + text + current[span.end :]
-    documents.parse(current, document.format, str(config))
+    _parsed(current, config)
     return current
 
 
-def diff(old: bytes, new: bytes, name: str) -> str:
-    """Unified diff of two versions of a text file, as text."""
-    before, after = (
-        side.decode("utf-8", errors="replace").splitlines(keepends=True) for side in (old, new)
-    )
-    lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", n=2)
-    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+def _parsed(content: bytes, config: Path) -> documents.Document:
+    return documents.parse(content, documents.read(config).format, str(config))
+
+
+def _key(state: Path, path: Path) -> str:
+    """Name of what is kept about `path`: the same after the project was moved or renamed."""
+    real, root = os.path.realpath(path), os.path.realpath(state.parent)
+    inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else real
+    return hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
+
+
+def remove_candidates(config: Path) -> None:
+    """Remove the copies of `config` that a killed call's trials had beside it."""
+    start, end = Path(candidate_path(str(config), "TAG")).name.rsplit("TAG", 1)
+    name = re.compile(re.escape(start) + r"\d+" + re.escape(end))
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(config.absolute().parent):
+            if name.fullmatch(entry.name) and _ended(entry.name):
+                with contextlib.suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+def _ended(name: str) -> bool:
+    """Whether no trial uses the candidate `name`; one whose call was killed is ended shortly."""
+    deadline = time.monotonic() + ORPHAN_S
+    while _in_use(name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _in_use(name: str) -> bool:
+    """Whether some process of this host was started with `name` in its command."""
+    wanted = re.compile(rb"(?<![\w-])" + re.escape(os.fsencode(name)))
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if wanted.search(command.read_bytes()):
+                return True
+    return False

@@ -1,4 +1,4 @@
-"""A whole search over a program that is a formula, on the clock of that formula.
+"""A whole search over a program that is a formula: facts, a lab on its own clock, the loop.
 
 Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 """

@@ -15,13 +15,13 @@ PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
-    {"optimize", "profile", "inspect", "gate", "revert", "invocation"},
+    {"optimize", "profile", "inspect", "gate", "revert", "job", "invocation"},
     {"report"},
     {"advice", "strategy", "experiments"},
-    {"engines", "history", "versions", "quality"},
+    {"engines", "history", "versions", "state", "quality"},
     {"trials", "knobs"},
     {"documents", "machine", "stats", "settings", "probe"},
-    {"objective"},
+    {"files", "masking", "objective"},
     {"model"},
     {"errors"},
     {"__init__"},

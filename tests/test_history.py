@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import threading
 from typing import TYPE_CHECKING
 
-from advisor.history import History, program_key, state_folder, trial_key
+import pytest
+
+from advisor.history import History, program_key, trial_key
 from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.state import state_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,11 +117,11 @@ def test_sources_of_an_environment_do_not_count(tmp_path: Path) -> None:
 
 def test_the_key_tells_values_commands_and_plans_apart() -> None:
     keys = {
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan()),
-        trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan()),
-        trial_key("p", ("python", "b.py"), {"batch": 1}, MeasurePlan()),
-        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(mode="whole")),
-        trial_key("q", ("python", "a.py"), {"batch": 1}, MeasurePlan()),
+        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
+        trial_key("p", ("python", "a.py"), {"batch": 2}, MeasurePlan(), {}),
+        trial_key("p", ("python", "b.py"), {"batch": 1}, MeasurePlan(), {}),
+        trial_key("p", ("python", "a.py"), {"batch": 1}, MeasurePlan(mode="whole"), {}),
+        trial_key("q", ("python", "a.py"), {"batch": 1}, MeasurePlan(), {}),
     }
     assert len(keys) == 5
 
@@ -124,3 +129,94 @@ def test_the_key_tells_values_commands_and_plans_apart() -> None:
 def test_the_state_folder_ignores_itself(tmp_path: Path) -> None:
     folder = state_folder(tmp_path)
     assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_a_damaged_store_is_moved_aside_with_a_word(tmp_path: Path) -> None:
+    """Its bytes are kept, and what is measured from then on is found again."""
+    path = tmp_path / "h.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    told: list[str] = []
+    History(path, told.append).append("key", "machine", a_run())
+    assert len(told) == 1
+    assert "moved to h.sqlite.damaged-" in told[0]
+    assert len(list(tmp_path.glob("h.sqlite.damaged-*"))) == 1
+    assert History(path).find("key", "machine", max_age_s=60) == [a_run()]
+
+
+def test_a_store_that_is_cut_in_the_middle_is_damaged_too(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    for _ in range(40):
+        History(path).append("key", "machine", a_run())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    told: list[str] = []
+    history = History(path, told.append)
+    history.append("new", "machine", a_run())
+    assert history.find("new", "machine", max_age_s=60) == [a_run()]
+    assert told
+
+
+def test_a_store_of_another_shape_is_moved_aside(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite")) as db:
+        db.execute("create table run (id integer)")
+    history = History(tmp_path / "h.sqlite")
+    history.append("key", "machine", a_run())
+    assert history.find("key", "machine", max_age_s=60) == [a_run()]
+
+
+def test_without_a_place_to_write_measurements_live_as_long_as_the_call(tmp_path: Path) -> None:
+    (tmp_path / "h.sqlite").mkdir()
+    told: list[str] = []
+    history = History(tmp_path / "h.sqlite", told.append)
+    history.append("key", "machine", a_run())
+    assert history.find("key", "machine", max_age_s=60) == [a_run()]
+    assert len(told) == 1
+    assert "will not be known to later calls" in told[0]
+
+
+def test_what_is_kept_shows_no_secret(tmp_path: Path) -> None:
+    failure = Failure(
+        trial_id="002",
+        purpose="search",
+        label="original",
+        candidate_key="k",
+        kind="crash-start",
+        evidence="login failed: password=hunter2",
+        next_step="-",
+        log_tail="Authorization: Bearer q7Zp2mXw9Lr4q7Zp2mXw9Lr4",
+    )
+    History(tmp_path / "h.sqlite").append("key", "machine", failure)
+    stored = (tmp_path / "h.sqlite").read_bytes()
+    assert b"hunter2" not in stored
+    assert b"q7Zp" not in stored
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_folder_does_not_stop_the_key(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("a = 1\n")
+    (tmp_path / "locked").mkdir(mode=0)
+    before = program_key(tmp_path)
+    (tmp_path / "train.py").write_text("a = 12\n")
+    assert program_key(tmp_path) != before
+
+
+def test_a_folder_that_is_gone_does_not_stop_the_key(tmp_path: Path) -> None:
+    assert program_key(tmp_path / "nowhere") == program_key(tmp_path / "not here")
+
+
+def test_the_key_tells_environments_seeds_and_devices_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A measurement on another card, or with another seed, is another measurement."""
+
+    def key(**env: str) -> str:
+        return trial_key("p", ("python", "a.py"), {}, MeasurePlan(), env)
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    plain = key()
+    monkeypatch.setenv("TERM", "another")
+    assert key() == plain
+    assert len({plain, key(MODE="a"), key(MODE="b"), key(GPU_ADVISOR_SEED="1")}) == 4
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert key() != plain
+    assert key(CUDA_VISIBLE_DEVICES="1") == key()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,3 +76,36 @@ def test_every_exit_code_stands_in_the_tree_at_the_top() -> None:
 @pytest.mark.parametrize("kind", sorted(errors.FAILURE_EXIT_CODES))
 def test_a_failed_trial_exits_with_its_kinds_code(kind: str) -> None:
     assert errors.TrialFailedError(kind, "x").exit_code == errors.FAILURE_EXIT_CODES[kind]
+
+
+# --- README's table -----------------------------------------------------------------------
+
+
+def table_codes() -> set[int]:
+    """Exit codes that README's table names; a range means those of it that exist."""
+    text = (ROOT / "README.md").read_text().partition("## Exit codes")[2].partition("\n`gate`")[0]
+    found: set[int] = set()
+    for cell in re.findall(r"^\| ([0-9][^|]*) \|", text, re.MULTILINE):
+        for part in cell.split(","):
+            low, _, high = part.strip().partition("-")
+            found |= set(range(int(low), int(high or low) + 1))
+    return found
+
+
+def test_every_exit_code_stands_in_readmes_table_and_every_code_there_exists() -> None:
+    real = {cls.exit_code for cls in leaves(errors.AdvisorError)}
+    real -= {errors.NoBaselineError.exit_code}  # the gate's
+    real |= {0, errors.AdvisorError.exit_code, *errors.FAILURE_EXIT_CODES.values()}
+    assert table_codes() == real
+
+
+def test_every_error_of_the_tree_is_raised_somewhere() -> None:
+    """A code that no line can lead to is a false promise."""
+    source = "".join(
+        path.read_text() for path in (ROOT / "advisor").rglob("*.py") if path.name != "errors.py"
+    )
+    for cls in leaves(errors.AdvisorError):
+        if cls.__module__ == errors.__name__:
+            assert re.search(rf"\b{cls.__name__}\(", source), f"{cls.__name__} is never raised"
+    for kind in errors.FAILURE_EXIT_CODES:
+        assert f'"{kind}"' in source, f"{kind} is never found"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from advisor import documents
-from advisor.errors import ConfigMissingError, RevertConflictError
-from advisor.history import state_folder
+from advisor import versions as versions_module
+from advisor.errors import ConfigMissingError, RevertConflictError, StateBusyError
 from advisor.model import Change, JsonScalar
 from advisor.revert import revert
-from advisor.versions import Versions
+from advisor.state import state_folder
+from advisor.versions import Versions, recover
+from benchmarks import edits, kills
+from benchmarks.rewriting import Failures
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where a file system asks no disk to keep up with a thousand syncs."""
 ORIGINAL = b'{\r\n  "batch_size": 1, // keep this comment\r\n  "lr": 1e-3,\r\n  "workers": 12\r\n}'
 
 
@@ -83,6 +90,168 @@ def test_a_value_that_is_no_longer_ours_is_refused_with_a_diff(config: Path) -> 
     with pytest.raises(RevertConflictError, match=r"(?s)batch_size is now 24, we wrote 8.*\+.*24"):
         revert(config)
     assert config.read_bytes() == edited
+
+
+def test_all_of_them_go_back_or_none(config: Path) -> None:
+    """A conflict in an earlier rewrite leaves the later one in the file, as its message says."""
+    rewrite(config, batch_size=8)
+    rewrite(config, workers=2)
+    edited = config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 24')
+    config.write_bytes(edited)
+    with pytest.raises(RevertConflictError, match="Nothing was changed"):
+        revert(config, everything=True)
+    assert config.read_bytes() == edited
+    assert revert(config) == 1
+    assert b'"workers": 12' in config.read_bytes()
+
+
+def keep_only(config: Path, batch_size: int = 8) -> Versions:
+    """A call that was killed after it kept the original and before it replaced the config."""
+    document = documents.read(config)
+    versions = Versions(state_folder(config.parent), config)
+    versions.keep(
+        document,
+        document.with_values({"batch_size": batch_size}),
+        [
+            Change(
+                document=str(config),
+                path="batch_size",
+                kind="batch_size",
+                knob_class="free",
+                old=document.scalars["batch_size"].value,
+                new=batch_size,
+            )
+        ],
+    )
+    return versions
+
+
+def test_a_rewrite_that_was_never_put_in_place_is_not_called_an_edit(config: Path) -> None:
+    keep_only(config)
+    assert revert(config) == 0
+    assert config.read_bytes() == ORIGINAL
+
+
+def test_a_rewrite_that_was_never_put_in_place_does_not_hide_the_one_before(config: Path) -> None:
+    """Even when the config was edited since."""
+    rewrite(config, batch_size=8)
+    keep_only(config, batch_size=16)
+    config.write_bytes(config.read_bytes().replace(b"1e-3", b"5e-4"))
+    assert revert(config) == 1
+    assert config.read_bytes() == ORIGINAL.replace(b"1e-3", b"5e-4")
+
+
+def test_an_edited_config_without_our_values_has_nothing_to_take_back(config: Path) -> None:
+    keep_only(config)
+    config.write_bytes(ORIGINAL.replace(b"1e-3", b"5e-4"))
+    assert revert(config) == 0
+    assert config.read_bytes() == ORIGINAL.replace(b"1e-3", b"5e-4")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b'{"changes": 3}'])
+def test_a_record_that_cannot_be_read_breaks_no_call(config: Path, content: bytes) -> None:
+    rewrite(config, batch_size=8)
+    versions = keep_only(config, batch_size=16)
+    newest = sorted(state_folder(config.parent).glob("versions/*/0002/facts.json"))
+    newest[0].write_bytes(content)
+    assert [version.number for version in versions.all()] == [1]
+    rewrite(config, workers=2)
+    assert revert(config, everything=True) == 2
+    assert config.read_bytes() == ORIGINAL
+
+
+def test_a_renamed_project_finds_its_originals(config: Path) -> None:
+    rewrite(config, batch_size=8)
+    moved = config.parent.rename(config.parent.with_name("renamed"))
+    assert revert(moved / config.name) == 1
+    assert (moved / config.name).read_bytes() == ORIGINAL
+
+
+def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config: Path) -> None:
+    """Candidates of dead trials, and files of a replacement that was not finished."""
+    rewrite(config, batch_size=8)
+    mine = [".train.gpu-advisor-notes.json", ".train.json.swp", ".gpu-advisor-x.draft"]
+    for name in [".train.gpu-advisor-002.json", *mine]:
+        (config.parent / name).write_text("{}")
+    assert recover(config) == []
+    names = {path.name for path in config.parent.iterdir()}
+    assert names == {config.name, ".gpu-advisor", *mine}
+
+
+def test_a_candidate_of_a_living_trial_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions_module, "ORPHAN_S", 0.0)
+    rewrite(config, batch_size=8)
+    candidate = config.parent / ".train.gpu-advisor-002.json"
+    candidate.write_text("{}")
+    trial = subprocess.Popen(
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", candidate.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert trial.stdout is not None
+    trial.stdout.readline()
+    try:
+        recover(config)
+        assert candidate.exists()
+    finally:
+        trial.communicate()
+    recover(config)
+    assert not candidate.exists()
+
+
+def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:
+    versions = Versions(state_folder(config.parent), config)
+    rewrite(config, batch_size=8)
+    with versions.held(), pytest.raises(StateBusyError, match="Another gpu-advisor works on"):
+        revert(config)
+
+
+def test_a_conflict_shows_no_secret(config: Path) -> None:
+    config.write_bytes(b'{\n  "batch_size": 1,\n  "api_key": "hunter2hunter2"\n}\n')
+    rewrite(config, batch_size=8)
+    config.write_bytes(config.read_bytes().replace(b'"batch_size": 8', b'"batch_size": 9'))
+    with pytest.raises(RevertConflictError) as caught:
+        revert(config)
+    assert "batch_size" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_originals_are_open_to_their_user_alone(config: Path) -> None:
+    config.chmod(0o600)
+    rewrite(config, batch_size=8)
+    state = state_folder(config.parent)
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    kept = [path for path in state.glob("versions/*/*/*") if path.is_file()]
+    assert len(kept) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
+
+
+def test_an_output_is_ours_until_somebody_edits_it(config: Path, tmp_path: Path) -> None:
+    versions = Versions(state_folder(config.parent), config)
+    output = tmp_path / "tuned.json"
+    output.write_bytes(b"{}")
+    assert not versions.is_output(output)
+    versions.wrote(output, b"{}")
+    assert versions.is_output(output)
+    output.write_bytes(b'{"mine": 1}')
+    assert not versions.is_output(output)
+
+
+def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> None:
+    """Some lines of the write and of the revert here; all of them in the benchmark."""
+    seen = Failures()
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
+        done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
+    assert not seen
+    assert done["killed before the end"] >= 40
+
+
+def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
+    seen = Failures()
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
+        done = edits.edits(45, Path(folder), random.Random(0), seen)
+    assert not seen
+    assert sum(done.values()) == 45
 
 
 def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:

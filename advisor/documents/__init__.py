@@ -1,16 +1,19 @@
 """Configs and commands, read and edited byte-exactly: JSON, JSONC, YAML, TOML, argv."""
 
+from advisor.documents.diffing import masked_diff
 from advisor.documents.document import Document, Edit, of_command, parse, read, split_command
-from advisor.documents.files import write_atomic
 from advisor.documents.formats import Format
+from advisor.documents.replacing import recover, write_atomic
 
 __all__ = [
     "Document",
     "Edit",
     "Format",
+    "masked_diff",
     "of_command",
     "parse",
     "read",
+    "recover",
     "split_command",
     "write_atomic",
 ]

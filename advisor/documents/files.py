@@ -1,20 +1,16 @@
-"""Bytes from the disk and back: never blocks, never writes half a file."""
+"""Bytes from the disk: never blocks, never reads without end."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from advisor.errors import (
-    ConfigMissingError,
-    ConfigReadOnlyError,
-    ConfigUnreadableError,
-    EditRefusedError,
-)
+from advisor.errors import ConfigMissingError, ConfigUnreadableError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MAX_BYTES = 2 * 1024 * 1024
 """Largest config that is read; the largest real ones seen are below 0.5 MiB."""
@@ -36,7 +32,7 @@ def read_bytes(path: Path) -> bytes:
         msg = f"{path} is not there. Check the name, or call from the folder it is in."
         raise ConfigMissingError(msg) from problem
     except (OSError, ValueError) as problem:
-        raise ConfigUnreadableError(_why_not_opened(path, problem)) from problem
+        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
     try:
         return _content(path, handle)
     finally:
@@ -62,58 +58,8 @@ def _content(path: Path, handle: int) -> bytes:
     return content
 
 
-def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
-    """Replace the file's bytes in one step, if it still holds `expected`.
-
-    Writes through symlinks and keeps mode, and owner where the system allows. Raises
-    EditRefusedError when the file changed meanwhile and ConfigReadOnlyError when it, or its
-    folder, may not be written.
-    """
-    try:
-        target = path.resolve(strict=True)
-    except FileNotFoundError as problem:
-        msg = f"{path} is not there any more, so nothing was written."
-        raise ConfigMissingError(msg) from problem
-    except (OSError, RuntimeError) as problem:
-        raise ConfigUnreadableError(_why_not_opened(path, problem)) from problem
-    if read_bytes(target) != expected:
-        msg = f"{path} was changed by someone else since it was read, so nothing was written."
-        raise EditRefusedError(msg)
-    facts = target.stat()
-    if not facts.st_mode & 0o222 or not os.access(target, os.W_OK):
-        msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
-        raise ConfigReadOnlyError(msg)
-    try:
-        _replace(target, content, facts)
-    except OSError as problem:
-        msg = f"{path} could not be written: {problem.strerror}. It was left as it was."
-        raise ConfigReadOnlyError(msg) from problem
-
-
-def _replace(target: Path, content: bytes, facts: os.stat_result) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            with contextlib.suppress(OSError):
-                os.fchown(file.fileno(), facts.st_uid, facts.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(facts.st_mode))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _why_not_opened(path: Path, problem: Exception) -> str:
+def why_not_opened(path: Path, problem: Exception) -> str:
+    """A sentence about `problem`, which kept `path` from being opened."""
     code = getattr(problem, "errno", None)
     if code == errno.ELOOP or isinstance(problem, RuntimeError):
         return f"{path} is a loop of symbolic links. Name the file itself."

@@ -41,7 +41,9 @@ class Recall:
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
         kept = tuple(token for token in trial.command if trial.scratch not in token)
-        key = trial_key(self.program_key, kept, program.values(trial.candidate), trial.plan)
+        key = trial_key(
+            self.program_key, kept, program.values(trial.candidate), trial.plan, dict(trial.env)
+        )
         return f"{key} {series}" if series else key
 
     def find(self, key: str) -> Run | Failure | None:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor import masking
 from advisor.errors import StateBusyError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _write(handle: int, text: str) -> None:
 
 
 def _command() -> str:
-    return shlex.join(sys.orig_argv)[:1000]
+    return shlex.join(masking.mask_argv(sys.orig_argv))[:1000]
 
 
 def _own_folder(folder: Path) -> None:

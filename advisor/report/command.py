@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +22,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="where the Markdown goes (default: beside the JSON, with the suffix .md)",
     )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files at the report's place that gpu-advisor did not write",
+    )
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Re-render. Raises ReportError when the JSON is missing, malformed or of another version."""
+    """Re-render. Raises ReportError when the JSON is missing, malformed or of another
+    version, and OutputRefusedError when a file that is not ours is in the way."""
     del command
     output: Path = args.output or args.report.with_suffix(".md")
-    writing.write(writing.load(args.report), output)
+    report = writing.load(args.report)
+    beside = Path(os.path.realpath(output)).with_suffix(".json")
+    rendered_in_place = beside == Path(os.path.realpath(args.report))
+    claimed = writing.claim(
+        output,
+        never=() if rendered_in_place else (args.report,),
+        like=args.report,
+        overwrite=args.overwrite,
+    )
+    writing.write(report, output, claimed)
     sys.stdout.write(f"{output}\n")
     return 0

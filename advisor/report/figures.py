@@ -6,7 +6,7 @@ white page and on GitHub's dark one (#0d1117).
 
 from __future__ import annotations
 
-import os
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,14 @@ from advisor.report import curves, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
     from advisor.report.model import Report
+
+FILES = ("batch.svg", "time.svg", "quality.svg", "trials.svg")
+"""Every name that a figure can have."""
 
 INK = "#717882"
 ACCENT = "#2c7ac9"
@@ -96,8 +98,8 @@ def plan(report: Report) -> tuple[Figure, ...]:
     return tuple(found)
 
 
-def draw(report: Report, folder: Path) -> bool:
-    """Draw what `plan` names into `folder`; False where matplotlib is not installed.
+def draw(report: Report) -> dict[str, bytes] | None:
+    """SVG by file name, of what `plan` names; None where matplotlib is not installed.
 
     The same report and the same matplotlib give the same bytes.
     """
@@ -105,24 +107,19 @@ def draw(report: Report, folder: Path) -> bool:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        return False
-    planned = plan(report)
-    if planned:
-        folder.mkdir(parents=True, exist_ok=True)
-    for figure in planned:
+        return None
+    drawn = {}
+    for figure in plan(report):
         with mpl.rc_context():
             mpl.rcdefaults()  # a matplotlibrc of the user's must not change the bytes
             mpl.rcParams.update(_STYLE)
             canvas = Canvas(figsize=(7.2, figure.height), layout="constrained")
             figure.paint(canvas)
-            draft = folder / f".{figure.file}.{os.getpid()}.tmp"
+            svg = io.BytesIO()
             facts = {"Date": None, "Creator": "gpu-advisor", "Title": figure.alt}
-            try:
-                canvas.savefig(draft, format="svg", metadata=facts)
-                draft.replace(folder / figure.file)
-            finally:
-                draft.unlink(missing_ok=True)
-    return True
+            canvas.savefig(svg, format="svg", metadata=facts)
+            drawn[figure.file] = svg.getvalue()
+    return drawn
 
 
 def _painter(paint: Callable[[Canvas, Any], None], data: Any) -> Callable[[Canvas], None]:

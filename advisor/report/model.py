@@ -217,6 +217,8 @@ class Report(_Part):
     """report.json. The first block is also what `--json` prints."""
 
     schema_version: Literal[2] = SCHEMA_VERSION
+    written_by: Literal["gpu-advisor"] = "gpu-advisor"
+    """Tells a later call that the file is ours to replace."""
     verdict: OptimizeVerdict
     gain: Gain | None = None
     """Of all changes together; null if nothing was changed or not confirmed."""

@@ -2,50 +2,113 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
+import re
+import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from advisor.errors import ReportError
+from advisor import files, masking
+from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import figures, rendering
 from advisor.report.model import HEADLINE, SCHEMA_VERSION, Report
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-def write(report: Report, report_md: Path) -> None:
-    """Write `report_md`, and beside it, with the same stem, the JSON and the figures.
+MAX_PATCHES = 40
+"""Advice that gets a file of its own; the patches of any more stand in the report only."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Largest report.json that is read; real ones are below 1 MiB."""
 
-    Raises ReportError when the place cannot be written.
+
+def claim(
+    report_md: Path,
+    *,
+    never: Iterable[Path] = (),
+    like: Path | None = None,
+    overwrite: bool = False,
+) -> files.Claim:
+    """The places of a report: `report_md`, and beside it, with the same stem, the JSON, the
+    figures and the patches. To be called before anything is measured.
+
+    `never` are files that must stay; nothing is open to more people than the file `like`. Raises
+    OutputRefusedError when one of the places is another's, or cannot be written.
     """
     if report_md.suffix == ".json":
         msg = f"{report_md} would be overwritten by the JSON beside it; name the report *.md."
-        raise ReportError(msg)
+        raise OutputRefusedError(msg)
+    real = Path(os.path.realpath(report_md))
+    numbers = {*range(1, MAX_PATCHES + 1), *_numbered_patches(real)}
+    places = [
+        real,
+        real.with_suffix(".json"),
+        *(_figures(real) / name for name in figures.FILES),
+        *(real.with_name(rendering.patch_file(real.stem, number)) for number in sorted(numbers)),
+    ]
+    return files.claim(places, never=never, like=like, overwrite=overwrite)
+
+
+def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -> None:
+    """Write the report into the places that `claim` found, or finds now.
+
+    What looks like a secret is masked. Raises OutputRefusedError when a place cannot be written.
+    """
+    claimed = claimed or claim(report_md)
     report_md = Path(os.path.realpath(report_md))
-    folder = report_md.with_name(f"{report_md.stem}-figures")
-    try:
-        report_md.parent.mkdir(parents=True, exist_ok=True)
-        # The record first: if drawing fails, everything can be drawn from it again.
-        _replace(report_md.with_suffix(".json"), dump(report))
-        drawn = figures.draw(report, folder)
-        _write_patches(report, report_md)
-        _replace(
-            report_md, rendering.render(report, folder.name if drawn else None, report_md.stem)
+    report = masked(report)
+    # The record first: if drawing fails, everything can be drawn from it again.
+    claimed.write(report_md.with_suffix(".json"), dump(report).encode())
+    drawn = figures.draw(report)
+    folder = _figures(report_md)
+    for name, svg in (drawn or {}).items():
+        claimed.write(folder / name, svg + f"{files.MARKS['.svg']}\n".encode())
+    _write_patches(report, report_md, claimed)
+    text = rendering.render(report, folder.name if drawn is not None else None, report_md.stem)
+    text = f"{text}\n{files.MARKS['.md']}\n"
+    claimed.write(report_md, text.encode(errors="replace"))
+
+
+def masked(report: Report) -> Report:
+    """`report` without what looks like a secret.
+
+    A patch that would show one cannot be masked, because it would not apply any more: it is left
+    out, and its advice says so.
+    """
+    advice = [
+        entry
+        if entry.patch is None or _mask_patch(entry.patch) == entry.patch
+        else entry.model_copy(
+            update={
+                "patch": None,
+                "detail": f"{entry.detail} (No patch is shown, because the lines around the change "
+                "hold what looks like a secret.)",
+            }
         )
-    except OSError as problem:
-        msg = f"The report could not be written to {report_md}: {problem}. Choose another --report."
-        raise ReportError(msg) from problem
+        for entry in report.advice
+    ]
+    fields = report.model_copy(update={"advice": advice}).model_dump(by_alias=True)
+    patches = [entry.pop("patch") for entry in fields["advice"]]
+    fields = masking.mask_value(fields)
+    for entry, patch in zip(fields["advice"], patches, strict=True):
+        entry["patch"] = patch
+    return Report.model_validate(fields)
 
 
 def load(path: Path) -> Report:
     """The report in `path`. Raises ReportError with what is wrong: it is not there, not JSON,
     of another schema version, or a field does not hold what it should."""
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = json.loads(_read(path))
     except OSError as problem:
-        msg = f"{path} could not be read: {problem.strerror}. Name the report.json of a run."
+        reason = problem.strerror or problem
+        msg = f"{path} could not be read: {reason}. Name the report.json of a run."
+        raise ReportError(msg) from problem
+    except RecursionError as problem:
+        msg = f"{path} is nested too deeply to be a report. Name the report.json of a run."
         raise ReportError(msg) from problem
     except ValueError as problem:
         msg = f"{path} is not JSON: {problem}. Name the report.json, not the report.md."
@@ -53,7 +116,7 @@ def load(path: Path) -> Report:
     version = fields.get("schema_version") if isinstance(fields, dict) else None
     if version != SCHEMA_VERSION:
         msg = (
-            f"{path} has schema_version {version!r}; this gpu-advisor reads {SCHEMA_VERSION}. "
+            f"{path} has schema_version {version!r:.80}; this gpu-advisor reads {SCHEMA_VERSION}. "
             "Render it with the version that wrote it."
         )
         raise ReportError(msg)
@@ -77,20 +140,53 @@ def headline(report: Report) -> dict[str, Any]:
     return {key: fields[key] for key in HEADLINE}
 
 
-def _write_patches(report: Report, report_md: Path) -> None:
+def _read(path: Path) -> str:
+    """The file's text; never blocks, never reads without end. Raises OSError or ValueError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            msg = "it is no regular file"
+            raise OSError(msg)
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        msg = f"it has more than {MAX_BYTES // 2**20} MiB"
+        raise OSError(msg)
+    return content.decode("utf-8")
+
+
+def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> None:
     """One file for each advice that has a patch; those of an earlier report go."""
-    for old in report_md.parent.glob(f"{glob.escape(report_md.stem)}-advice-*.patch"):
-        old.unlink()
-    for number, entry in enumerate(report.advice, 1):
-        if entry.patch:
-            name = rendering.patch_file(report_md.stem, number)
-            _replace(report_md.with_name(name), entry.patch)
+    patches = {
+        number: entry.patch
+        for number, entry in enumerate(report.advice[:MAX_PATCHES], 1)
+        if entry.patch
+    }
+    for number in _numbered_patches(report_md) - patches.keys():
+        place = report_md.with_name(rendering.patch_file(report_md.stem, number))
+        if place in claimed.places:  # any other one came meanwhile
+            claimed.remove(place)
+    for number, patch in patches.items():
+        head = f"{files.MARKS['.patch']}: advice {number} of {report_md.name}\n"
+        place = report_md.with_name(rendering.patch_file(report_md.stem, number))
+        claimed.write(place, (head + patch).encode(errors="replace"))
 
 
-def _replace(path: Path, content: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def _numbered_patches(report_md: Path) -> set[int]:
+    """Numbers of the patch files that lie beside `report_md`."""
+    name = re.compile(re.escape(f"{report_md.stem}-advice-") + r"([1-9][0-9]{0,5})\.patch")
     try:
-        draft.write_text(content, encoding="utf-8", newline="\n")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        entries = os.listdir(report_md.parent)  # noqa: PTH208  names only
+    except OSError:
+        return set()
+    return {int(found[1]) for entry in entries if (found := name.fullmatch(entry))}
+
+
+def _mask_patch(patch: str) -> str:
+    """A patch without its secrets: in code, only what stands in quotes is a value."""
+    targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
+    code = all(line.split("\t")[0].endswith(".py") for line in targets)
+    return masking.mask_code(patch) if code else masking.mask_text(patch)
+
+
+def _figures(report_md: Path) -> Path:
+    return report_md.with_name(f"{report_md.stem}-figures")

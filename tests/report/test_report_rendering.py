@@ -220,7 +220,7 @@ def hostile(report: Report) -> Report:
             return {name: spoil(entry, name) for name, entry in part.items()}
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
-        fixed = {"verdict", "outcome", "class", "schema_version", "kind"}
+        fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind"}
         if not isinstance(part, str) or not part or key in fixed:
             return part
         return f"{part} {bad}"

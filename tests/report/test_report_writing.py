@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from advisor import schemas
-from advisor.errors import ReportError
+from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import writing
 from advisor.report.model import HEADLINE, Gain, Report, Side
 from tests.report import examples
@@ -47,7 +47,7 @@ def test_the_headline_stands_at_the_top_of_the_json() -> None:
     assert tuple(headline) == HEADLINE
     written = json.loads(writing.dump(report))
     assert next(iter(written)) == "schema_version"
-    assert list(written)[1 : len(HEADLINE) + 1] == list(HEADLINE)
+    assert list(written)[2 : len(HEADLINE) + 2] == list(HEADLINE)
     assert {key: written[key] for key in HEADLINE} == headline
     assert headline["gain"] == {"ratio": 2.91, "low": 2.71, "high": 3.12, "pairs": 6}
     assert {"from", "to", "class", "path"} <= set(headline["changes"][0])
@@ -90,9 +90,9 @@ def test_a_wrong_field_is_named_with_its_value(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ReportError, match="could not be written to"):
+    with pytest.raises(OutputRefusedError, match="cannot be written: Not a directory"):
         writing.write(examples.partial(), tmp_path / "file" / "report.md")
-    with pytest.raises(ReportError, match=r"name the report \*\.md"):
+    with pytest.raises(OutputRefusedError, match=r"name the report \*\.md"):
         writing.write(examples.partial(), tmp_path / "report.json")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -1,0 +1,197 @@
+"""Files of ours: claimed before the first trial, then written whole, never over another's.
+
+A place is ours if nothing is there, if the file is empty, or if it carries our mark. Everything
+that can be refused is refused by `claim`, before anything was spent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import OutputRefusedError
+from advisor.files import atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+MARKS = {
+    ".md": "<!-- written by gpu-advisor -->",
+    ".svg": "<!-- written by gpu-advisor -->",
+    ".patch": "# written by gpu-advisor",
+    ".json": '"written_by": "gpu-advisor"',
+}
+"""By suffix: the text that tells a file of ours, in a line of its own near its start or end."""
+
+_LOOKED_AT = 512
+"""Bytes at the start and at the end of a file in which its mark is looked for."""
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def is_marked(path: Path) -> bool:
+    """Whether the file at `path` carries the mark of its suffix. Raises OSError."""
+    mark = MARKS.get(path.suffix)
+    if mark is None:
+        return False
+    with path.open("rb") as file:
+        start = file.read(_LOOKED_AT)
+        file.seek(-min(_LOOKED_AT, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        end = file.read(_LOOKED_AT)
+    line = re.compile(rb"^\s*" + re.escape(mark.encode()) + rb"[,:]?[^\n]{0,80}$", re.MULTILINE)
+    return bool(line.search(start) or line.search(end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Places that were looked at and may be written: real paths."""
+
+    places: frozenset[Path]
+    never: tuple[Path, ...]
+    """Files of the user's that no place may be, under any name."""
+    mode: int
+    """Permissions of what is written: never more than those of the config."""
+    overwrite: bool
+    ours: Callable[[Path], bool]
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write one of the places, whole. Raises OutputRefusedError, also when it has become
+        somebody else's since it was claimed."""
+        place = self._claimed(path)
+        _refuse_foreign(place, self)
+        try:
+            folder_mode = self.mode | (self.mode & 0o444) >> 2
+            place.parent.mkdir(parents=True, exist_ok=True, mode=folder_mode)
+            atomic.place(place, content, self._mode(place))
+        except OSError as problem:
+            msg = f"{path} could not be written: {_reason(problem)}. Name another place."
+            raise OutputRefusedError(msg) from problem
+
+    def remove(self, path: Path) -> None:
+        """Remove one of the places if it is there. Raises OutputRefusedError."""
+        place = self._claimed(path)
+        _refuse_foreign(place, self)
+        place.unlink(missing_ok=True)
+
+    def _claimed(self, path: Path) -> Path:
+        place = Path(os.path.realpath(path))
+        if place not in self.places:
+            msg = f"{path} leads to {place} since it was looked at. Name another place."
+            raise OutputRefusedError(msg)
+        return place
+
+    def _mode(self, place: Path) -> int:
+        """The claim's, or less where the file's owner gave it less."""
+        try:
+            return self.mode & place.stat().st_mode | 0o600
+        except FileNotFoundError:
+            return self.mode
+
+
+def claim(
+    paths: Iterable[Path],
+    *,
+    never: Iterable[Path] = (),
+    like: Path | None = None,
+    overwrite: bool = False,
+    ours: Callable[[Path], bool] = is_marked,
+) -> Claim:
+    """Look at every place before anything runs. Raises OutputRefusedError naming the first that
+    cannot, or must not, be written.
+
+    `never` are files that must stay, whatever `overwrite` says. What is written is open to no
+    more people than the file `like` is. `ours` tells whether an existing file may be replaced.
+    """
+    umask = os.umask(0o077)
+    os.umask(umask)
+    widest = like.stat().st_mode if like is not None else 0o666
+    claimed: list[Path] = []
+    for path in paths:
+        if "\0" in str(path):
+            msg = f"{str(path)!r} has a NUL in it, so it can be no file. Name another place."
+            raise OutputRefusedError(msg)
+        place = Path(os.path.realpath(path))
+        if place in claimed:
+            msg = f"{path} would be written twice, by two files of ours. Name another place."
+            raise OutputRefusedError(msg)
+        claimed.append(place)
+    found = Claim(
+        places=frozenset(claimed),
+        never=tuple(Path(os.path.realpath(path)) for path in never),
+        mode=(widest & 0o666 & ~umask) | 0o600,
+        overwrite=overwrite,
+        ours=ours,
+    )
+    for place in claimed:
+        _refuse_foreign(place, found)
+        _refuse_unwritable(place)
+        atomic.remove_drafts(place)
+    return found
+
+
+def _refuse_foreign(place: Path, claimed: Claim) -> None:
+    """Raise OutputRefusedError if a file that is not ours lies at `place`."""
+    taken = f"{place} is the config, or another file of this call. Name another place."
+    if place in claimed.never:
+        raise OutputRefusedError(taken)
+    try:
+        facts = place.lstat()
+        if stat.S_ISLNK(facts.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if any(_same(path, facts) for path in claimed.never):
+            raise OutputRefusedError(taken)
+        if not stat.S_ISREG(facts.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+            msg = f"{place} is {kind}, so no file of ours can go there. Name another place."
+            raise OutputRefusedError(msg)
+        if claimed.overwrite or not facts.st_size or claimed.ours(place):
+            return
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        msg = f"{place} cannot be written: {_reason(problem)}. Name another place."
+        raise OutputRefusedError(msg) from problem
+    msg = (
+        f"{place} is there already and was not written by gpu-advisor, or was edited since. "
+        "Name another place, move the file, or call with --overwrite."
+    )
+    raise OutputRefusedError(msg)
+
+
+def _refuse_unwritable(place: Path) -> None:
+    """Raise OutputRefusedError if no file can be made where `place` is, or would be."""
+    folder = place.parent
+    try:
+        while not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, "the folder is read-only")
+        if len(os.fsencode(place.name)) > os.pathconf(folder, "PC_NAME_MAX"):
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    except OSError as problem:
+        msg = f"{place} cannot be written in {folder}: {_reason(problem)}. Name another place."
+        raise OutputRefusedError(msg) from problem
+
+
+def _same(path: Path, facts: os.stat_result) -> bool:
+    try:
+        other = path.stat()
+    except OSError:
+        return False
+    return (other.st_dev, other.st_ino) == (facts.st_dev, facts.st_ino)
+
+
+def _reason(problem: OSError) -> str:
+    return problem.strerror or str(problem)

@@ -1,0 +1,198 @@
+"""What one `optimize` was asked to do: flags and settings, read and checked before any process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import documents, files, invocation, knobs, versions
+from advisor.errors import UsageError
+from advisor.machine import profiles, target
+from advisor.machine.host import read_machine
+from advisor.report import writing
+from advisor.report.progress import Progress
+from advisor.settings import parse_duration_s
+from advisor.state import project_root, state_folder
+from advisor.strategy.standing import Source
+from advisor.trials import limits
+from advisor.versions import Versions
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.model import Machine
+    from advisor.trials.limits import Limits
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor optimize`."""
+    parser.add_argument("config", type=Path, help="JSON, YAML or TOML config of your program")
+    parser.add_argument("--budget", metavar="TIME", help="wall clock to spend: 90s, 10m (default)")
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        default=Path("report.md"),
+        metavar="PATH",
+        help="where the report goes (default report.md; report.json beside it)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
+    )
+    limits.add_arguments(parser)
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="exported to your command as GPU_ADVISOR_SEED "
+        "and PYTHONHASHSEED, the same in every trial",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files that gpu-advisor did not write at the places of report and --output",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although the command writes over existing files of yours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one call was asked to do, as the flags said it."""
+
+    config: Path
+    budget_s: float | None
+    target: str | None
+    output: Path | None
+    dry_run: bool
+    report: Path
+    json: bool
+    window_s: float
+    seed: int | None
+    overwrite: bool
+    fresh: bool
+    allow_writes: bool
+    limits: Limits
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    """The flags, checked. Raises UsageError."""
+    try:
+        return Options(
+            config=args.config,
+            budget_s=parse_duration_s(args.budget) if args.budget else None,
+            target=args.target,
+            output=args.output,
+            dry_run=args.dry_run,
+            report=args.report,
+            json=args.json,
+            window_s=parse_duration_s(args.window),
+            seed=args.seed,
+            overwrite=args.overwrite,
+            fresh=args.fresh,
+            allow_writes=args.allow_writes,
+            limits=limits.of_flags(args),
+        )
+    except ValueError as problem:
+        raise UsageError(str(problem)) from problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the flags lead to, all of it read and checked before the first process starts."""
+
+    options: Options
+    invocation: invocation.Invocation
+    config: documents.Document
+    sources: tuple[Source, ...]
+    machine: Machine
+    target: target.Target
+    versions: Versions
+    state: Path
+    budget_s: float
+    limits: Limits
+    progress: Progress
+    report: files.Claim
+    tuned: files.Claim | None
+    """The place of --output; None where the config itself is rewritten."""
+
+    @property
+    def output(self) -> Path:
+        """Where the tuned config goes."""
+        return self.options.output or self.options.config
+
+    @property
+    def memory_limit_gib(self) -> float:
+        """What a candidate may use: of the target card, or of this host."""
+        host = 0.9 * self.machine.ram_limit_gib
+        if self.target.profile is not None:
+            usable = profiles.usable_gib(self.target.profile)
+            return usable if self.target.gpu else min(usable, host)
+        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
+            return 0.92 * self.target.gpu.memory_free_gib
+        return host
+
+
+def prepare(options: Options, command: list[str] | None) -> Job:
+    """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
+    left = versions.recover(options.config)
+    asked = invocation.resolve(options.config, command)
+    assert asked.config is not None, "it was named"
+    if not options.dry_run and options.output is None:
+        invocation.require_writable(options.config)
+    defaults = asked.settings.defaults
+    machine = read_machine()
+    state = state_folder(project_root(options.config))
+    kept = Versions(state, options.config)
+    report, tuned = claim_places(options, kept)
+    budget_s = options.budget_s or defaults.budget
+    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
+    for note in left:
+        progress.note(note)
+    return Job(
+        options=options,
+        invocation=asked,
+        config=asked.config,
+        sources=tuple(
+            Source(document=document, findings=knobs.find(document))
+            for document in (asked.config, documents.of_command(asked.argv))
+        ),
+        machine=machine,
+        target=target.resolve(options.target or defaults.target, machine),
+        versions=kept,
+        state=state,
+        budget_s=budget_s,
+        limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
+        progress=progress,
+        report=report,
+        tuned=tuned,
+    )
+
+
+def claim_places(options: Options, kept: Versions) -> tuple[files.Claim, files.Claim | None]:
+    """Where the report goes, and where --output does. Raises OutputRefusedError."""
+    config, output = options.config, options.output
+    over = options.overwrite
+    if output is None or os.path.realpath(output) == os.path.realpath(config):
+        return writing.claim(options.report, never=[config], like=config, overwrite=over), None
+    report = writing.claim(options.report, never=[config, output], like=config, overwrite=over)
+    place = files.claim([output], never=[config], like=config, overwrite=over, ours=kept.is_output)
+    return report, place

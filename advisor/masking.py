@@ -1,0 +1,177 @@
+"""Secrets out of what is kept and shown: told by the name of a value, or by its shape.
+
+Pure. A value is masked whole, and masking twice changes nothing more. What only might be a secret
+(a git hash, a digest, a path, the name of a model) is left alone unless its name says it is one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MASK = "***"
+
+NAMES = (
+    "password", "passwd", "passphrase", "pwd", "secret", "secrets", "credential", "credentials",
+    "api key", "apikey", "access key", "secret key", "private key", "auth key", "account key",
+    "signing key", "encryption key", "license key", "authorization", "bearer", "cookie",
+    "auth", "webhook", "webhook url", "connection string", "dsn", "hf token", "api token",
+    "auth token", "access token", "secret token", "session token", "refresh token", "bot token",
+    "hub token", "github token", "gitlab token", "wandb token", "huggingface token",
+)  # fmt: skip
+"""What the last words of a name are, if its value is a secret whatever it looks like."""
+
+WEAK_NAMES = ("token", "pat", "sig")
+"""The same, if the value looks like a credential too: a `pad_token` is none."""
+
+SHAPES = {
+    "Hugging Face": r"\bhf_[A-Za-z0-9]{16,}",
+    "OpenAI, Anthropic, Stripe": r"\b(?:sk|rk|pk)[-_](?=[\w-]{0,40}\d)[\w-]{16,}",
+    "GitHub": r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{20,})",
+    "GitLab": r"\bgl(?:pat|ptt|dt|rt|cbt)-[\w-]{16,}",
+    "AWS": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
+    "Google": r"\b(?:AIza[\w-]{30,}|ya29\.[\w-]{16,}|GOCSPX-[\w-]{16,})",
+    "Slack": r"\b(?:xox[abeoprs]-[\w-]{10,}|xapp-[\w-]{10,})",
+    "Slack webhook": r"\bhooks\.slack\.com/[\w/]+",
+    "PyPI, npm": r"\b(?:pypi-[\w-]{16,}|npm_[A-Za-z0-9]{30,})",
+    "NVIDIA, Replicate, Groq": r"\b(?:nvapi-[\w-]{16,}|r8_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,})",
+    "Weights & Biases": r"\bwandb_v\d_[\w-]{16,}",
+    "JSON Web Token": r"\beyJ[\w-]{6,4000}\.[\w-]{6,4000}\.[\w-]*",
+    "private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*KEY-----|\Z)",
+    "in a URL": r"(?<=://)[^\s/@:'\"<>]*:[^\s/@'\"<>]+(?=@)",
+    "after Bearer or Basic": r"(?i:(?<=\bbearer )|(?<=\bbasic ))[\w.~+/=-]{12,}",
+}  # fmt: skip
+"""By whose they are: what credentials look like wherever they stand."""
+
+NO_SECRETS = {"", "null", "none", "true", "false", "nil", "yes", "no", "~", MASK}
+"""Values, in lower case, that give nothing away."""
+
+_SHAPE = re.compile("|".join(SHAPES.values()))
+_RUN = re.compile(r"(?<![A-Za-z0-9/+_.-])[A-Za-z0-9]{24,}(?![A-Za-z0-9/+_-]|\.\w)")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
+_BARE = r"[^\s\"',;&|)\]}]{1,1000}"
+_PAIR = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])"
+    r"(?P<sep>\\?[\"']?\]?[ \t]*(?:=>|:=|=)[ \t]*|\\?[\"']?\]?[ \t]*:(?P<rest>[ \t]+|(?=[\"'\w])))"
+    rf"(?P<value>{_QUOTED}|(?(rest){_BARE}(?:[ \t]+(?!\#){_BARE}){{0,8}}|{_BARE}))"
+)
+"""`name: value`, `name = value`; behind a colon an unquoted value may have blanks in it."""
+_QUOTED_PAIR = re.compile(
+    r"(?<![\w.-])(?P<name>[\w.-]*[A-Za-z_])"
+    rf"(?P<sep>[\"']?\]?[ \t]*[:=][ \t]*)(?P<value>{_QUOTED})"
+)
+_FLAG = re.compile(
+    r"(?<![\w.-])(?P<name>--?[A-Za-z][\w.-]*)(?P<sep>(?:[\"'],)?[ \t]+)"
+    rf"(?P<value>{_QUOTED}|(?!-){_BARE})"
+)
+"""`--name value` of a command, and `'--name', 'value'` of a list of its words."""
+_REST = re.compile(r"[^\s\"',;&|)\]}]*")
+_CREDENTIAL = re.compile(
+    r"(?![+-]?[0-9.]+e[+-]?[0-9]+$)(?=\S*[0-9])(?=\S*[A-Za-z])[A-Za-z0-9_~+=%-]{6,}"
+)
+
+
+def is_secret(name: str, value: Any) -> bool:
+    """Whether a value of this name is a secret: `api_key`, `--hf-token`, `WANDB_API_KEY`."""
+    if value is None or isinstance(value, bool):
+        return False
+    text = str(value)
+    if text.strip().lower() in NO_SECRETS:
+        return False
+    words = " ".join(_WORD.findall(name)).lower()
+    if _ends(words, NAMES):
+        return True
+    return _ends(words, WEAK_NAMES) and isinstance(value, str) and bool(_CREDENTIAL.fullmatch(text))
+
+
+def mask_text(text: str) -> str:
+    """`text` without what looks like a secret: logs, commands, diffs, sentences."""
+    while (masked := _masked_once(text)) != text:
+        text = masked
+    return text
+
+
+def mask_code(text: str) -> str:
+    """The same for source code, where only what stands in quotes is a value."""
+    return _without(_QUOTED_PAIR, _masked_shapes(text))
+
+
+def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
+    """A command without its secrets: `--api-key X` and `--api-key=X` alike."""
+    masked: list[str] = []
+    for token in argv:
+        flag = masked[-1] if masked else ""
+        if flag.startswith("-") and "=" not in flag and is_secret(flag, token):
+            masked.append(token if token.startswith("-") else MASK)
+        else:
+            masked.append(mask_text(token))
+    return tuple(masked)
+
+
+def mask_env(env: Mapping[str, str]) -> dict[str, str]:
+    """An environment without its secrets."""
+    return {name: mask_value(value, name) for name, value in env.items()}
+
+
+def mask_value(value: Any, name: str = "") -> Any:
+    """Plain data (mappings, lists, scalars) with the secrets masked; other values are kept."""
+    if isinstance(value, dict):
+        return {key: mask_value(entry, str(key)) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(mask_value(entry, name) for entry in value)
+    if is_secret(name, value):
+        return MASK
+    return mask_text(value) if isinstance(value, str) else value
+
+
+def _ends(words: str, names: Sequence[str]) -> bool:
+    last = words.rsplit(" ", 1)[-1]
+    return any(words == name or words.endswith(f" {name}") for name in names) or (
+        last.endswith(("password", "passwd", "apikey", "secret")) and names is NAMES
+    )
+
+
+def _masked_once(text: str) -> str:
+    return _without(_FLAG, _without(_PAIR, _masked_shapes(text)))
+
+
+def _masked_shapes(text: str) -> str:
+    text = _RUN.sub(lambda found: MASK if _is_random(found[0]) else found[0], text)
+    return _SHAPE.sub(MASK, text)
+
+
+def _without(pattern: re.Pattern[str], text: str) -> str:
+    """`text` with the value of every pair masked that is a secret; a value may hold more pairs."""
+    parts, copied, at = [], 0, 0
+    while found := pattern.search(text, at):
+        value = found["value"]
+        quote = value[0] if value[0] in "\"'" else ""
+        bare = value[1:-1] if quote else value
+        if not is_secret(found["name"], bare) or _is_code(bare, quoted=bool(quote)):
+            at = found.start("value")
+            continue
+        parts += [text[copied : found.start("value")], quote, MASK, quote]
+        rest = _REST.match(text, found.end()) if not quote else None
+        copied = at = rest.end() if rest else found.end()
+    return "".join([*parts, text[copied:]])
+
+
+def _is_code(value: str, *, quoted: bool) -> bool:
+    """Whether an unquoted value is an expression: `password = getpass(...)`, `os.environ[...]`."""
+    return not quoted and any(mark in value for mark in "([{<$")
+
+
+def _is_random(run: str) -> bool:
+    """Whether letters and digits change places as often as chance would have it.
+
+    Names are words: their upper-case letters begin them and their digits end them. Hexadecimal
+    digests have one case.
+    """
+    kinds = ["A" if c.isupper() else "a" if c.islower() else "0" for c in run]
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
+    return all(kinds.count(kind) >= 2 for kind in "Aa0") and changes >= 0.35 * len(run)

@@ -1,0 +1,84 @@
+"""Where originals and measurements of a project are kept: a folder of its own, for its user only.
+
+Beside gpu-advisor.toml or .git. Where that may not be written, below XDG_STATE_HOME, named after
+the project's path: then originals are not found again when the project is moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from advisor import settings
+from advisor.errors import StateUnusableError
+
+STATE_FOLDER = ".gpu-advisor"
+
+
+def project_root(config: Path) -> Path:
+    """Where the state folder of `config` belongs: beside gpu-advisor.toml, else beside .git, else
+    beside the config."""
+    found = settings.find(config.parent)
+    if found is not None:
+        return found.parent
+    real = Path(os.path.realpath(config))
+    return next((folder for folder in real.parents if (folder / ".git").exists()), real.parent)
+
+
+def state_folder(root: Path) -> Path:
+    """The git-ignored state folder of the project at `root`, made when missing.
+
+    Raises StateUnusableError when neither the project nor the user's own folder can hold it.
+    """
+    own = root / STATE_FOLDER
+    try:
+        return _made(own)
+    except FileExistsError as problem:
+        msg = (
+            f"{own} is a file; originals and measurements are kept in a folder of that name. "
+            "Move the file and call again."
+        )
+        raise StateUnusableError(msg) from problem
+    except OSError as problem:
+        try:
+            return _made(_elsewhere(root))
+        except OSError as also:
+            msg = (
+                f"Originals and measurements can be kept neither in {own} ({problem.strerror}) nor "
+                f"in {_elsewhere(root)} ({also.strerror}). Set XDG_STATE_HOME to a folder that "
+                "may be written."
+            )
+            raise StateUnusableError(msg) from also
+
+
+def existing_folders(root: Path) -> list[Path]:
+    """Every state folder that the project at `root` has; makes none."""
+    found = []
+    for folder in (root / STATE_FOLDER, _elsewhere(root)):
+        with contextlib.suppress(OSError):
+            if folder.is_dir():
+                found.append(folder)
+    return found
+
+
+def _elsewhere(root: Path) -> Path:
+    home = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(home) if Path(home).is_absolute() else Path("~/.local/state").expanduser()
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
+    return base / "gpu-advisor" / f"{root.name[:60]}-{digest}"
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    facts = folder.stat()
+    if facts.st_uid == os.geteuid() and facts.st_mode & 0o077:
+        with contextlib.suppress(OSError):
+            folder.chmod(0o700)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, "the folder is read-only", str(folder))
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="utf-8")
+    return folder

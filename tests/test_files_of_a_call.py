@@ -1,0 +1,92 @@
+"""What a real call leaves behind: nothing that shows a secret, nothing open to more people."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import OutputRefusedError
+from benchmarks import kills
+from benchmarks.rewriting import Failures
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
+SETTINGS = """
+[workload.small.env]
+WANDB_API_KEY = "q7Zp2mXw9Lr4"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "c.json").write_text(CONFIG)
+    (folder / "c.json").chmod(0o600)
+    (folder / "run.py").write_text("import sys; print(sys.argv, flush=True)\n" + kills.PROGRAM)
+    settings = kills.SETTINGS.format(python=sys.executable) + SETTINGS
+    settings = settings.replace("{config}", "{config} --token q7Zp2mXw9Lr4")
+    (folder / "gpu-advisor.toml").write_text(settings)
+    return folder
+
+
+def optimize(project: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
+    argv = ["optimize", "c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags]
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", *argv],
+        cwd=project,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.mark.slow
+def test_no_secret_and_no_wider_mode_in_what_is_left(project: Path) -> None:
+    """The key beside the changed line, the token of the command and the one of its environment.
+
+    Only the kept original holds the key, as it must.
+    """
+    done = optimize(project, "--output", "tuned/c.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "improved"
+    assert (project / "c.json").read_text() == CONFIG
+    assert '"q7Zp2mXw9Lr4"' in (project / "tuned" / "c.json").read_text()
+    left = [path for path in project.rglob("*") if path.is_file()]
+    shown = {path for path in left if b"q7Zp" in path.read_bytes()}
+    assert shown == {project / name for name in ("c.json", "gpu-advisor.toml", "tuned/c.json")}
+    assert "q7Zp" not in done.stdout + done.stderr
+    report = (project / "report.md").read_text()
+    assert '   "api_key": "***"' in report
+    own = {project / name for name in ("run.py", "gpu-advisor.toml")}
+    state = project / ".gpu-advisor"
+    for path in set(left) - own:
+        if state not in path.parents:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+    (project / "tuned" / "c.json").write_text("{}")
+    again = optimize(project, "--output", "tuned/c.json")
+    assert again.returncode == OutputRefusedError.exit_code
+    assert (project / "tuned" / "c.json").read_text() == "{}"
+
+
+@pytest.mark.slow
+def test_a_call_killed_at_any_moment_leaves_a_whole_config_and_a_next_call(
+    tmp_path: Path,
+) -> None:
+    import random
+
+    seen = Failures()
+    done = kills.calls(5, tmp_path, random.Random(1), seen)
+    assert not seen
+    assert sum(done.values()) >= 5

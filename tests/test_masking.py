@@ -1,0 +1,183 @@
+"""Secrets are masked by name and by shape; what is none stays as it is; twice is once."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor import documents, masking
+from advisor.masking import MASK, mask_argv, mask_code, mask_env, mask_text, mask_value
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+random_text = st.text(LETTERS, min_size=40, max_size=60)
+SECRET = "q7Zp2mXw9Lr4"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'"api_key": "{SECRET}", "batch": 1',
+        f"api_key: {SECRET}   # mine",
+        f"apiKey={SECRET}",
+        f"export WANDB_API_KEY={SECRET} && python t.py",
+        f"PGPASSWORD={SECRET} psql",
+        f"python t.py --hf-token {SECRET} --lr 1e-3",
+        f"python t.py --hub.token={SECRET}",
+        f"python t.py --password '{SECRET}'",
+        f"  passphrase: two words {SECRET}",
+        f"https://user:{SECRET}@host.example/x",
+        f"postgres://u:{SECRET}@h:5432/db",
+        f"s3://b/x?sig={SECRET}&y=1",
+        f"Authorization: Bearer {SECRET}{SECRET}",
+        f"token hf_{SECRET}{SECRET}",
+        f"sk-proj-{SECRET}{SECRET}",
+        f"ghp_{SECRET}{SECRET}",
+        f"glpat-{SECRET}{SECRET}",
+        "AKIAIOSFODNN7EXAMPLE",
+        f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{SECRET}",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"os.environ['OPENAI_API_KEY'] = '{SECRET}'",
+        f"WANDB_API_KEY={'0123456789abcdef' * 2}{SECRET}",
+        f"['t.py', '--token', '{SECRET}', '--lr', '1']",
+        f"login failed: password={SECRET}",
+        f"note: token: api_key={SECRET}",
+        f"password={'x' * 3000}{SECRET}",
+        f"found {SECRET}kQ3{SECRET}vT8 in the log",
+    ],
+)
+def test_a_secret_does_not_show(text: str) -> None:
+    assert SECRET not in mask_text(text)
+    assert MASK in mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss per token: 2.31, 1234567.5 tokens/s",
+        "max_tokens=512 num_tokens: 77 token_dim=64",
+        'pad_token: "<pad>", eos_token_id: 50256',
+        "tokenizer: bert-base-uncased",
+        "git 3112ecb5d9d2f0f5d35e8bf2d8b3f2c7f1a2b3c4",
+        "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "model: meta-llama/Llama-3.1-8B-Instruct",
+        "CLIP-ViT-bigG-14-laion2B-39B-b160k",
+        "Qwen2VLForConditionalGeneration",
+        "/data/experiments/2024-05-01T10:22:33Z/checkpoint_000040.pth",
+        "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        "key: layer1.0.conv1.weight",
+        "public_key_file: ~/.ssh/id_rsa.pub",
+        "the token was rejected; check the password",
+        "api_key: null, secret: false, password: ''",
+        "datasets.test.dataloader.args.batch_size",
+        "http://localhost:8080/x",
+        "lr: 1e-4, betas: [0.9, 0.999]",
+        "@@ -1,4 +1,4 @@",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@settings(deadline=None)
+@given(st.floats(allow_nan=False) | st.integers())
+def test_numbers_stay(number: float) -> None:
+    for text in (f"loss {number}", f"token: {number}", f"steps={number}"):
+        assert mask_text(text) == text
+
+
+@settings(deadline=None)
+@given(st.lists(st.text("abcdefgh_-", min_size=1, max_size=12), min_size=1, max_size=8))
+def test_paths_of_words_stay(parts: list[str]) -> None:
+    assert mask_text("/".join(parts)) == "/".join(parts)
+
+
+@settings(deadline=None)
+@given(st.text("0123456789abcdef", min_size=7, max_size=64))
+def test_a_git_hash_is_no_secret_unless_its_name_says_so(digest: str) -> None:
+    assert mask_text(f"commit {digest}") == f"commit {digest}"
+    assert mask_value({"commit": digest}) == {"commit": digest}
+    assert mask_value({"api_key": digest}) == {"api_key": MASK}
+
+
+pieces = st.lists(
+    st.sampled_from(
+        ["password", "token", "api_key", "=", ":", " ", "--", "-", '"', "'", "***", "*", "a1b2c3d4",
+         "://", "@", "\n", ",", "sk-", "hf_", "eyJ", ".", "Bearer ", "\\", "{", "]", "#", "é"]
+    ) | st.text(max_size=6) | random_text,
+    max_size=14,
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(pieces)
+def test_masking_twice_is_masking_once(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert mask_text(mask_text(text)) == mask_text(text)
+    argv = tuple(parts)
+    assert mask_argv(mask_argv(argv)) == mask_argv(argv)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "token", "password", "x_api_key"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(json_values)
+def test_masked_data_keeps_its_shape(value: object) -> None:
+    masked = mask_value(value)
+    assert mask_value(masked) == masked
+    assert json.loads(json.dumps(masked)) == masked
+    assert type(masked) is type(value) or masked == MASK
+
+
+def test_random_strings_are_masked() -> None:
+    """Forty letters and digits, drawn by chance, are hardly ever taken for a name."""
+    chance = random.Random(0)
+    drawn = ["".join(chance.choices(LETTERS, k=40)) for _ in range(500)]
+    assert sum(mask_text(f"it is {text}.") == f"it is {MASK}." for text in drawn) >= 495
+
+
+def test_a_command_and_an_environment_are_masked_by_name() -> None:
+    argv = ("python", "t.py", "--api-key", SECRET, "--batch", "8", f"--token={SECRET}")
+    assert mask_argv(argv) == ("python", "t.py", "--api-key", MASK, "--batch", "8", "--token=***")
+    assert mask_env({"HF_TOKEN": SECRET, "HOME": "/root"}) == {"HF_TOKEN": MASK, "HOME": "/root"}
+
+
+def test_code_is_masked_only_inside_quotes() -> None:
+    """A patch must apply: names and expressions are no secrets."""
+    code = "+    api_key=args.api_key, token=tokenizer, password=getpass()\n"
+    assert mask_code(code) == code
+    assert SECRET not in mask_code(f"login(password='{SECRET}')")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("json", '{\n  "batch": 1,\n  "api_key": "%s",\n  "credentials": {"a": "%s"}\n}\n'),
+        ("yaml", "batch: 1\napi_key: %s\ncredentials:\n  a: %s\n"),
+        ("toml", 'batch = 1\napi_key = "%s"\ncredentials = { a = "%s" }\n'),
+    ],
+)
+def test_a_diff_shows_no_secret_on_a_line_beside_the_change(
+    form: documents.Format, text: str
+) -> None:
+    """Nor one that only the name of the table it is in gives away."""
+    before = documents.parse((text % (SECRET, "open sesame")).encode(), form, "c")
+    after = documents.parse(before.with_values({"batch": 8}), form, "c")
+    shown = documents.masked_diff(before, after, "c")
+    assert SECRET not in shown
+    assert "sesame" not in shown
+    assert masking.MASK in shown
+    assert "8" in shown

@@ -1,0 +1,356 @@
+"""Nothing of the user's is overwritten, and what cannot be written is said before the first trial.
+
+Each call here ends before it starts the user's command: the command would leave a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor import errors
+from advisor.__main__ import main
+from advisor.report import writing
+from advisor.report.model import AdviceEntry, Report
+from tests.report import examples
+
+CONFIG = '{"batch_size": 1}\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "infer.json").write_text(CONFIG)
+    (folder / "run.py").write_text("open('it-ran', 'w').close()\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    return folder
+
+
+def plain(**fields: Any) -> Report:
+    """A report without figures, which take a second to draw."""
+    return examples.partial(trials=[], **fields)
+
+
+def called(*argv: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(argv))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def optimize(*flags: str, config: str = "infer.json") -> int:
+    code = called("optimize", config, *flags, "--", sys.executable, "run.py", config)
+    assert not Path("it-ran").exists(), "refused only after the first trial"
+    return code
+
+
+REFUSED = errors.OutputRefusedError.exit_code
+
+
+# --- over the config ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--report", "infer.md"),
+        ("--report", "./sub/../infer.md"),
+        ("--report", "linked.md"),
+        ("--report", "infer.json"),
+        ("--report", "hard.md"),
+        ("--output", "hard.json"),
+        ("--report", "tuned.md", "--output", "tuned.json"),
+        ("--report", "tuned.md", "--output", "tuned.md"),
+    ],
+)
+def test_no_file_of_ours_goes_over_the_config_however_it_is_spelled(
+    project: Path, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--report infer.md` has its JSON beside it: the config. --overwrite changes nothing."""
+    (project / "sub").mkdir()
+    (project / "linked.md").symlink_to(project / "infer.json")
+    (project / "hard.md").hardlink_to(project / "infer.json")
+    (project / "hard.json").hardlink_to(project / "infer.json")
+    for more in ((), ("--overwrite",)):
+        assert optimize(*flags, *more) == REFUSED
+    assert (project / "infer.json").read_text() == CONFIG
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_config_called_report_json_is_not_replaced_by_the_report(project: Path) -> None:
+    (project / "report.json").write_text(CONFIG)
+    assert optimize(config="report.json") == REFUSED
+    assert optimize("--overwrite", config="report.json") == REFUSED
+    assert (project / "report.json").read_text() == CONFIG
+
+
+# --- over what we did not write -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("report.md", ()),
+        ("report.json", ()),
+        ("report-figures/batch.svg", ()),
+        ("report-advice-1.patch", ()),
+        ("report-advice-77.patch", ()),
+        ("tuned.json", ("--output", "tuned.json")),
+    ],
+)
+def test_a_file_of_the_users_is_refused_and_stays(
+    project: Path, name: str, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = project / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine\n")
+    assert optimize(*flags) == REFUSED
+    assert mine.read_text() == "mine\n"
+    assert "was not written by gpu-advisor" in capsys.readouterr().err
+
+
+def test_overwrite_is_the_consent_and_our_own_files_need_none(project: Path) -> None:
+    """An empty file, as mktemp makes it, holds nothing to lose."""
+    (project / "report.md").write_text("mine\n")
+    (project / "report.json").touch()
+    (project / "report-advice-3.patch").write_text("mine\n")
+    report = project / "report.md"
+    claimed = writing.claim(report, overwrite=True)
+    writing.write(plain(), report, claimed)
+    assert not (project / "report-advice-3.patch").exists()
+    first = {path.name for path in project.iterdir()}
+    writing.write(plain(), report)
+    assert {path.name for path in project.iterdir()} == first
+
+
+def test_a_patch_of_the_users_that_we_would_never_name_so_is_left_alone(project: Path) -> None:
+    (project / "report-advice-mine.patch").write_text("mine\n")
+    writing.write(plain(), project / "report.md")
+    writing.write(plain(), project / "report.md")
+    assert (project / "report-advice-mine.patch").read_text() == "mine\n"
+
+
+def test_every_file_of_a_report_carries_the_mark_that_makes_it_ours(project: Path) -> None:
+    patched = AdviceEntry(title="t", detail="d", patch="--- a/x.py\n+++ b/x.py\n")
+    writing.write(examples.improved(advice=[patched]), project / "out" / "r.md")
+    written = [path for path in (project / "out").rglob("*") if path.is_file()]
+    assert {path.suffix for path in written} == {".md", ".json", ".svg", ".patch"}
+    for path in written:
+        assert writing.files.is_marked(path), path
+
+
+def test_what_became_another_s_since_it_was_claimed_is_not_written(project: Path) -> None:
+    """The measuring takes minutes; a file that appeared meanwhile stays."""
+    claimed = writing.claim(project / "report.md")
+    (project / "report.md").write_text("mine\n")
+    with pytest.raises(errors.OutputRefusedError, match="not written by gpu-advisor"):
+        writing.write(plain(), project / "report.md", claimed)
+    assert (project / "report.md").read_text() == "mine\n"
+
+
+def test_a_link_or_a_patch_that_came_meanwhile_is_not_followed_or_removed(project: Path) -> None:
+    claimed = writing.claim(project / "report.md")
+    (project / "report-advice-99.patch").write_text("mine\n")
+    writing.write(plain(), project / "report.md", claimed)
+    assert (project / "report-advice-99.patch").read_text() == "mine\n"
+    (project / "report.md").unlink()
+    (project / "report.md").symlink_to(project / "new.md")
+    with pytest.raises(errors.OutputRefusedError, match="since it was looked at"):
+        writing.write(plain(), project / "report.md", claimed)
+    assert not (project / "new.md").exists()
+
+
+def test_report_does_not_replace_notes_beside_a_json(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`report notes.json` renders notes.md, which may be the user's."""
+    (project / "notes.json").write_text(writing.dump(plain()))
+    (project / "notes.md").write_text("mine\n")
+    assert called("report", "notes.json") == REFUSED
+    assert (project / "notes.md").read_text() == "mine\n"
+    assert called("report", "notes.json", "--output", "new/place.md") == 0
+    assert called("report", "notes.json", "--overwrite") == 0
+    assert (project / "notes.md").read_text().startswith("# ")
+
+
+# --- where nothing can be written ---------------------------------------------------------
+
+
+def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(project / "fifo")
+    os.mkfifo(project / "pipe.md")
+    (project / "folder.md").mkdir()
+    (project / "loop.md").symlink_to("loop.md")
+    (project / "file").touch()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind("socket.md")
+    for place in ("fifo", "/dev/null", "file/tuned.json", "loop.md", "x" * 300):
+        assert optimize("--output", place) == REFUSED, place
+        assert optimize("--output", place, "--overwrite") == REFUSED, place
+    for place in ("pipe.md", "folder.md", "loop.md", "socket.md", "file/r.md", "/dev/full"):
+        assert optimize("--report", place) == REFUSED, place
+    listening.close()
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "named pipe" in said
+
+
+def test_missing_folders_are_made_when_something_is_written(project: Path) -> None:
+    report = project / "a" / "b" / "r.md"
+    claimed = writing.claim(report)
+    assert not report.parent.exists()
+    writing.write(plain(), report, claimed)
+    assert report.is_file()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_said(project: Path) -> None:
+    (project / "locked").mkdir(mode=0o555)
+    assert optimize("--report", "locked/r.md") == REFUSED
+    assert optimize("--output", "locked/new/t.json") == REFUSED
+
+
+# --- modes --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("config", "most"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644)])
+def test_a_report_is_open_to_no_more_people_than_the_config(
+    project: Path, config: int, most: int
+) -> None:
+    (project / "infer.json").chmod(config)
+    report = project / "sub" / "report.md"
+    writing.write(plain(), report, writing.claim(report, like=project / "infer.json"))
+    for path in [report.parent, *report.parent.rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert not mode & 0o077 & ~(most | (most & 0o444) >> 2), (path, oct(mode))
+        assert mode & 0o600 == 0o600
+
+
+def test_a_draft_of_a_killed_call_goes_and_a_living_one_stays(project: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from advisor.files import atomic\n"
+        "with atomic.draft(Path('report.md')):\n"
+        "    print('here', flush=True); sys.stdin.read()"
+    )
+    root = Path(writing.__file__).parents[2]
+    living = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)}, text=True,
+    )  # fmt: skip
+    assert living.stdout is not None
+    assert living.stdout.readline() == "here\n"
+    writing.claim(project / "report.md")
+    assert len(list(project.glob(".report.md.*"))) == 1
+    living.kill()
+    living.communicate()
+    writing.claim(project / "report.md")
+    assert not list(project.glob(".report.md.*"))
+
+
+# --- the state folder ---------------------------------------------------------------------
+
+
+def test_a_state_folder_that_is_a_file_is_said(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".gpu-advisor").write_text("mine\n")
+    for flags in ((), ("--dry-run",)):
+        assert optimize(*flags) == errors.StateUnusableError.exit_code
+    assert (project / ".gpu-advisor").read_text() == "mine\n"
+    assert ".gpu-advisor is a file" in capsys.readouterr().err
+
+
+def test_the_state_folder_is_its_users_alone(project: Path) -> None:
+    from advisor.state import state_folder
+
+    old = project / ".gpu-advisor"
+    old.mkdir(mode=0o755)
+    assert state_folder(project) == old
+    assert stat.S_IMODE(old.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 50_000]
+)
+def test_a_deeply_nested_report_is_a_sentence(
+    project: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "r.json").write_bytes(content)
+    assert called("report", "r.json") == errors.ReportError.exit_code
+    assert "r.json" in capsys.readouterr().err
+
+
+def test_a_report_without_an_end_is_not_read(project: Path) -> None:
+    os.mkfifo(project / "r.json")
+    for endless in ("/dev/zero", "r.json", ".", "loop"):
+        (project / "loop").unlink(missing_ok=True)
+        (project / "loop").symlink_to("loop")
+        assert called("report", endless, "--output", "x.md") == errors.ReportError.exit_code
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ('command = "python \'run.py {config}"', "command .*No closing quotation"),
+        ('command = "  "', "names no program"),
+        ('command = "python run.py"\nquality-command = "a \'b"', "quality-command"),
+        ('command = "python run.py"\nconfig = "a\\u0000b"', "NUL"),
+        ('command = "python \\u0000"', "NUL"),
+        ('command = "python run.py"\nunit-regex = "(["', "unit-regex .*no regular expression"),
+        ('command = "python run.py"\nmetric-regex = "x"', "has no group"),
+        ('command = "p"\n[workload.w.env]\n"A=B" = "c"', "no environment variable"),
+        ('command = "p"\n[workload.w.quality.q]\npattern = "(["', "no regular expression"),
+        ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "2 %%"', "tolerance"),
+        ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "-1"', "tolerance"),
+        ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "nan"', "tolerance"),
+    ],
+)
+def test_wrong_settings_are_found_before_anything_runs(
+    project: Path, settings: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    (project / "gpu-advisor.toml").write_text(f"[workload.w]\n{settings}\n")
+    assert optimize() == errors.SettingsError.exit_code
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_loop_of_links_is_a_sentence_everywhere(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "loop.json").symlink_to("loop.json")
+    expected = {
+        errors.ConfigUnreadableError.exit_code,
+        errors.ConfigMissingError.exit_code,
+    }
+    assert optimize(config="loop.json") in expected
+    assert optimize(config="loop.json/x.json") in expected
+    for name in ("inspect", "revert", "profile"):
+        assert called(name, "loop.json") in expected
+    (project / "gpu-advisor.toml").write_text(
+        '[workload.w]\nconfig = "loop.json"\ncommand = "python run.py {config}"\n'
+    )
+    assert called("profile", "--workload", "w") in expected
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_what_json_prints_and_what_is_kept_masks_the_same(project: Path) -> None:
+    """One place masks: what is printed by --json is the head of report.json."""
+    report = plain(reason="ran with --api-key hunter2", config="c.json")
+    writing.write(report, project / "report.md")
+    assert "hunter2" not in (project / "report.md").read_text()
+    written = json.loads((project / "report.json").read_text())
+    assert written["reason"] == "ran with --api-key ***"
