@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.surfaces import MACHINE, Surface
-
 from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
 from advisor.report import compose, rendering
-from benchmarks.formula_search import FormulaSearch, formula_search
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
