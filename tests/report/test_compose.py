@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.surfaces import MACHINE, Surface
-
 from advisor.advice import proven_advice
+from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
 from advisor.report import compose, rendering
-from benchmarks.formula_search import FormulaSearch, formula_search
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from advisor.model import Trial
     from advisor.report.model import Report
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
@@ -34,7 +34,7 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
             decisions=tuple(search.decisions.values()),
             advice=proven_advice(search.standing, search.lab.program),
             program=search.lab.program,
-            machine=MACHINE,
+            machine=QUIET_MACHINE,
             diff="",
         ),
         compose.Asked(
@@ -45,21 +45,21 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
             workload=None,
             command="python train.py",
             cwd=folder,
-            target=target.resolve("auto", MACHINE),
+            target=target.resolve("auto", QUIET_MACHINE),
             price_per_hour=None,
             wall_s=1.0,
         ),
     )
 
 
-def report_of(folder: Path, surface: Surface, **more: Any) -> Report:
-    """The search over `surface`, reported."""
-    return reported(formula_search(folder, surface, TEXT, workload=TEST, **more), folder)
+def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
+    """The search on `engine`, reported."""
+    return reported(formula_search(folder, engine, TEXT, workload=TEST, **more), folder)
 
 
 def test_a_proven_gain_is_improved_with_its_interval(tmp_path: Path) -> None:
     """The free part is the whole of it here."""
-    report = report_of(tmp_path, Surface(load_s=1e-6))
+    report = report_of(tmp_path, on_formula(load_s=1e-6))
     assert report.verdict == "improved"
     assert report.gain == report.gain_free
     assert report.gain_quality is None
@@ -69,10 +69,10 @@ def test_a_proven_gain_is_improved_with_its_interval(tmp_path: Path) -> None:
 
 def test_unchanged_is_said_where_candidates_ran_and_lost(tmp_path: Path) -> None:
     """And not where the budget left them out."""
-    lost = report_of(tmp_path, Surface(**FLAT))
+    lost = report_of(tmp_path, on_formula(**FLAT))
     assert lost.verdict == "unchanged"
     assert any(trial.purpose == "search" for trial in lost.trials)
-    small = report_of(tmp_path, Surface(**FLAT, process_s=100.0), budget_s=240.0)
+    small = report_of(tmp_path, on_formula(**FLAT, process_s=100.0), budget_s=240.0)
     assert small.verdict == "partial"
     assert not any(trial.purpose == "search" for trial in small.trials)
     assert "Call again with --budget" in small.reason
@@ -81,19 +81,17 @@ def test_unchanged_is_said_where_candidates_ran_and_lost(tmp_path: Path) -> None
 def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     """Nothing is known of the candidate then."""
 
-    class Slower(Surface):
-        def run(self, trial):  # type: ignore[no-untyped-def]
-            self.process_s = 60.0 if trial.purpose == "confirm" else 1.0
-            return super().run(trial)
+    def slower(trial: Trial) -> float:
+        return 60.0 if trial.purpose == "confirm" else 1.0
 
-    report = report_of(tmp_path, Slower(load_s=1e-6), budget_s=50.0)
+    report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
     assert report.verdict == "partial"
     assert report.changes == []
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
-    report = report_of(tmp_path, Surface(load_s=1e-6, slowed=1.0, others=lambda _: 1.0))
+    report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress 1.0)" in report.busy
     assert "disturbed alike" in report.busy
     assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
@@ -102,8 +100,8 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
 
 def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> None:
     """A budget that bought a single baseline has no bottleneck to name."""
-    surface = Surface(load_s=1e-6, process_s=25.0)
-    search = formula_search(tmp_path, surface, TEXT, workload=TEST, budget_s=165.0)
+    engine = on_formula(load_s=1e-6, process_s=25.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=165.0)
     assert len(search.standing.originals) == 1
     report = reported(search, tmp_path)
     proofs = [run for proof in search.standing.proofs for run in proof.runs("before")]
