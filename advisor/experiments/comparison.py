@@ -39,7 +39,10 @@ class Comparison:
     @property
     def undisturbed(self) -> tuple[Round[Attempt], ...]:
         """Whole rounds that nobody disturbed."""
-        return tuple(r for r in self.rounds if r.disturbed is None and not r.broken)
+        return tuple(r for r in self.rounds if not r.broken and self._why(r) is None)
+
+    def _why(self, round_: Round[Attempt]) -> str | None:
+        return None if self.contest.purpose == "quality" else why_disturbed(round_.runs)
 
     @property
     def counted(self) -> tuple[Round[Attempt], ...]:
@@ -51,13 +54,13 @@ class Comparison:
         if len(quiet) >= self.contest.rounds:
             return quiet
         return tuple(
-            r for r in self.rounds if not r.broken and (r.disturbed is None or alike(r.runs))
+            r for r in self.rounds if not r.broken and (self._why(r) is None or alike(r.runs))
         )
 
     @property
     def stood_in(self) -> bool:
         """Whether disturbed rounds had to be counted."""
-        return any(r.disturbed is not None for r in self.counted)
+        return any(self._why(r) is not None for r in self.counted)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from advisor.errors import InterruptedByUserError
 from advisor.experiments.attempts import Ask, Attempt, Contest, NotRun, disturbed
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison, alike, why_disturbed
 from advisor.experiments.interleave import Round, interleaved
 from advisor.model import Failure, Run
 
@@ -30,6 +30,8 @@ WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
+MOST_TIMES = 2
+"""A contest has at most so many times the rounds it was planned with."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
 MOVED = 0.1
@@ -121,7 +123,7 @@ class Lab:
         """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound."""
         arms = {BEFORE: contest.before, AFTER: contest.after}
         rounds: list[Round[Attempt]] = []
-        most = contest.rounds + (max(2, contest.rounds // 2) if self.patient else 0)
+        again = max(2, contest.rounds // 2) if self.patient else 0
         cut_short = False
 
         def run(arm: str, number: int) -> Attempt:
@@ -137,16 +139,24 @@ class Lab:
                 raise _SpentError
             return answer
 
+        def why_again(runs: Mapping[str, Attempt]) -> str | None:
+            """Others may make a result late, never worse; and what stays busy must do."""
+            why = None if contest.purpose == "quality" else why_disturbed(runs)
+            spent = sum(r.disturbed is not None for r in rounds) >= again
+            return None if spent and alike(runs) else why
+
         try:
             for each in interleaved(
                 (BEFORE, AFTER),
                 run,
-                disturbed=nobody if contest.purpose == "quality" else why_disturbed,
+                disturbed=why_again,
                 broken=lambda attempt: attempt.run is None,
             ):
                 rounds.append(each)
-                quiet = sum(r.disturbed is None for r in rounds)
-                if each.broken or quiet >= contest.rounds or len(rounds) >= most:
+                counted = sum(r.disturbed is None for r in rounds)
+                if each.broken or counted >= contest.rounds:
+                    break
+                if len(rounds) >= MOST_TIMES * contest.rounds:
                     break
         except _SpentError:
             cut_short = True
@@ -216,12 +226,6 @@ class Lab:
 
 class _SpentError(Exception):
     """The next process of a comparison does not fit into the budget any more."""
-
-
-def nobody(runs: Mapping[str, Attempt]) -> str | None:
-    """Others may make a result late, never worse."""
-    del runs
-    return None
 
 
 def _held_by_others(attempt: Attempt) -> tuple[bool, float]:

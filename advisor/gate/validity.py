@@ -49,7 +49,7 @@ def why_again(
     if by_card or not by_others or not may_stand_in:
         return by_card or by_others
     discarded = sum(pair.discarded is not None for pair in program.pairs)
-    stays_busy = too_many_discarded(discarded + 1, len(program.pairs) + 1, first_look)
+    stays_busy = too_many(discarded + 1, len(program.pairs) + 1, first_look)
     alike = held_alike([run.disturbance.others_cpus for run in (base, head)])
     return None if stays_busy and alike else by_others
 
@@ -125,8 +125,19 @@ def _taken(runs: Sequence[RunEntry]) -> str:
     return told
 
 
-def too_many_discarded(discarded: int, measured: int, first_look: int) -> bool:
-    """Whether so many pairs fell that the runner cannot be measured on."""
+def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool:
+    """Whether so many pairs fell that the runner cannot be measured on.
+
+    Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
+    in bursts, and cost time alone.
+    """
+    fell = [pair for pair in pairs if pair.discarded]
+    by_card = [pair for pair in fell if pair.discarded != why_disturbed(pair.base, pair.head)]
+    return too_many(len(by_card), len(pairs), looks[0]) or len(fell) > looks[-1]
+
+
+def too_many(discarded: int, measured: int, first_look: int) -> bool:
+    """Whether `discarded` of `measured` pairs are more than may fall."""
     return discarded > math.ceil(DISCARDS_ALLOWED * max(measured, first_look))
 
 

@@ -167,7 +167,7 @@ def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
             if run.arm == arm and run.problem:
                 failed = f"{arm} failed ({run.problem.kind}): {run.problem.evidence}"
                 return closed(verdict, failed)  # type: ignore[arg-type]
-    if validity.too_many_discarded(len(discarded), len(program.pairs), rule.looks[0]):
+    if validity.too_many_discarded(program.pairs, rule.looks):
         reasons = "; ".join(sorted({pair.discarded or "" for pair in discarded}))
         return closed(
             "invalid", f"{len(discarded)} of {len(program.pairs)} pairs discarded: {reasons}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
 from advisor.model import Advice, Decision, Failure, Machine
 from advisor.report import sentences
 from advisor.report.model import (
@@ -113,7 +113,7 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
                 round=each.number,
                 before=objective.score(before),
                 after=objective.score(after),
-                disturbed=each.disturbed,
+                disturbed=why_disturbed(each.runs),
                 counted=each.number in counted,
             )
             for each in found.rounds

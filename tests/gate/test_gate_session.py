@@ -156,7 +156,7 @@ def test_where_it_stays_busy_pairs_disturbed_alike_stand_in_and_it_is_said(gate)
 def test_arms_disturbed_unlike_never_stand_in(gate) -> None:
     """A gate whose pairs are all crooked says nothing about the code."""
     record, _, _ = gate(lambda arm, turn: busy(1.5) if arm == "head" else QUIET)
-    assert (record.verdict, record.discarded_pairs) == ("invalid", 3)
+    assert (record.verdict, record.discarded_pairs) == ("invalid", 25)
     assert "others held 1.5 CPUs (firefox 1.5) during head" in record.reason
 
 
