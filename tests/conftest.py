@@ -8,12 +8,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.machine import others
 from tests import warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+LONGEST = (
+    "test_optimize.py",
+    "test_patched_programs.py",
+    "test_loops.py",
+    "test_gate_real.py",
+    "test_told.py",
+    "test_failures.py",
+    "test_model_patches.py",
+    "test_matrix.py",
+)
+"""Files of tests begun first, so that no process is alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take longest come first; within a file the order stays."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +50,17 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests that run beside each other do not wait for each other's lock of the machine."""
+    """Tests that run beside each other do not wait for each other, and none decides by others."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(others.UNSEEN, "unseen")
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
         yield
+
+
+@pytest.fixture
+def others_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the rules about what others do on this machine."""
+    monkeypatch.delenv(others.UNSEEN)
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,9 @@ NAMED = 5
 LEAST_CPUS = 0.02
 """Less than this is not worth a name."""
 SHORT_LIVED = "short-lived processes"
+UNSEEN = "GPU_ADVISOR_OTHERS"
+"""Environment: `unseen` where what the host tells of others is not to be believed, as in some
+containers. Nobody is waited for then, and no run is called disturbed or undisturbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +205,8 @@ class Others:
 def look(seconds: float) -> Disturbance:
     """What others do here right now, before a process of ours begins. `disturbed`: they hold so
     much that it would suffer."""
+    if _unseen():
+        return Disturbance()
     others = Others()
     others.look(now=True)
     begun = time.time()
@@ -246,11 +251,17 @@ def _slice(before: _Reading, after: _Reading, cpus: int) -> Slice:
     )
 
 
+def _unseen() -> bool:
+    return os.environ.get(UNSEEN) == "unseen"
+
+
 def _idle(cpus: Collection[int]) -> tuple[float | None, float | None]:
     """Seconds since boot in which these CPUs did nobody's work, and of those the stolen ones."""
     ticks = float(os.sysconf("SC_CLK_TCK"))
     idle = steal = 0.0
     found = 0
+    if _unseen():
+        return None, None
     for line in read("/proc/stat").splitlines():
         name, *fields = line.split()
         if not name.startswith("cpu"):

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from advisor.machine.others import Others, Slice
+from advisor.machine.others import UNSEEN, Others, Slice, look
 from advisor.machine.processes import TreeClock, read_all, read_stat
+from advisor.model import Disturbance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/schedstat").is_file(), reason="this kernel tells no run-queue delay"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not Path("/proc/self/schedstat").is_file(), reason="this kernel tells no run-queue delay"
+    ),
+    pytest.mark.usefixtures("others_are_seen"),
+]
 
 BURN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 
@@ -154,3 +158,14 @@ def test_every_process_has_a_name_and_a_parent() -> None:
     here = read_all()[os.getpid()]
     assert here.parent == os.getppid()
     assert here.name
+
+
+def test_where_others_are_unseen_nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither before a process nor in a run is anything told: not measured, which is not quiet."""
+    monkeypatch.setenv(UNSEEN, "unseen")
+    assert look(60.0) == Disturbance()
+    seen = Others(os.getpid())
+    seen.look(now=True)
+    time.sleep(0.01)
+    seen.look(now=True)
+    assert seen.slices[-1].disturbed is None

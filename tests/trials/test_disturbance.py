@@ -23,6 +23,8 @@ BURN = (
     "import os, time\nos.fork(); os.fork()\nend = time.time() + 60\nwhile time.time() < end: pass"
 )
 
+pytestmark = pytest.mark.usefixtures("others_are_seen")
+
 
 def slices(seconds: float, busy: list[tuple[float, float]], **told: float | None) -> list[Slice]:
     """Tenths of a second on two CPUs; in the `busy` spans others take half a CPU."""
