@@ -6,7 +6,7 @@ import pytest
 from gate_examples import BUSY, pair, run
 
 from advisor.gate.records import DisturbanceEntry, GpuReadings, NeighbourEntry
-from advisor.gate.validity import statement, too_many_discarded, why_discard, why_disturbed
+from advisor.gate.validity import statement, too_many, why_discard, why_disturbed
 
 
 def but(**facts: object) -> GpuReadings:
@@ -112,7 +112,7 @@ def test_clean_readings_are_verified_and_few_samples_are_not() -> None:
 
 
 def test_a_quarter_of_the_pairs_may_be_discarded() -> None:
-    assert not too_many_discarded(2, 8, 6)
-    assert too_many_discarded(3, 8, 6)
-    assert not too_many_discarded(6, 24, 6)
-    assert too_many_discarded(7, 24, 6)
+    assert not too_many(2, 8, 6)
+    assert too_many(3, 8, 6)
+    assert not too_many(6, 24, 6)
+    assert too_many(7, 24, 6)
