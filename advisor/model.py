@@ -334,6 +334,42 @@ class Telemetry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another program that was at work on this host."""
+
+    name: str
+    """Its command name: `firefox`."""
+    cpus: float
+    """CPUs it kept busy: 0.5 is half of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """What others took from a run inside its measured window; what it does to itself is none.
+
+    A part of the window in which others took next to nothing is clean. Where the clean parts
+    are long enough the rate is counted over them alone, and the run is not disturbed.
+    """
+
+    disturbed: bool | None = None
+    """The rate had to be counted over time that others disturbed; None: the host does not tell."""
+    clean_share: float | None = None
+    """Share of the window in which nobody disturbed it."""
+    others_cpus: float | None = None
+    """Mean number of CPUs, of those the run may use, that other processes kept busy."""
+    waited_cpus: float | None = None
+    """Mean number of the run's own threads that were ready and did not get a CPU."""
+    steal_share: float | None = None
+    """Share of CPU time that the hypervisor gave to somebody else."""
+    foreign_gpu_pids: int | None = None
+    """Processes on the card that are not the run's own."""
+    clocks_held: tuple[tuple[str, float], ...] = ()
+    """Clock event reasons that held the card down, and the share of busy samples of each."""
+    who: tuple[Neighbour, ...] = ()
+    """The busiest others, most first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What one process did. Immutable; kept in history before anyone decides on it."""
 
@@ -352,6 +388,7 @@ class Run:
     """Epoch seconds of the measured window."""
     windows: tuple[float, ...] = ()
     """Units/s of consecutive sub-windows; steadiness only, never a sample of runs."""
+    disturbance: Disturbance = field(default_factory=Disturbance)
     step_ms: float | None = None
     """Mean wall time of one step: optimizer step, or loader batch, or root forward."""
     step_kind: str | None = None
