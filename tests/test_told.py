@@ -119,7 +119,7 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: 
 def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where nothing isolates it is stopped; with --allow-writes the program may, and that is told."""
+    """Stopped where nothing isolates; with --allow-writes the program may, and that is told."""
     monkeypatch.setenv(FORCED, "guard")
     mine = tmp_path / "best.ckpt"
     mine.write_text("good weights")
