@@ -127,8 +127,12 @@ def table(kinds: list[Kind], *, torch: bool) -> str:
 
 
 def cost(kinds: list[Kind], rounds: int) -> str:
-    """Wall time of a trial that does nothing, and of reading one small file, both paired."""
+    """Time of a trial that does nothing, and of reading one small file, both paired.
+
+    CPU time, of all processes of the trial, is what a busy host does not change.
+    """
     spans: dict[Kind, list[float]] = {kind: [] for kind in kinds}
+    busy: dict[Kind, list[float]] = {kind: [] for kind in kinds}
     reads: dict[Kind, list[float]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory(prefix="cost-") as folder:
         project = Path(folder, "project")
@@ -141,25 +145,33 @@ def cost(kinds: list[Kind], rounds: int) -> str:
             for kind in kinds if number % 2 else reversed(kinds):
                 place = Path(folder, f"{number}-{kind}")
                 place.mkdir()
-                start = time.perf_counter()
+                start, used = time.perf_counter(), _cpu_s()
                 run_trial(trial(["-S", "-c", ""], kind=kind, cwd=project, scratch=place / "1"))
-                wall_s = time.perf_counter() - start
+                wall_s, cpu_s = time.perf_counter() - start, _cpu_s() - used
                 run = run_trial(trial(["-c", reader], kind=kind, cwd=project, scratch=place / "2"))
                 if number:  # the first one finds out what holds
                     spans[kind].append(wall_s)
+                    busy[kind].append(cpu_s)
                     reads[kind].append(float(run.stdout_tail if isinstance(run, Run) else "nan"))
     base: Kind = "guard"
     lines = [f"{rounds} interleaved rounds, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs"]
     for kind in kinds:
         more = [span - without for span, without in zip(spans[kind], spans[base], strict=True)]
+        work = [cpu - without for cpu, without in zip(busy[kind], busy[base], strict=True)]
         ratio = [read / without for read, without in zip(reads[kind], reads[base], strict=True)]
         lines.append(
             f"{kind}: a trial {1e3 * statistics.median(spans[kind]):.0f} ms (least "
             f"{1e3 * min(spans[kind]):.0f}), {1e3 * statistics.median(more):+.0f} ms more than "
-            f"without; a file read {1e6 * statistics.median(reads[kind]):.1f} us, "
+            f"without, CPU {1e3 * statistics.median(work):+.0f} ms; a file read "
+            f"{1e6 * statistics.median(reads[kind]):.1f} us, "
             f"{statistics.median(ratio):.3f} times"
         )
     return "\n".join(lines)
+
+
+def _cpu_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
+from advisor.isolation.offer import FORCED
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "odd_infer.py"
@@ -115,8 +116,11 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(tmp_path: Path) -> None:
-    """Stopped before the write; with --allow-writes the program may, and the report says so."""
+def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped where nothing isolates; with --allow-writes the program may, and that is told."""
+    monkeypatch.setenv(FORCED, "guard")
     mine = tmp_path / "best.ckpt"
     mine.write_text("good weights")
     code, stderr, report = optimize(tmp_path, "batch_size: 4\n", "overwrites")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COPIED_BYTES = 16 << 20
 """A file in a split folder is copied up to this size; a larger one is shown read-only."""
-SOCKET_FOLDERS = 100
+SOCKET_FOLDERS = 300
 """Folders looked into for sockets."""
 SOCKET_DEPTH = 2
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
+from advisor.isolation.offer import FORCED
 from advisor.model import Failure, Run, TrialFile
 from benchmarks.ways import seen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.isolation.conftest import Do
 
+ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("overlay", "landlock", "guard")
 
 
@@ -226,3 +229,32 @@ def test_nothing_is_left_of_a_daemon(do: Do, project: Path, kind: str) -> None:
     assert isinstance(do(kind, *command), Run)
     time.sleep(0.6)
     assert (project / "mine.txt").read_text() == "precious"
+
+
+def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: Path) -> None:
+    """kill -9 of the caller, of the guardian and of the program: no mount, process or change."""
+    code = (
+        "import sys\nfrom advisor.model import *\nfrom advisor.trials import run_trial\n"
+        "run_trial(Trial(id='1', purpose='baseline', label='o', candidate=Candidate(),\n"
+        "    cwd=sys.argv[1], scratch=sys.argv[2], command=('sh', '-c',\n"
+        "    'echo new > mine.txt; touch $TMPDIR/there; exec sleep 600')))\n"
+    )
+    scratch = str(tmp_path / "scratch")
+    words = [sys.executable, "-c", code, str(project), scratch]
+    caller = psutil.Popen(words, cwd=ROOT, env={**os.environ, FORCED: "overlay"})
+    deadline = time.monotonic() + 30
+    while len(family := [caller, *caller.children(recursive=True)]) < 3 or not _sleeps(family):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    mounts = [Path(f"/proc/{process.pid}/mountinfo").read_text() for process in family]
+    assert any(scratch in text for text in mounts)
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family, timeout=10)
+    assert [process for process in family if process.is_running()] == []
+    assert scratch not in Path("/proc/self/mountinfo").read_text()
+    assert (project / "mine.txt").read_text() == "precious"
+
+
+def _sleeps(family: list[psutil.Process]) -> bool:
+    return any(process.name() == "sleep" for process in family)
