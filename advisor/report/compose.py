@@ -83,10 +83,13 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     on_top = next((p for p in chain if traded(p)), None)
     whole = gained_by(found)
     before, after = sides(now, winner)
+    runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     by_id = {attempt.id: attempt for attempt in found.attempts}
     return Report(
         verdict=verdict_of(found),
         busy=busy(found),
+        isolation=next((sentences.ISOLATION[run.isolation] for run in runs if run.isolation), None),
+        unisolated=sentences.unisolated(runs),
         reason=reason(found),
         gain=gain_entry(whole),
         gain_free=gain_entry(free.interval(objective)) if free else None,

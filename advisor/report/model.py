@@ -234,6 +234,10 @@ class Report(_Part):
     config: str
     report: str
 
+    isolation: str | None = None
+    """What kept the trials from the user's files; null where nothing ran."""
+    unisolated: str = ""
+    """That nothing kept them from it, and why; empty where something did."""
     busy: str = ""
     """How busy others kept the machine, where they did; empty if it was quiet."""
     reason: str

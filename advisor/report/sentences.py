@@ -218,5 +218,20 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     return text
 
 
+ISOLATION = {
+    "overlay": "overlay: what the program wrote was thrown away with each trial",
+    "landlock": "landlock: writes outside the trial's own folders were denied",
+    "guard": "none: what the program wrote is real",
+}
+"""Kind of isolation to what it means for the user's files."""
+
+
+def unisolated(runs: Sequence[Run]) -> str:
+    """That nothing kept the program from the user's files, for the first lines; else empty."""
+    notes = [note for run in runs if run.isolation == "guard" for note in run.notes]
+    told = next((note for note in notes if note.startswith("not isolated")), "")
+    return f"{told[:1].upper()}{told[1:]}." if told else ""
+
+
 def _float(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else float("nan")
