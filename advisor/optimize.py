@@ -217,6 +217,7 @@ def conclude(
             program=lab.program,
             machine=job.machine,
             diff=text,
+            history_set_aside=lab.recall.set_aside,
         ),
         compose.Asked(
             config=options.config,

@@ -248,6 +248,7 @@ def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
         "GPU_ADVISOR_RUNTIME_DIR": str(folder / "lock"),
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
+        "GPU_ADVISOR_ISOLATION": "guard",  # the truth is a file that the program writes
     }
     done = subprocess.run(
         [PYTHON, "-m", "advisor", "profile", "--json", "--window", window, "--", *command],

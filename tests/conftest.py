@@ -53,6 +53,7 @@ def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Tests that run beside each other do not wait for each other, and none decides by others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(others.UNSEEN, "unseen")
+        patch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytests that are tested are alone
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
         yield
 

@@ -46,10 +46,14 @@ def environment(project: Path) -> dict[str, str]:
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 
+RESTORE = (sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "32")
+"""Few signals: the largest batch that they fill is found in five processes."""
+
+
 def optimize(
     project: Path, *flags: str, command: tuple[str, ...] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = command or (sys.executable, "restore.py", "--cfg", "infer.yaml")
+    command = command or RESTORE
     return subprocess.run(
         [
             sys.executable,
@@ -219,10 +223,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
             "--window",
             "0.5s",
             "--",
-            sys.executable,
-            "restore.py",
-            "--cfg",
-            "infer.yaml",
+            *RESTORE,
         ],
         cwd=project,
         env=environment(project),
@@ -245,7 +246,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
     assert not left
     assert json.loads((project / "report.json").read_text())["verdict"] == "partial"
 
-    found = result_of(optimize(project, "--json"))
+    found = result_of(optimize(project, "--json", "--budget", "30s"))
     report = json.loads((project / "report.json").read_text())
     reused = sum(trial["reused"] for trial in report["trials"])
     assert found["runs"] == len(report["trials"]) - reused

@@ -177,7 +177,8 @@ class Lab:
         now = [a.run.units_per_s for a in self.attempts if a.ask.purpose == "baseline" and a.run]
         if self.earlier and now:
             before = max(run.units_per_s for run in self.earlier)
-            self.recall.trusted &= abs(max(now) / before - 1) <= MOVED
+            if abs(max(now) / before - 1) > MOVED:
+                self.recall.trusted, self.recall.set_aside = False, True
         self.earlier.clear()
 
     def _once(self, ask: Ask) -> Attempt | NotRun:

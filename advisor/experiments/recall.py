@@ -36,6 +36,8 @@ class Recall:
     program_key: str
     trusted: bool = True
     """Whether earlier calls are believed; this call's own results always are."""
+    set_aside: bool = False
+    """Earlier calls were, because the original now runs at another speed."""
     since: float = field(default_factory=time.time)
 
     def key(self, program: Program, trial: Trial, series: str) -> str:

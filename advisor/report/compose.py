@@ -69,6 +69,7 @@ class Outcome:
     program: Program
     machine: Machine
     diff: str
+    history_set_aside: bool = False
 
     @property
     def interrupted(self) -> bool:
@@ -318,6 +319,10 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         if a.run is not None and a.ask.purpose == "confirm"
     }
     told += [f"How the rate was counted: {source}." for source in sorted(sources)]
+    if found.history_set_aside:
+        told.append(
+            "Earlier measurements were set aside: the same original now runs at another speed."
+        )
     if now.quality.judgements:
         told.append(
             "Each quality value is of one run of the quality command: it shows that this run was "

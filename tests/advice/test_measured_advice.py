@@ -82,6 +82,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(project: Pa
     assert again.measured.effects.workers == workers
 
 
+@pytest.mark.slow
 def test_a_program_that_has_them_on_gets_no_suggestion(project: Path) -> None:
     """As many workers as this host has CPUs, prefetching and persistent: no trial."""
     code = (project / "train.py").read_text()

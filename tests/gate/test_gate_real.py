@@ -168,7 +168,7 @@ def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
     """The eighth run (two warm-ups, three pairs) takes so long that no fourth pair fits."""
     text = TURNS.format(when="== 8", seconds=9)
     repo = two(text, text).on_github()
-    repo.env["TURNS"] = str(repo.out / "turns")
+    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
     found = repo.gate(*BENCH, "--json", "--max-minutes", "0.2")
     assert (found.code, found.json["verdict"]) == (3, "inconclusive"), found.stderr
     assert "the budget of 0.2 minutes was spent" in found.json["workloads"][0]["reason"]
@@ -181,7 +181,7 @@ def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
 def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
     text = TURNS.format(when=">= 5", seconds=600)
     repo = two(text, text)
-    repo.env["TURNS"] = str(repo.out / "turns")
+    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
     found = repo.gate(*BENCH, "--json", "--max-minutes", "0.3")
     assert found.json["verdict"] in {"error", "no-baseline"}
     assert "timeout" in found.json["workloads"][0]["reason"]
