@@ -246,7 +246,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
     assert not left
     assert json.loads((project / "report.json").read_text())["verdict"] == "partial"
 
-    found = result_of(optimize(project, "--json", "--budget", "30s"))
+    found = result_of(optimize(project, "--json"))
     report = json.loads((project / "report.json").read_text())
     reused = sum(trial["reused"] for trial in report["trials"])
     assert found["runs"] == len(report["trials"]) - reused
