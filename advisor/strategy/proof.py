@@ -6,11 +6,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
 from advisor.experiments.comparison import Comparison
 from advisor.model import Candidate
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
+    GOOD_ROUNDS,
     MARGIN,
     MOST_RESERVED,
     Stage,
@@ -21,9 +23,6 @@ from advisor.strategy.standing import (
 if TYPE_CHECKING:
     from advisor.model import Purpose, Run
 
-SMALL_GAIN = 1.3
-ROUNDS_SMALL_GAIN = 10
-"""Below that ratio more rounds are needed in any case."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
 
@@ -41,7 +40,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         expected = now.gain(now.front, front_of(now, held))
         rounds = planned_rounds(now, expected, now.price_s, again=again)
         if rounds < FEWEST_ROUNDS:
-            what, fewest = ("a second", MOST_RESERVED) if again else ("the", FEWEST_ROUNDS)
+            what, fewest = ("a second", GOOD_ROUNDS) if again else ("the", FEWEST_ROUNDS)
             now = now.skip(f"{what} proof of {winner.label}", now.rounds_s(fewest))
             break
         contest = Contest(
@@ -50,7 +49,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             before=side(now, Arm(candidate=held), "confirm"),
             after=side(now, Arm(candidate=winner), "confirm"),
             rounds=rounds,
-            finish_once=now.iterative and not now.front.whole_units,
+            finish_once=to_finish(now),
             sigma=now.sigma,
         )
         answer = yield Turn(ask=contest, standing=now)
@@ -66,6 +65,14 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         if interval.estimate <= 1 + now.facts.smallest_gain:
             break
     return back_to(now, proven_candidate(now))
+
+
+def to_finish(now: Standing) -> bool:
+    """Whether the best has to finish an item in its proof: nothing else will make it do so.
+
+    Where quality is declared it does in the quality command, with fewer steps or without.
+    """
+    return now.iterative and not now.front.whole_units and not now.facts.workload.quality
 
 
 def holds(now: Standing, proof: Comparison) -> bool:
@@ -112,17 +119,24 @@ def side(now: Standing, arm: Arm, purpose: Purpose) -> Ask:
 def planned_rounds(
     now: Standing, expected_gain: float, process_s: float, *, again: bool = False
 ) -> int:
-    """Rounds that the noise of this host asks for, as far as the budget allows; 0 if none do.
+    """Rounds that the gain and the noise of this host ask for; 0 if the budget buys none.
 
-    Fixed before the first; none is added after a look. The bounds of n pairs of processes with a
-    relative spread s are about 3.5 s / sqrt(n) wide to each side, and twice as many pairs leave
-    room for a gain that was flattered when it was chosen. Where the budget buys fewer than exact
-    bounds need, those it buys must do.
+    As many as make Student's bounds half as wide as the gain lies above the smallest worth a
+    change: a large gain needs few, a small one many, and one that was flattered when it was chosen
+    still has room. Fixed before the first; none is added after a look. Where the budget buys
+    fewer, those it buys must do.
     """
     affordable = int(now.left_s / max(MARGIN * 2 * process_s, 1e-9))
-    if affordable < MOST_RESERVED:
-        return affordable if affordable >= FEWEST_ROUNDS and not again else 0
-    fewest = MOST_RESERVED if expected_gain >= SMALL_GAIN else ROUNDS_SMALL_GAIN
+    if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
+        return 0
+    least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED
     gap = math.log(expected_gain / (1 + now.facts.smallest_gain)) if expected_gain > 0 else 0.0
-    wanted = math.ceil(2 * (3.5 * now.noise / gap) ** 2) if gap > 0 else MOST_ROUNDS
-    return min(max(fewest, wanted), affordable, MOST_ROUNDS)
+    wanted = next(
+        (
+            rounds
+            for rounds in range(least, MOST_ROUNDS)
+            if stats.t_quantile(0.975, rounds - 1) * now.sigma / rounds**0.5 <= gap / 2
+        ),
+        MOST_ROUNDS,
+    )
+    return min(wanted, affordable)

@@ -34,6 +34,8 @@ MOST_NOISE = 0.15
 """A tie is never wider: beyond it the search would see nothing at all."""
 MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
+GOOD_ROUNDS = 4
+"""Rounds from which on Student's bounds are no wider than they must be."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 MARGIN = 1.1
@@ -224,7 +226,8 @@ class Standing:
         """What the search leaves for the proof: a fifth of the processes that the budget buys a
         side, at least the fewest rounds that give an interval."""
         buys = self.facts.budget_s / max(self.price_s, 1e-9)
-        rounds = min(MOST_RESERVED, max(FEWEST_ROUNDS, int(buys / 5)))
+        most = GOOD_ROUNDS if self.facts.consents else MOST_RESERVED
+        rounds = min(most, max(FEWEST_ROUNDS, int(buys / 5)))
         return self.rounds_s(rounds)
 
     def rounds_s(self, rounds: int) -> float:
