@@ -15,7 +15,7 @@ from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.state import project_root, state_folder
-from advisor.strategy.standing import Source
+from advisor.strategy.facts import Source
 from advisor.trials import limits
 from advisor.versions import Versions
 

@@ -33,8 +33,9 @@ from advisor.report import compose, numbers, writing
 from advisor.report.entries import trial_entry
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
+from advisor.strategy.facts import Facts
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import Facts, Stop
+from advisor.strategy.standing import Stop
 
 if TYPE_CHECKING:
     import argparse

@@ -21,8 +21,9 @@ from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
+from advisor.strategy.facts import Facts, Source
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import Facts, Source, Stop
+from advisor.strategy.standing import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,8 @@ from advisor.strategy.switches import SWITCHES, autocast_dtype
 if TYPE_CHECKING:
     from advisor.experiments.program import Program
     from advisor.model import Interval, JsonScalar
-    from advisor.strategy.standing import Proposal, Standing
+    from advisor.strategy.facts import Proposal
+    from advisor.strategy.standing import Standing
 
 Place = tuple[Path, int]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Interval, Neighbour
-    from advisor.strategy.standing import Skipped
+    from advisor.strategy.facts import Skipped
 
 REASONS = {
     "changed-batch": "Part of what was proven; the smallest batch within a tie of the fastest. "

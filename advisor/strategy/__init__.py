@@ -5,7 +5,8 @@ It holds no clock, no process and no file, so the same answers give the same ask
 The stages are written as generators, read top to bottom; asking anew replays them from the start.
 
 journey.py     the stages in their order
-standing.py    facts, and where the search stands
+facts.py       what is known beforehand, and what stages say on the way
+standing.py    where the search stands
 baseline.py loader.py batch.py precision.py steps.py ignored.py whatif.py    the stages
 switches.py    what no config holds and can be tried from inside the process, as data
 proof.py       how many rounds, and what was proven
@@ -23,7 +24,8 @@ from advisor.strategy.journey import journey
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.strategy.standing import Answer, Facts, Stop, Turn
+    from advisor.strategy.facts import Facts
+    from advisor.strategy.standing import Answer, Stop, Turn
 
 __all__ = ["next_turn"]
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
+from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Proposal, Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from advisor.model import Candidate, JsonScalar, Knob, Run
-    from advisor.strategy.standing import Data
+    from advisor.strategy.facts import Data
 
 STRIDES = ((8, 2), (4, 4), (0, 8))
 """With so many processes to spend, the factor from one batch to the next."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.model import Decision
-from advisor.strategy.standing import Data, Facts, Settled, Standing, in_phase, key_of
+from advisor.strategy.standing import Standing, in_phase, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Candidate, Change, Knob, Outcome
+    from advisor.strategy.facts import Data, Facts, Settled
 
 
 def decisions(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from advisor.model import Run
     from advisor.quality import QualityJudgement
-    from advisor.strategy.standing import Data
+    from advisor.strategy.facts import Data
 
 FIRST_QUALITY = 3.0
 """A quality run may take so many times what a short process does, before one was seen."""

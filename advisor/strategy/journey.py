@@ -10,12 +10,14 @@ from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, trim_workers, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
-from advisor.strategy.standing import Answer, Facts, Stage, Standing, Stop, Turn
+from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
 from advisor.strategy.steps import tune_steps
 from advisor.strategy.whatif import advise
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from advisor.strategy.facts import Facts
 
 UNKNOWN = 5.0
 """Of a program that did not finish one item within the budget only so much can be said."""

@@ -13,7 +13,7 @@ from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar, Knob
-    from advisor.strategy.standing import Data
+    from advisor.strategy.facts import Data
 
 
 def tune_precision(now: Standing) -> Stage:

@@ -14,17 +14,14 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun
 from advisor.experiments.comparison import Comparison
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
 
 if TYPE_CHECKING:
-    from advisor import documents
     from advisor.experiments.attempts import KnobKey
-    from advisor.model import Change, Outcome
-    from advisor.objective import Objective
-    from advisor.quality import QualityJudgement
-    from advisor.settings import Workload
+    from advisor.model import Change
+    from advisor.strategy.facts import Proposal
 
 Answer = Attempt | Comparison | NotRun
-Data = tuple[tuple[str, JsonScalar], ...]
 
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on it is an iterative sampler."""
@@ -40,93 +37,6 @@ FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
 MARGIN = 1.1
 """Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A document and what was found in it."""
-
-    document: documents.Document
-    findings: knobs.Findings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """All that is known before the first process."""
-
-    sources: tuple[Source, ...]
-    """The config, and the command line: a document of its own."""
-    workload: Workload
-    objective: Objective
-    cpus: int
-    memory_limit_gib: float
-    """What a candidate may use: the target card's usable memory, or this host's RAM."""
-    precisions: tuple[str, ...]
-    """Compute dtypes that exist on the target, by torch name."""
-    has_gpu: bool
-    smallest_gain: float
-    budget_s: float
-    measure_s: float = 3.0
-    host_noise: float | None = None
-    """Relative spread between equal processes, as this host showed it before."""
-    quality_reference: tuple[tuple[str, float], ...] = ()
-    """The original's quality from before the first rewrite, by measure."""
-
-    @property
-    def consents(self) -> bool:
-        """Whether the user allowed results to change, within a tolerance."""
-        return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """What a stage has to say of one knob; whether it changed is not known before the proof."""
-
-    knob: KnobKey
-    outcome: Outcome | Literal["found"]
-    """found: a better value was found, and is up for the proof."""
-    reason: str
-    """A key of the sentences that the report has."""
-    data: Data = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """What did not fit into the budget."""
-
-    what: str
-    needed_s: float
-    left_s: float
-    """For it: beside what was kept for the proof."""
-    matters: bool
-    """It could have changed what is written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """What was faster in one run and is not ours to write."""
-
-    kind: Literal["switch", "loader", "training-batch"]
-    title: str
-    arm: Arm
-    run: Run
-    gain: float
-    """Of single runs: it plans the rounds, and is told to nobody."""
-    data: Data = ()
-    knob: KnobKey | None = None
-    """training-batch: the knob that would be changed."""
-    outcome: Comparison | None = None
-    """What the pairs said; None while there are none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityLog:
-    """What the declared measures were; empty where none was read."""
-
-    before: tuple[tuple[str, float], ...] = ()
-    after: tuple[tuple[str, float], ...] = ()
-    judgements: tuple[tuple[str, QualityJudgement], ...] = ()
-    """Candidate label and judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

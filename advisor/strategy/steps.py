@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from advisor.model import Knob
     from advisor.quality import QualityJudgement
-    from advisor.strategy.standing import Data
+    from advisor.strategy.facts import Data
 
 LADDER = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original steps, tried in turn until one is out of tolerance."""

@@ -13,26 +13,18 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import Comparison
 from advisor.strategy import effects
+from advisor.strategy.facts import Proposal
 from advisor.strategy.guard import within
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
-from advisor.strategy.standing import (
-    FEWEST_ROUNDS,
-    Answer,
-    Proposal,
-    Stage,
-    Standing,
-    Turn,
-    key_of,
-    tried,
-)
+from advisor.strategy.standing import FEWEST_ROUNDS, Answer, Stage, Standing, Turn, key_of, tried
 from advisor.strategy.switches import SWITCHES, Switch, applies, named
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from advisor.model import Run
-    from advisor.strategy.standing import Data
+    from advisor.strategy.facts import Data
 
 MOST_ADVISED = 3
 """Proposals that get pairs of their own, the most promising first."""

@@ -1,0 +1,107 @@
+"""What is known before the first process, and what the stages say on the way: frozen, all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from advisor.model import JsonScalar
+
+if TYPE_CHECKING:
+    from advisor import documents, knobs
+    from advisor.experiments.attempts import Arm, KnobKey
+    from advisor.experiments.comparison import Comparison
+    from advisor.model import Outcome, Run
+    from advisor.objective import Objective
+    from advisor.quality import QualityJudgement
+    from advisor.settings import Workload
+
+Data = tuple[tuple[str, JsonScalar], ...]
+"""What a sentence of the report is filled with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A document and what was found in it."""
+
+    document: documents.Document
+    findings: knobs.Findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that is known before the first process."""
+
+    sources: tuple[Source, ...]
+    """The config, and the command line: a document of its own."""
+    workload: Workload
+    objective: Objective
+    cpus: int
+    memory_limit_gib: float
+    """What a candidate may use: the target card's usable memory, or this host's RAM."""
+    precisions: tuple[str, ...]
+    """Compute dtypes that exist on the target, by torch name."""
+    has_gpu: bool
+    smallest_gain: float
+    budget_s: float
+    measure_s: float = 3.0
+    host_noise: float | None = None
+    """Relative spread between equal processes, as this host showed it before."""
+    quality_reference: tuple[tuple[str, float], ...] = ()
+    """The original's quality from before the first rewrite, by measure."""
+
+    @property
+    def consents(self) -> bool:
+        """Whether the user allowed results to change, within a tolerance."""
+        return self.workload.numeric_tolerance is not None or bool(self.workload.quality)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What a stage has to say of one knob; whether it changed is not known before the proof."""
+
+    knob: KnobKey
+    outcome: Outcome | Literal["found"]
+    """found: a better value was found, and is up for the proof."""
+    reason: str
+    """A key of the sentences that the report has."""
+    data: Data = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """What did not fit into the budget."""
+
+    what: str
+    needed_s: float
+    left_s: float
+    """For it: beside what was kept for the proof."""
+    matters: bool
+    """It could have changed what is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What was faster in one run and is not ours to write."""
+
+    kind: Literal["switch", "loader", "training-batch"]
+    title: str
+    arm: Arm
+    run: Run
+    gain: float
+    """Of single runs: it plans the rounds, and is told to nobody."""
+    data: Data = ()
+    knob: KnobKey | None = None
+    """training-batch: the knob that would be changed."""
+    outcome: Comparison | None = None
+    """What the pairs said; None while there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityLog:
+    """What the declared measures were; empty where none was read."""
+
+    before: tuple[tuple[str, float], ...] = ()
+    after: tuple[tuple[str, float], ...] = ()
+    judgements: tuple[tuple[str, QualityJudgement], ...] = ()
+    """Candidate label and judgement."""
