@@ -214,7 +214,7 @@ def test_a_terminal_interrupt_does_not_reach_the_program(make_trial: MakeTrial) 
 
 def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
     """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
-    script = 'trap "touch heard; exit" TERM; kill -STOP $$; sleep 600'
+    script = 'trap ": > heard; exit" TERM; kill -STOP $$; sleep 600'
     trial = make_trial("sh", "-c", script, total_limit_s=1.0)
     outcome = run_trial(trial)
     assert isinstance(outcome, Failure)
