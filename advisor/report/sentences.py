@@ -52,7 +52,7 @@ REASONS = {
     "no-fewer-steps": "Kept. {stopped}",
     "failed-when-timed": "The chosen steps failed when they were timed.",
     "steps-no-faster": "Fewer steps were no faster by more than a tie ({band}).",
-    "ignored": "Ignored by the program: it used {used}{site} whatever the config says{override}.",
+    "ignored": "Ignored by the program: it {did} {used}{site} whatever the config says{override}.",
     "steps-ignored": "Ignored by the program: its forwards per unit did not change{override}.",
     "changes-nothing": "Ignored by the program: {tried} instead changed nothing it computed or "
     "wrote{override}{shapes}.",
@@ -96,6 +96,7 @@ def why(decision: Decision) -> str:
         **data,
         "stopped": STOPS[str(data["stop"])].format(**data) if "stop" in data else "",
         "seen": seen(data),
+        "did": "computed in" if decision.kind == "precision" else "used",
         "band": numbers.percent(_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",
