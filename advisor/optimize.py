@@ -78,7 +78,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
-        raise BudgetTooSmallError(report.reason)
+        raise BudgetTooSmallError(" ".join(filter(None, (report.busy, report.reason))))
     show(report, json_only=options.json)
     return 0
 
@@ -219,6 +219,7 @@ def conclude(
             machine=job.machine,
             diff=text,
             history_set_aside=lab.recall.set_aside,
+            crowd=lab.crowd,
         ),
         compose.Asked(
             config=options.config,

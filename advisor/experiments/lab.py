@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.experiments.program import Program
     from advisor.experiments.recall import Recall
-    from advisor.model import Trial
+    from advisor.model import Neighbour, Trial
 
 WAIT_SHARE = 0.1
 """Part of the budget that may be spent waiting for others to end what they do."""
@@ -81,6 +81,8 @@ class Lab:
     patient: bool = True
     """Whether it is worth running a disturbed run again: not after that was in vain, until a quiet
     one is seen."""
+    crowd: tuple[Neighbour, ...] = ()
+    """Who was at work when a process had to begin beside others; empty while nobody was."""
     earlier: list[Run] = field(default_factory=list)
     """What earlier calls measured of the original, as this one measured it anew."""
 
@@ -191,7 +193,7 @@ class Lab:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
-        self.engine.wait_until_quiet(WAIT_S)
+        self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
         # What was begun may take as long as it was to, whatever is left.
         most_s = max(left_s, LATE * expected_s)
         by_budget = most_s < trial.total_limit_s

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from advisor.experiments.comparison import Comparison
     from advisor.experiments.program import Program
     from advisor.machine.target import Target
-    from advisor.model import Advice, Decision, Interval, Machine
+    from advisor.model import Advice, Decision, Interval, Machine, Neighbour
     from advisor.strategy.standing import Standing, Stop
 
 
@@ -70,6 +70,8 @@ class Outcome:
     machine: Machine
     diff: str
     history_set_aside: bool = False
+    crowd: tuple[Neighbour, ...] = ()
+    """Who was at work when a process had to begin beside others."""
 
     @property
     def interrupted(self) -> bool:
@@ -254,6 +256,8 @@ def busy(found: Outcome) -> str:
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     if not runs:
         runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
+    if not runs:
+        return sentences.crowded(found.crowd)
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
     stood_in = any(proof.stood_in for proof in proofs)
     return sentences.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)

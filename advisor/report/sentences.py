@@ -219,6 +219,12 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     return text
 
 
+def crowded(who: Sequence[Neighbour]) -> str:
+    """That others were at work, where no run came to its end that could tell how much."""
+    names = ", ".join(f"{other.name} {other.cpus:.1f} CPUs" for other in who[:3])
+    return f"Tried on a busy machine: {names} beside it." if names else ""
+
+
 ISOLATION = {
     "overlay": "overlay: what the program wrote was thrown away with each trial",
     "landlock": "landlock: writes outside the trial's own folders were denied",
