@@ -209,7 +209,7 @@ def reason(found: Outcome) -> str:
     if stop.reason == "budget-too-small":
         takes = f"takes about {numbers.duration(now.price_s)}"
         if not now.originals:
-            takes = "finished no item before it was spent"
+            takes = "finished no item"
         return (
             f"One process of this program {takes}, so the "
             f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "

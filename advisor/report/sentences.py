@@ -219,10 +219,14 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     return text
 
 
+WORTH_A_NAME = 0.05
+"""CPUs; who holds less is not told by name."""
+
+
 def crowded(who: Sequence[Neighbour]) -> str:
     """That others were at work, where no run came to its end that could tell how much."""
-    names = ", ".join(f"{other.name} {other.cpus:.1f} CPUs" for other in who[:3])
-    return f"Tried on a busy machine: {names} beside it." if names else ""
+    names = ", ".join(f"{o.name} {o.cpus:.1f} CPUs" for o in who[:3] if o.cpus >= WORTH_A_NAME)
+    return f"Tried on a busy machine, beside others: {names}." if names else ""
 
 
 ISOLATION = {
