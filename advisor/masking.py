@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 MASK = "***"
 
@@ -111,11 +111,6 @@ def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
         else:
             masked.append(mask_text(token))
     return tuple(masked)
-
-
-def mask_env(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without its secrets."""
-    return {name: mask_value(value, name) for name, value in env.items()}
 
 
 def mask_value(value: Any, name: str = "") -> Any:

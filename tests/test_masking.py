@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor import documents, masking
-from advisor.masking import MASK, mask_argv, mask_code, mask_env, mask_text, mask_value
+from advisor.masking import MASK, mask_argv, mask_code, mask_text, mask_value
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 random_text = st.text(LETTERS, min_size=40, max_size=60)
@@ -152,7 +152,7 @@ def test_random_strings_are_masked() -> None:
 def test_a_command_and_an_environment_are_masked_by_name() -> None:
     argv = ("python", "t.py", "--api-key", SECRET, "--batch", "8", f"--token={SECRET}")
     assert mask_argv(argv) == ("python", "t.py", "--api-key", MASK, "--batch", "8", "--token=***")
-    assert mask_env({"HF_TOKEN": SECRET, "HOME": "/root"}) == {"HF_TOKEN": MASK, "HOME": "/root"}
+    assert mask_value({"HF_TOKEN": SECRET, "HOME": "/root"}) == {"HF_TOKEN": MASK, "HOME": "/root"}
 
 
 def test_code_is_masked_only_inside_quotes() -> None:

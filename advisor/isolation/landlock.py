@@ -24,7 +24,6 @@ RIGHTS = {
 }
 """By the interface's version: write to a file; remove and make each kind of entry; link and move
 between folders; truncate. Reading, running and the controls of devices stay free."""
-OF_A_FILE = WRITE_FILE | TRUNCATE
 
 
 class Landlock:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from advisor.report.model import Report, Side, TrialEntry
 
-SEARCHED = ("baseline", "ceilings", "search", "effects", "confirm")
+SEARCHED = ("baseline", "search", "effects", "confirm")
 """Purposes whose rates may be set side by side."""
 
 
