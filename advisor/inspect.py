@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, knobs
+from advisor import documents, knobs, options
+from advisor.documents.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.invocation import configs_among
 from advisor.model import Link
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from advisor.knobs import Findings
     from advisor.model import Knob
 
-SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
 COMMAND_LINE = "command line"
 
 
@@ -59,7 +60,7 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
     if command:
-        waiting += [(path, COMMAND_LINE) for path in _configs_among(command)]
+        waiting += [(path, COMMAND_LINE) for path in configs_among(command, Path())]
     while waiting:
         path, named_by = waiting.pop(0)
         real = os.path.realpath(path)
@@ -71,7 +72,12 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        document = documents.of_command(command)
+        known = (
+            ()
+            if any(one.document for one in inspected)
+            else options.of_command(command, Path.cwd())
+        )
+        document = documents.of_command(command, known)
         found = _with_overrides(knobs.find(document), inspected)
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected))
@@ -115,13 +121,8 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _is_config(path: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.parts)
-    return path.suffix.lower() in SUFFIXES and not hidden and path.is_file()
-
-
-def _configs_among(command: Sequence[str]) -> list[Path]:
-    """Config files that the words of a command name."""
-    words = (Path(word.split("=", 1)[-1]) for word in command)
-    return [word for word in words if word.suffix.lower() in SUFFIXES and word.is_file()]
+    known = path.suffix.lower() in SUFFIXES and path.suffix != ".py"  # most are programs
+    return known and not hidden and path.is_file()
 
 
 def _files_named(findings: Findings, path: Path) -> list[Path]:

@@ -6,10 +6,16 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from advisor import documents, settings
+from advisor import documents, options, settings
+from advisor.documents.argv import first_own_word
+from advisor.documents.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
 from advisor.settings import Settings, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
 
@@ -22,6 +28,9 @@ class Invocation:
     path: Path | None
     """The config as the user or gpu-advisor.toml named it."""
     argv: tuple[str, ...]
+    command_line: documents.Document
+    """`argv` as a document. Without a config the options that nobody typed are part of it: where
+    one is named, its values are the settings of the program."""
     cwd: Path
     name: str | None
     """Name of the workload in gpu-advisor.toml, if it came from there."""
@@ -38,6 +47,11 @@ class Invocation:
         if self.workload.quality_command is None:
             return self.argv
         return split(self.workload.quality_command, self.path, self.cwd)
+
+    def quality_command_line(self) -> documents.Document:
+        """The same as a document, with the same options as `command_line`."""
+        command = self.quality_argv()
+        return command_document(command, self.cwd, self.config)
 
 
 def resolve(
@@ -79,11 +93,20 @@ def resolve(
         config=document,
         path=config,
         argv=argv,
+        command_line=command_document(argv, cwd, document),
         cwd=cwd,
         name=name,
         workload=entry or Workload(command=shlex.join(argv)),
         settings=found,
     )
+
+
+def command_document(
+    command: tuple[str, ...], cwd: Path, config: documents.Document | None
+) -> documents.Document:
+    """A command as a document; without a config it has the options of the program's source."""
+    known = options.of_command(command, cwd) if config is None else ()
+    return documents.of_command(command, known)
 
 
 def _entry(
@@ -130,6 +153,13 @@ def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
         if str(config) in token or real in token:
             return True
     return False
+
+
+def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
+    """Config files that the words of a command name, its own program left out."""
+    first = first_own_word(command)
+    words = (Path(word.split("=", 1)[-1]) for word in command[first:])
+    return [path for path in words if path.suffix.lower() in SUFFIXES and (cwd / path).is_file()]
 
 
 def require_writable(config: Path) -> None:

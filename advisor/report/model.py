@@ -232,6 +232,7 @@ class Report(_Part):
     """Processes used by this call."""
     wall_s: float
     config: str
+    """Its path; empty where a command alone was tuned."""
     report: str
 
     isolation: str | None = None
@@ -254,7 +255,7 @@ class Report(_Part):
     tuned_command: str | None = None
     """Set when knobs of the command line were changed."""
     written: str | None = None
-    """Where the tuned config was written; null if nothing was."""
+    """Where the tuned config or command was written; null if nothing was."""
     machine: MachineEntry
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
@@ -293,6 +294,8 @@ HEADLINE = (
     "runs",
     "wall_s",
     "config",
+    "tuned_command",
+    "written",
     "report",
 )
 """Keys of the one object that `optimize --json` prints."""

@@ -40,7 +40,9 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
         compose.Asked(
             config=folder / "train.yaml",
             report=folder / "report.md",
-            output=folder / "train.yaml",
+            output=None,
+            entry=None,
+            rewritten=(),
             dry_run=True,
             workload=None,
             command="python train.py",

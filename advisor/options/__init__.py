@@ -1,0 +1,123 @@
+"""The options of a program that nobody typed, with their defaults, read from its source.
+
+source.py     the Python files that a script leads to, and what of them runs
+calls.py      options declared one by one: argparse, optparse, click, absl
+fields.py     options made of a class or a function: HfArgumentParser, tyro, typer, fire, ...
+overrides.py  variables and configs that a command overrides: `--key=value`, Hydra, OmegaConf
+declared.py   what these find
+
+Nothing is imported or run: a program that would start to train when it is asked for its options
+is none the less read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.documents import argv
+from advisor.documents.options import Option
+from advisor.options import calls, fields, overrides
+from advisor.options.source import Project, reached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from advisor.options.declared import Declared
+
+_INSTALLED = ("lib/python3*/site-packages", "lib64/python3*/site-packages")
+
+
+def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
+    """The options of the program that `command`, run in `cwd`, starts; none where its source is
+    not found or is no Python. Never raises for what the source holds."""
+    first = argv.first_own_word(command)
+    path = script_of(command, first, cwd)
+    if path is None:
+        return ()
+    own = (path.resolve().parent, cwd, cwd / "src")
+    project = Project(own, installed(command))
+    script = project.module(path)
+    if script is None:
+        return ()
+    words = command[first:]
+    units = reached(project, script)
+    found = [
+        *calls.declared(units),
+        *fields.declared(project, units),
+        *overrides.of_globals(project, script, words, cwd),
+        *overrides.of_configs(units, words, cwd),
+    ]
+    return tuple(_placed(found, command, first))
+
+
+def _placed(found: Sequence[Declared], command: Sequence[str], first: int) -> Iterator[Option]:
+    """Each option once, with the word of the command that it is to follow.
+
+    Behind the program's own name it stands before everything that could end its options; that of
+    a subcommand stands behind this.
+    """
+    seen: set[str] = set()
+    for one in found:
+        behind = len(command) - 1 if one.last else first - 1
+        if one.command is not None:
+            if one.command not in command[first:]:
+                continue
+            behind = command.index(one.command, first)
+        if one.flag in seen:
+            continue
+        seen.add(one.flag)
+        yield Option(
+            flag=one.flag,
+            default=one.default,
+            form=one.form,
+            behind=behind,
+            source=one.source,
+            others=one.others,
+            choices=one.choices,
+            comment=one.comment,
+            why=one.why,
+        )
+
+
+def script_of(command: Sequence[str], first: int, cwd: Path) -> Path | None:
+    """The Python file that `command` runs, whose own words begin at `first`."""
+    if not 0 < first <= len(command):
+        return None
+    name = command[first - 1]
+    if first >= 2 and command[first - 2] in {"-m", "--module"}:
+        parts = name.split(".")
+        for root in (cwd, cwd / "src"):
+            place = root.joinpath(*parts)
+            for path in (place.with_suffix(".py"), place / "__main__.py"):
+                if path.is_file():
+                    return path
+        return None
+    path = cwd / name
+    if path.is_dir():
+        path = path / "__main__.py"
+    if path.is_file():
+        return path if path.suffix == ".py" or _is_python(path) else None
+    found = shutil.which(name, path=os.environ.get("PATH")) if "/" not in name else None
+    return Path(found) if found and _is_python(Path(found)) else None
+
+
+def _is_python(path: Path) -> bool:
+    """Whether a file without `.py` begins as a script of Python does."""
+    try:
+        with path.open("rb") as file:
+            return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))
+    except OSError:
+        return False
+
+
+def installed(command: Sequence[str]) -> tuple[Path, ...]:
+    """The package folders of the interpreter that `command` names."""
+    interpreter = shutil.which(command[0]) if command else None
+    if interpreter is None:
+        return ()
+    prefix = Path(interpreter).parent.parent
+    return tuple(folder for pattern in _INSTALLED for folder in prefix.glob(pattern))
