@@ -12,6 +12,7 @@ from advisor import documents, options, settings
 from advisor.documents.argv import first_own_word
 from advisor.documents.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
+from advisor.isolation.offer import offered
 from advisor.settings import Settings, Workload
 
 if TYPE_CHECKING:
@@ -83,7 +84,9 @@ def resolve(
         argv, cwd = split(entry.command, config, found.root), found.root
     else:
         raise CommandMissingError(_no_command(config, found, use_case))
-    if config is not None and not names_config(argv, config, cwd):
+    if config is not None and not (
+        names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd)
+    ):
         msg = (
             f"The command never names {config}, so a changed copy could not be passed to it: "
             f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
@@ -153,6 +156,15 @@ def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
         if str(config) in token or real in token:
             return True
     return False
+
+
+def _is_imported(
+    argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
+) -> bool:
+    """Whether the program imports its config, and sees the candidate in its place when it does."""
+    if document is None or document.format != "python" or offered(str(cwd)).kind != "overlay":
+        return False
+    return options.imports(argv, cwd, config)
 
 
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from advisor.options.declared import Declared
+    from advisor.options.source import Module
 
 _INSTALLED = ("lib/python3*/site-packages", "lib64/python3*/site-packages")
 
@@ -35,15 +36,10 @@ def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
     """The options of the program that `command`, run in `cwd`, starts; none where its source is
     not found or is no Python. Never raises for what the source holds."""
     first = argv.first_own_word(command)
-    path = script_of(command, first, cwd)
-    if path is None:
-        return ()
-    own = (path.resolve().parent, cwd, cwd / "src")
-    project = Project(own, installed(command))
-    script = project.module(path)
+    words = command[first:]
+    project, script = _opened(command, first, cwd)
     if script is None:
         return ()
-    words = command[first:]
     units = reached(project, script)
     found = [
         *calls.declared(units),
@@ -52,6 +48,30 @@ def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
         *overrides.of_configs(units, words, cwd),
     ]
     return tuple(_placed(found, command, first))
+
+
+def imports(command: Sequence[str], cwd: Path, path: Path) -> bool:
+    """Whether the program that `command` starts imports the file at `path`, or is told to by the
+    name of its module."""
+    first = argv.first_own_word(command)
+    project, script = _opened(command, first, cwd)
+    if script is None:
+        return False
+    real = path.resolve()
+    named = [word.rpartition("=")[2] for word in command[first:]]
+    told = (project.named(word) for word in named if re.fullmatch(r"[A-Za-z_][\w.]*", word))
+    return any(
+        module is not None and module.path == real
+        for module in (*(unit.module for unit in reached(project, script)), *told)
+    )
+
+
+def _opened(command: Sequence[str], first: int, cwd: Path) -> tuple[Project, Module | None]:
+    """The program's files, and the one that is run; None where it is not found."""
+    path = script_of(command, first, cwd)
+    own = (path.resolve().parent, cwd, cwd / "src") if path is not None else ()
+    project = Project(own, installed(command))
+    return project, project.module(path) if path is not None else None
 
 
 def _placed(found: Sequence[Declared], command: Sequence[str], first: int) -> Iterator[Option]:
