@@ -143,21 +143,23 @@ class Project:
             return module, name
         if depth > 8:
             return None
+        everything: list[ast.ImportFrom] = []
         for node in module.imports:
             for alias in node.names:
                 if isinstance(node, ast.Import):
                     bound = alias.asname or alias.name
                     if name == bound or name.startswith(f"{bound}."):
                         found = self.named(alias.name)
-                        rest = name[len(bound) + 1 :]
-                        return self._inside(found, rest, depth) if found else None
+                        return self._inside(found, name[len(bound) + 1 :], depth) if found else None
                 elif alias.name == "*":
-                    found = self.named(node.module or "", module, node.level)
-                    inner = self.meaning(found, name, depth + 1) if found else None
-                    if inner is not None:
-                        return inner
+                    everything.append(node)
                 elif (alias.asname or alias.name) == first:
                     return self._imported(module, node, alias.name, rest, depth)
+        for node in everything:  # `from x import *` is looked into last: it may be a whole package
+            found = self.named(node.module or "", module, node.level)
+            inner = self.meaning(found, name, depth + 1) if found else None
+            if inner is not None:
+                return inner
         return None
 
     def _imported(
