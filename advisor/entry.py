@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from advisor import documents, settings
 from advisor.documents import argv, paths, spelling
-from advisor.errors import EditRefusedError, UsageError
+from advisor.errors import ConfigSyntaxError, EditRefusedError, UsageError
+from advisor.invocation import shown
 
 if TYPE_CHECKING:
     from advisor.documents import Document
@@ -64,7 +65,11 @@ class Entry:
         lines.append(f"command = {spelling.double_quoted(command)}")
         gap = newline * (0 if not old else 1 if old.endswith(b"\n") else 2)
         new = old + (gap + newline.join(lines) + newline).encode()
-        parsed = documents.parse(new, "toml", str(self.path))
+        try:
+            parsed = documents.parse(new, "toml", str(self.path))
+        except ConfigSyntaxError as problem:
+            msg = f"no [{self.table}] can be added to {self.path}: {problem}"
+            raise EditRefusedError(msg) from problem
         before = {p: s.value for p, s in self.file.scalars.items()} if self.file else {}
         after = {path: scalar.value for path, scalar in parsed.scalars.items()}
         added = {path for path in after if path.startswith(f"{self.table}.")}
@@ -78,7 +83,7 @@ def place(asked: Invocation) -> Entry:
     """Where the command of this call is to be written. Raises UsageError where it cannot be, and
     the Config errors for a settings file that cannot be read."""
     near = asked.path.parent if asked.path and asked.path.parent.exists() else Path()
-    path = settings.find(near) or Path.cwd() / settings.FILE_NAME
+    path = shown(settings.find(near) or Path.cwd() / settings.FILE_NAME)
     file = documents.read(path) if path.exists() else None
     above = "" if path.name == settings.FILE_NAME else "tool.gpu-advisor."
     name = asked.name or _free_name(asked)

@@ -74,7 +74,7 @@ def resolve(
     found = settings.load(settings.find(near))
     name, entry = _entry(found, config, workload)
     if config is None and entry is not None and entry.config is not None and not command:
-        config = _shown(found.root / entry.config)
+        config = shown(found.root / entry.config)
         document = documents.read(config)
     if command:
         argv, cwd = tuple(command), Path.cwd()
@@ -125,7 +125,7 @@ def _entry(
     return workload, found.workload[workload]
 
 
-def _shown(path: Path) -> Path:
+def shown(path: Path) -> Path:
     """Relative where it lies below the working directory, as a user would name it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

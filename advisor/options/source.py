@@ -263,7 +263,9 @@ def _modules_of(
     if isinstance(node, ast.Import):
         found = [project.named(alias.name) for alias in node.names]
     else:
-        found = [project.named(node.module or "", near, node.level)]
+        package = node.module or ""
+        inside = [f"{package}.{alias.name}" for alias in node.names if alias.name != "*"]
+        found = [project.named(name, near, node.level) for name in (package, *inside)]
     yield from (module for module in found if module is not None)
 
 

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from advisor.experiments.comparison import Comparison
     from advisor.experiments.program import Program
     from advisor.machine.target import Target
-    from advisor.model import Advice, Decision, Interval, Machine, Neighbour
+    from advisor.model import (
+        Advice,
+        Change,
+        Decision,
+        Interval,
+        KnobClass,
+        Machine,
+        Neighbour,
+    )
     from advisor.strategy.standing import Standing, Stop
 
 
@@ -116,7 +124,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
                     "path": c.path,
                     "from": c.old,
                     "to": c.new,
-                    "class": c.knob_class,
+                    "class": class_of(c, now),
                     "kind": c.kind,
                     "document": c.document,
                 }
@@ -179,6 +187,12 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
 def chain_of(found: Outcome) -> tuple[Comparison, ...]:
     """The proofs that lead from the original to the winner; none where nothing is written."""
     return proven_proofs(found.standing) if found.winner.changes else ()
+
+
+def class_of(change: Change, now: Standing) -> KnobClass:
+    """A training knob by its name is free in a program that was seen not to train."""
+    trains = not now.originals or now.trains
+    return "free" if change.knob_class == "training" and not trains else change.knob_class
 
 
 def traded(proof: Comparison) -> bool:
