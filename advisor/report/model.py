@@ -233,6 +233,10 @@ class Report(_Part):
     wall_s: float
     config: str
     """Its path; empty where a command alone was tuned."""
+    tuned_command: str | None = None
+    """Set when knobs of the command line were changed."""
+    written: str | None = None
+    """Where the tuned config or command was written; null if nothing was."""
     report: str
 
     isolation: str | None = None
@@ -252,10 +256,6 @@ class Report(_Part):
     cwd: str
     gain_quality: Gain | None = None
     """Of the numeric, training and quality changes on top of the free ones; null without them."""
-    tuned_command: str | None = None
-    """Set when knobs of the command line were changed."""
-    written: str | None = None
-    """Where the tuned config or command was written; null if nothing was."""
     machine: MachineEntry
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
