@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.ignored import with_few_steps
 from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
@@ -18,22 +19,62 @@ if TYPE_CHECKING:
 CEILINGS_S = 1.0
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
+PATIENCE = 0.25
+"""Part of the budget after which an item of a sampler is not waited for any longer."""
 APART = 2.0
 """A first process that took so many times what the second did was paying for cold caches."""
 MOST = 3
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
-def baseline_ask(now: Standing, number: int) -> Ask:
-    """The original, run until one item is finished; then its parts alone, in the same process."""
+def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> Ask:
+    """The original, run until one item is finished; then its parts alone, in the same process.
+
+    With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
+    steps could be fewer is given up after a part of the budget: others may hold the machine.
+    """
     cpus = now.facts.cpus
     plan = now.plan(
         Candidate(),
-        whole_batches=1,
+        whole_batches=0 if forwards else 1,
+        forwards_per_unit=forwards,
         ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
         ceilings_s=CEILINGS_S,
     )
-    return Ask(arm=Arm(), purpose="baseline", plan=plan, fresh=True, series=f"{number}")
+    patience_s = PATIENCE * now.facts.budget_s if with_few_steps(now).changes else None
+    return Ask(
+        arm=Arm(),
+        purpose="baseline",
+        plan=plan,
+        fresh=True,
+        series=f"{number}",
+        limit_s=None if forwards or number else patience_s,
+    )
+
+
+def forwards_by_few_steps(
+    now: Standing,
+) -> Generator[Turn, Answer, tuple[Standing, float | None]]:
+    """Forwards that an item of the original takes, from an item with the fewest steps.
+
+    Cost is linear in the steps, so what a hundredth of them takes tells of all of them.
+    """
+    few = with_few_steps(now)
+    steps = next((c for c in few.changes if c.kind == "timesteps"), None)
+    if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
+        return now, None
+    ask = Ask(
+        arm=Arm(candidate=few),
+        purpose="effects",
+        plan=now.plan(few, whole_batches=1),
+        expected_s=1.0,
+        limit_s=PATIENCE * now.facts.budget_s,
+    )
+    answer = yield Turn(ask=ask, standing=now)
+    now = now.heard(answer)
+    run = answer.run if isinstance(answer, Attempt) else None
+    seen = run.effects.forwards_per_unit if run is not None else None
+    return now, None if seen is None else seen * steps.old / steps.new
 
 
 def baseline(
@@ -43,13 +84,19 @@ def baseline(
 
     A failure is handed back: nothing can be told of a program that does not run.
     """
+    forwards: float | None = None
     for number in range(MOST):
-        if number and not another(now):
+        if number and now.originals and not another(now):
             break
-        answer = yield Turn(ask=baseline_ask(now, number), standing=now)
+        answer = yield Turn(ask=baseline_ask(now, number, forwards), standing=now)
         now = now.heard(answer)
         if not isinstance(answer, Attempt):
-            break  # the budget ended it
+            if now.originals or forwards:
+                break  # the budget ended it
+            now, forwards = yield from forwards_by_few_steps(now)
+            if forwards is None:
+                break
+            continue
         if answer.run is None:
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
