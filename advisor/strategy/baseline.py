@@ -9,20 +9,16 @@ from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
 from advisor.strategy.ignored import with_few_steps
+from advisor.strategy.prices import CEILINGS_S, Prices
 from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.model import Run
-
-CEILINGS_S = 1.0
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
-PATIENCE = 0.25
+PATIENCE = 0.1
 """Part of the budget after which an item of a sampler is not waited for any longer."""
-APART = 2.0
-"""A first process that took so many times what the second did was paying for cold caches."""
 MOST = 3
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
@@ -100,7 +96,7 @@ def baseline(
         if answer.run is None:
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
-        now = replace(now, walls_s=priced(now.originals))
+        now = replace(now, prices=Prices.of_baselines(now.originals))
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
@@ -114,20 +110,6 @@ def another(now: Standing) -> bool:
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
     return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
-
-
-def priced(originals: tuple[Run, ...]) -> tuple[float, ...]:
-    """What a short process will take, from baselines: without the parts that were measured alone.
-
-    A first process that paid for cold caches is no measure of the next ones.
-    """
-    short = []
-    for run in originals:
-        parts = run.ceilings.loader if run.ceilings else ()
-        alone_s = CEILINGS_S * (len(parts) + 1) if parts else 0.0
-        short.append(max(run.wall_s - alone_s, run.wall_s / 2))
-    least = min(short)
-    return tuple(wall_s for wall_s in short if wall_s <= APART * least)
 
 
 def noise_of(now: Standing) -> float:
