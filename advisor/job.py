@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import files, invocation, knobs, settings, versions
+from advisor import options as options_of_program
 from advisor.entry import Entry, place
 from advisor.errors import UsageError
 from advisor.machine import profiles, target
@@ -196,7 +197,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    for note in (*left, *untuned_configs(asked)):
+    for note in (*left, *left_untuned(asked)):
         progress.note(note)
     return Job(
         options=options,
@@ -221,13 +222,20 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     )
 
 
-def untuned_configs(asked: invocation.Invocation) -> list[str]:
-    """Configs that the command names, where none was named as the one to be tuned."""
-    named = invocation.configs_among(asked.argv, asked.cwd) if asked.path is None else []
+def left_untuned(asked: invocation.Invocation) -> list[str]:
+    """What is not tuned although the command depends on it, where no config was named."""
+    if asked.path is not None:
+        return []
+    why = options_of_program.why_unread(asked.argv, asked.cwd)
+    unread = [f"only the options that you typed are tuned: {why}"] if why else []
     return [
-        f"{path} is read by the command and left alone; "
-        f"`gpu-advisor optimize {shlex.quote(str(path))} -- ...` tunes it"
-        for path in named
+        *unread,
+        *(
+            f"{path} is read by the command and left alone; "
+            f"`gpu-advisor optimize {shlex.quote(str(path))} -- ...` tunes it"
+            for path in invocation.configs_among(asked.argv, asked.cwd)
+            if path.suffix != ".py"  # as often a program
+        ),
     ]
 
 

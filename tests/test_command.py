@@ -111,8 +111,24 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) ->
 def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None:
     (project / "c.yaml").write_text("batch_size: 2\n")
     asked = invocation.resolve(None, ["python", "predict.py", "--cfg=c.yaml"])
-    (note,) = job.untuned_configs(asked)
+    (note,) = job.left_untuned(asked)
     assert "gpu-advisor optimize c.yaml -- ..." in note
+
+
+UNREAD = {
+    "broken.py": "broken.py, line 1, column 5: not valid Python",
+    "gone.py": "python gone.py leads to no Python file",
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_program_whose_source_cannot_be_read_is_told_in_one_sentence(
+    project: Path, name: str
+) -> None:
+    (project / "broken.py").write_text("a = = 1\n")
+    (note,) = job.left_untuned(invocation.resolve(None, ["python", name, "--batch-size", "4"]))
+    assert note.startswith("only the options that you typed are tuned: ")
+    assert UNREAD[name] in note
 
 
 PYTHON_CONFIG = {

@@ -232,6 +232,13 @@ class Document:
             wanted is _EDITED or wanted == atom
             for wanted, atom in zip(expected, after.trace, strict=True)
         )
+        if self.options:  # a word that was added may not become the value of another flag
+            own = {edit.path for edit in edits}
+            same = same and all(
+                spelling.is_same(leaf.value, after.leaves[path].value)
+                for path, leaf in before.leaves.items()
+                if path not in own and path in after.leaves
+            )
         if not same or before.leaves.keys() - gone != after.leaves.keys():
             changed = ", ".join(edit.path for edit in edits)
             msg = f"{self.name}: editing {changed} would change more than that."

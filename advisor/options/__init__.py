@@ -18,8 +18,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor import documents
 from advisor.documents import argv
+from advisor.documents.files import read_bytes
 from advisor.documents.options import Option
+from advisor.errors import AdvisorError
 from advisor.options import calls, fields, overrides
 from advisor.options.source import Project, reached
 
@@ -45,9 +48,27 @@ def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
         *calls.declared(units),
         *fields.declared(project, units),
         *overrides.of_globals(project, script, words, cwd),
+        *overrides.of_config_flags(units, words, cwd),
         *overrides.of_configs(units, words, cwd),
     ]
     return tuple(_placed(found, command, first))
+
+
+def why_unread(command: Sequence[str], cwd: Path) -> str | None:
+    """Why only what is typed in `command` is known of its program; None where its source was
+    read."""
+    first = argv.first_own_word(command)
+    path = script_of(command, first, cwd)
+    if path is None:
+        program = " ".join(command[:first]) or "the command"
+        return f"{program} leads to no Python file here"
+    if Project(()).module(path) is not None:
+        return None
+    try:
+        documents.parse(read_bytes(path), "python", str(path))
+    except AdvisorError as problem:
+        return str(problem).rstrip(".")
+    return f"{path} is too large to be read"
 
 
 def imports(command: Sequence[str], cwd: Path, path: Path) -> bool:

@@ -58,6 +58,9 @@ _STYLES: dict[str, Style] = {
     "store": Style(form="joint", truth="joint", nested=True, prefix=""),
 }
 """By what is called with a class or a function. `store` is Hydra's ConfigStore."""
+_LIGHTNING = {"model_class": "model.", "datamodule_class": "data."}
+"""What LightningCLI is handed, in this order, and what the options of its `__init__` begin with."""
+_LIGHTNING_COMMANDS = ("fit", "validate", "test", "predict")
 _TAP = Style(truth="bare")
 _TYPER = Style(dashes=True, truth="pair")
 _HANDED_OVER = {"config_class", "dataclass_types", "node"}
@@ -84,6 +87,9 @@ def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:
 
 def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
     name = dotted(call.func)
+    if name.rpartition(".")[2] == "LightningCLI":
+        yield from _of_lightning(project, module, call)
+        return
     style = _STYLES.get(name) or _STYLES.get(called(call))
     if style is None:
         return
@@ -95,6 +101,20 @@ def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Decla
             found = project.anywhere(module, dotted(node)) if dotted(node) else None
             if found is not None:
                 yield from _of_definition(project, *found, style)
+
+
+def _of_lightning(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
+    """`LightningCLI(Model, Data)`: the parameters of both, behind the subcommand."""
+    handed = dict(zip(_LIGHTNING, call.args, strict=False))
+    handed |= {word.arg: word.value for word in call.keywords if word.arg in _LIGHTNING}
+    for what, node in handed.items():
+        found = project.anywhere(module, dotted(node)) if dotted(node) else None
+        body = found[1].body if found is not None else []
+        for made in body:
+            if found and isinstance(made, ast.FunctionDef) and made.name == "__init__":
+                for option in _of_parameters(found[0], made, _PLAIN, _LIGHTNING[what]):
+                    for command in _LIGHTNING_COMMANDS:
+                        yield replace(option, command=command)
 
 
 def _of_definition(
@@ -194,7 +214,10 @@ def _has_fields(node: ast.ClassDef) -> bool:
 
 
 def _of_parameters(
-    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, style: Style
+    module: Module,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    style: Style,
+    above: str = "",
 ) -> Iterator[Declared]:
     """`def main(batch_size: int = 32)`."""
     arguments = function.args
@@ -204,7 +227,8 @@ def _of_parameters(
     both += [*zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     for parameter, value in both:
         if value is not None:
-            yield _made(module, parameter, parameter.arg, parameter.annotation, value, style, "")
+            annotation = parameter.annotation
+            yield _made(module, parameter, parameter.arg, annotation, value, style, above)
 
 
 def _made(

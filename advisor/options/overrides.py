@@ -93,6 +93,28 @@ def _reads_words_into_globals(tree: ast.AST) -> bool:
     return {"sys.argv", "globals"} <= names
 
 
+# --- a config file of ml_collections ------------------------------------------------------------
+
+
+def of_config_flags(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterator[Declared]:
+    """`DEFINE_config_file("config", "configs/a.py")`: `--config.lr=1` sets what `get_config` of the
+    file sets, which `--config=configs/b.py` changes for another."""
+    for unit in units:
+        for call in unit.walk():
+            if not isinstance(call, ast.Call) or called(call) != "DEFINE_config_file":
+                continue
+            given = [constant(unit.module, argument) for argument in call.args[:2]]
+            name, default = (*given, None, None)[:2]
+            typed = [w.partition("=")[2] for w in words if w.startswith(f"--{name}=")]
+            file = typed[-1] if typed else default
+            document = _read(cwd / file) if isinstance(file, str) else None
+            for option in _settings(document, "", cwd) if document else ():
+                function, _, rest = option.flag.partition(".")
+                path = rest.partition(".")[2]
+                if function == "get_config" and path:
+                    yield replace(option, flag=f"--{name}.{path}")
+
+
 # --- Hydra and OmegaConf ------------------------------------------------------------------------
 
 

@@ -306,7 +306,91 @@ class TrainOptions(BaseOptions):
 """,
 }
 
+LIGHTNING = {
+    "lightning.py": """\
+import inspect, json, sys
+class LightningModule: pass
+class LightningDataModule: pass
+def LightningCLI(model, data):
+    assert sys.argv[1] == "fit"
+    said = {}
+    for kind, what in ((model, "model"), (data, "data")):
+        for name, parameter in inspect.signature(kind.__init__).parameters.items():
+            if name != "self":
+                said[f"{what}.{name}"] = parameter.default
+    words = sys.argv[2:]
+    for flag, text in zip(words[::2], words[1::2]):
+        name = flag.removeprefix("--")
+        said[name] = json.loads(text.lower()) if name in said else text
+    print(json.dumps(said))
+""",
+    "data.py": """\
+import lightning as L
+class Data(L.LightningDataModule):
+    def __init__(self, batch_size: int = 32, num_workers: int = 0, pin: bool = False):
+        self.size = batch_size
+""",
+    "main.py": """\
+import lightning as L
+from data import Data
+class Model(L.LightningModule):
+    def __init__(self, lr: float = 1e-3):
+        pass
+if __name__ == "__main__":
+    L.LightningCLI(Model, Data)
+""",
+}
+
+CONFIG_FLAGS = {
+    "ml_collections/__init__.py": "class ConfigDict:\n    pass\n",
+    "ml_collections/config_flags.py": """\
+import runpy, sys, json
+def DEFINE_config_file(name, default):
+    words = dict(w[2:].split("=", 1) for w in sys.argv[1:])
+    config = runpy.run_path(words.pop(name, default))["get_config"]()
+    for path, text in words.items():
+        *above, last = path.split(".")[1:]
+        holder = config
+        for part in above:
+            holder = getattr(holder, part)
+        setattr(holder, last, json.loads(text.lower()))
+    def flat(node, above):
+        for key, value in vars(node).items():
+            if hasattr(value, "__dict__"):
+                yield from flat(value, f"{above}.{key}")
+            else:
+                yield f"{above}.{key}", value
+    print(json.dumps(dict(flat(config, name))))
+""",
+    "configs/small.py": """\
+import ml_collections
+def get_config():
+    config = ml_collections.ConfigDict()
+    config.batch_size = 512
+    config.data = ml_collections.ConfigDict()
+    config.data.num_workers = 2  # a process each
+    config.steps = 4 * config.batch_size
+    return config
+""",
+    "main.py": """\
+from ml_collections import config_flags
+config_flags.DEFINE_config_file("config", "configs/other.py")
+""",
+}
+
 PROGRAMS = {
+    "LightningCLI": Program(
+        LIGHTNING,
+        "python main.py fit --trainer.max_epochs 1",
+        {"--data.batch_size": 32, "--data.num_workers": 0, "--data.pin": False},
+        {"--data.batch_size": 64, "--model.lr": 0.5, "--data.pin": True},
+    ),
+    "a config file of flags": Program(
+        CONFIG_FLAGS,
+        "python main.py --config=configs/small.py",
+        {"--config.batch_size": 512, "--config.data.num_workers": 2},
+        {"--config.batch_size": 1024},
+    ),
     "argparse": Program(
         {"main.py": ARGPARSE},
         "python main.py folder --lr 0.5",
@@ -463,7 +547,7 @@ def added_over(document: Any, program: Program) -> set[str]:
 
 
 def destination(flag: str) -> str:
-    return flag if "." in flag else flag.lstrip("-").replace("-", "_")
+    return flag.lstrip("-") if "." in flag else flag.lstrip("-").replace("-", "_")
 
 
 def heard(said: dict[str, Any], flag: str) -> Any:
