@@ -265,6 +265,11 @@ def reason(found: Outcome) -> str:
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if not tried:
         return "No setting was found that may be changed without asking you."
+    if any(word.outcome == "found" for word in now.settled):
+        return (
+            "What was faster in the search could not be proven before the budget was spent, so "
+            "nothing was written."
+        )
     what = "that may be written without asking you" if found.advice else "that was tried"
     return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
 
