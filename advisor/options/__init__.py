@@ -91,7 +91,7 @@ def _opened(command: Sequence[str], first: int, cwd: Path) -> tuple[Project, Mod
     """The program's files, and the one that is run; None where it is not found."""
     path = script_of(command, first, cwd)
     own = (path.resolve().parent, cwd, cwd / "src") if path is not None else ()
-    project = Project(own, installed(command))
+    project = Project(own, installed(command, cwd))
     return project, project.module(path) if path is not None else None
 
 
@@ -155,10 +155,13 @@ def _is_python(path: Path) -> bool:
         return False
 
 
-def installed(command: Sequence[str]) -> tuple[Path, ...]:
-    """The package folders of the interpreter that `command` names."""
-    interpreter = shutil.which(command[0]) if command else None
-    if interpreter is None:
-        return ()
-    prefix = Path(interpreter).parent.parent
-    return tuple(folder for pattern in _INSTALLED for folder in prefix.glob(pattern))
+def installed(command: Sequence[str], cwd: Path) -> tuple[Path, ...]:
+    """The package folders of the interpreter that `command` names, or that is used here."""
+    named = shutil.which(command[0]) if command else None
+    own = os.environ.get("VIRTUAL_ENV")
+    prefixes = [
+        *([Path(named).parent.parent] if named else []),
+        *([Path(own)] if own else []),
+        cwd / ".venv",
+    ]
+    return tuple(folder for p in prefixes for pattern in _INSTALLED for folder in p.glob(pattern))

@@ -44,7 +44,7 @@ def declared(units: Sequence[Unit]) -> Iterator[Declared]:
     """Every option that the reached code declares by a call."""
     parsers = _Parsers(units)
     for unit in units:
-        for node in unit.walk():
+        for node in unit.every:
             if isinstance(node, ast.Call):
                 yield from _of_call(unit, node, parsers)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -227,6 +227,13 @@ def _last(call: ast.Call) -> str:
     return dotted(call.func).rpartition(".")[2]
 
 
+def _numbers(function: ast.FunctionDef) -> dict[str, int]:
+    """Each parameter's number, as a caller counts them."""
+    names = [parameter.arg for parameter in function.args.args]
+    bound = names[:1] in (["self"], ["cls"])
+    return {name: number - bound for number, name in enumerate(names)}
+
+
 @dataclass(eq=False)
 class _Parsers:
     """Which parser a variable holds, told by what it was assigned and what it was passed on to."""
@@ -238,7 +245,14 @@ class _Parsers:
     _defaults: dict[str, JsonScalar] = field(default_factory=dict)
     """Of `parser.set_defaults(...)`, by destination."""
 
+    _functions: dict[Unit, list[tuple[str, dict[str, int]]]] = field(default_factory=dict)
+    """Names of the functions in a unit, and the numbers of their parameters."""
+
     def __post_init__(self) -> None:
+        for unit in self.units:
+            if unit.name:
+                found = [node for node in unit.every if isinstance(node, ast.FunctionDef)]
+                self._functions[unit] = [(node.name, _numbers(node)) for node in found]
         for _ in range(ROUNDS):
             for unit in self.units:
                 self._assignments(unit)
@@ -260,7 +274,7 @@ class _Parsers:
         return option
 
     def _assignments(self, unit: Unit) -> None:
-        for node in unit.walk():
+        for node in unit.every:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 made = self._made(unit, node.value)
                 for target in node.targets if made is not None else ():
@@ -292,7 +306,7 @@ class _Parsers:
                     self._of[key] = (own - TOP if commands != TOP else own) | commands
 
     def _calls(self, unit: Unit) -> None:
-        for node in unit.walk():
+        for node in unit.every:
             if not isinstance(node, ast.Call):
                 continue
             if called(node) == "set_defaults":
@@ -311,12 +325,7 @@ class _Parsers:
         return self._of.get((unit.module, name)) if own is None else own
 
     def _parameter(self, unit: Unit, name: str) -> Commands | None:
-        for node in unit.nodes if unit.name else ():
-            functions = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)]
-            for function in functions:
-                names = [a.arg for a in function.args.args]
-                if name in names:
-                    number = names.index(name) - (names[0] in {"self", "cls"})
-                    if (function.name, number) in self._passed:
-                        return self._passed[function.name, number]
+        for function, names in self._functions.get(unit, ()):
+            if name in names and (function, names[name]) in self._passed:
+                return self._passed[function, names[name]]
         return None

@@ -75,7 +75,7 @@ _NAMED = {
 def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:
     """Every option made of fields in the reached code."""
     for unit in units:
-        for node in unit.walk():
+        for node in unit.every:
             if isinstance(node, ast.Call):
                 yield from _of_call(project, unit.module, node)
             elif isinstance(node, ast.ClassDef):

@@ -100,7 +100,7 @@ def of_config_flags(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> I
     """`DEFINE_config_file("config", "configs/a.py")`: `--config.lr=1` sets what `get_config` of the
     file sets, which `--config=configs/b.py` changes for another."""
     for unit in units:
-        for call in unit.walk():
+        for call in unit.every:
             if not isinstance(call, ast.Call) or called(call) != "DEFINE_config_file":
                 continue
             given = [constant(unit.module, argument) for argument in call.args[:2]]
@@ -121,7 +121,7 @@ def of_config_flags(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> I
 def of_configs(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterator[Declared]:
     """The settings of the configs that the script composes; `a.b=c` on the command overrides."""
     for unit in units:
-        for node in unit.walk():
+        for node in unit.every:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 for decorator in node.decorator_list:
                     if isinstance(decorator, ast.Call) and called(decorator) == "main":
@@ -129,7 +129,7 @@ def of_configs(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterat
     calls = {
         called(node): (unit, node)
         for unit in units
-        for node in unit.walk()
+        for node in unit.every
         if isinstance(node, ast.Call) and dotted(node.func).startswith("OmegaConf.")
     }
     if "from_cli" in calls and "load" in calls:

@@ -90,6 +90,7 @@ class Project:
     """Where the packages of others lie: looked into for one definition, never followed."""
     read: dict[Path, Module | None] = field(default_factory=dict)
     _bytes: int = 0
+    _named: dict[tuple[str, Path | None, int], Module | None] = field(default_factory=dict)
     _meanings: dict[tuple[Path, str], tuple[Module, str] | None] = field(default_factory=dict)
 
     def module(self, path: Path) -> Module | None:
@@ -116,6 +117,12 @@ class Project:
 
     def named(self, name: str, near: Module | None = None, level: int = 0) -> Module | None:
         """The module `name`; `level` dots before it count from the folder of `near`."""
+        key = (name, near.path.parent if near is not None and level else None, level)
+        if key not in self._named:
+            self._named[key] = self._look_for(name, near, level)
+        return self._named[key]
+
+    def _look_for(self, name: str, near: Module | None, level: int) -> Module | None:
         parts = [part for part in name.split(".") if part]
         if level and near is not None:
             folders = near.path.parents
@@ -204,8 +211,12 @@ class Unit:
     """Of the definition; empty for the statements of a file."""
     nodes: tuple[ast.stmt, ...]
 
-    def walk(self) -> Iterator[ast.AST]:
+    @cached_property
+    def every(self) -> tuple[ast.AST, ...]:
         """Every node; for a file's own statements without the insides of its definitions."""
+        return tuple(self._walk())
+
+    def _walk(self) -> Iterator[ast.AST]:
         waiting: list[ast.AST] = list(reversed(self.nodes))
         while waiting:
             node = waiting.pop()
@@ -246,7 +257,7 @@ def reached(project: Project, script: Module) -> list[Unit]:
 
 
 def _named_in(project: Project, unit: Unit) -> Iterator[tuple[Module, str]]:
-    for node in unit.walk():
+    for node in unit.every:
         if isinstance(node, (ast.Name, ast.Attribute)):
             found = project.meaning(unit.module, dotted(node))
             if found is not None:
