@@ -15,7 +15,7 @@ from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
 from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import counts, settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import COLLAPSED, Stage, Standing, ask_for, key_of, tried
 from advisor.strategy.surface import Forecast, Point, Surface, fitted
 
 if TYPE_CHECKING:
@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 
 DOUBLINGS = 10
 LEAP = 8
-"""The batch grows by no more at once."""
+"""The batch grows by no more at once; by less where memory would not hold as many times the first
+peak, which is the most it can be while nothing else is known."""
 LEAST_GAIN = 0.01
 """An expected gain below this ends the search, and so much closer rates are a tie; at least a tenth
 of the noise."""
-COLLAPSED = math.log(2)
-"""A run so far below what the others promise is run again before it is believed."""
 
 Cell = tuple[int, int]
 """Batch and workers; 0 stands for a knob that is not moved."""
@@ -98,8 +97,7 @@ def worker_knobs(now: Standing) -> list[Knob]:
 def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
     """Ask for the most promising cell until none is, then settle both knobs."""
     start = (count_of(now, batch), count_of(now, workers))
-    usual = [r for r in now.originals if now.gain(now.original, r) < math.exp(COLLAPSED)]
-    known = usual if not now.best.changes else [now.front]
+    known = now.usual if not now.best.changes else (now.front,)
     found = Explored(
         batch=batch,
         workers=workers,
@@ -125,7 +123,7 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
         now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
-        if attempt is not None and attempt.run and collapsed(surface, cell, attempt.run):
+        if attempt is not None and attempt.run and collapsed(found, surface, cell, attempt.run):
             first = attempt
             now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
             attempt = attempt if attempt is not None and attempt.run else first
@@ -170,7 +168,10 @@ def with_answer(
         told = (("stop", "unfilled"), ("value", cell[0]), ("seen", seen))
         if any(r.effects.batch == seen for _, r in found.runs.values()):
             return replace(below, stop=told)  # the same work as at a smaller value
-        found = found.bounded(cell[0], *told)
+        fills = found.start[0] * 2 ** math.ceil(math.log2(seen / found.start[0]))
+        found = found.bounded(fills, *told)
+        if fills < cell[0]:
+            return replace(found, points=(*found.points, point_of(run, cell)))
     return found.seen(cell, candidate, run)
 
 
@@ -207,7 +208,7 @@ def smallest_level(now: Standing, found: Explored, ran: Mapping[Cell, Forecast])
 
 def cells(now: Standing, found: Explored) -> list[Cell]:
     """All that may still be tried, and those that ran."""
-    most = min(found.most, LEAP * max(batch for batch, _ in found.runs))
+    most = min(found.most, leap(now, found) * max(batch for batch, _ in found.runs))
     batches = [found.start[0] * 2**n for n in range(DOUBLINGS + 1)] if found.batch else [0]
     workers = {found.start[1]} | (counts(now, found.start[1]) if found.workers else set())
     return [
@@ -217,6 +218,15 @@ def cells(now: Standing, found: Explored) -> list[Cell]:
         for count in sorted(workers)
         if (batch, count) not in found.refused
     ]
+
+
+def leap(now: Standing, found: Explored) -> int:
+    """How many times the largest batch that ran may be tried next."""
+    peaks = {batch: run.peak_mem_gib for (batch, _), (_, run) in found.runs.items()}
+    first = peaks[found.start[0]]
+    if len(peaks) > 1 or not first:
+        return LEAP
+    return max(2, min(LEAP, int(now.facts.memory_limit_gib / first)))
 
 
 def larger(cell: Cell, start: Cell) -> bool:
@@ -229,10 +239,11 @@ def tie(now: Standing) -> float:
     return max(LEAST_GAIN, now.noise / 20)
 
 
-def collapsed(surface: Surface, cell: Cell, run: Run) -> bool:
+def collapsed(found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
     """Whether `run` is so far below what the others promise that it has to be seen twice."""
-    told = surface.at(batch_of(cell), cell[1])
-    return math.log(run.units_per_s) < told.log_rate - max(COLLAPSED, 4 * told.sd)
+    told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
+    doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
+    return math.log(run.units_per_s) < max(doubted, math.log(start / COLLAPSED))
 
 
 def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:

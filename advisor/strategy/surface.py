@@ -14,13 +14,15 @@ from dataclasses import dataclass
 
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
 """Launch over compute of the first batch."""
-LOADERS = tuple(math.exp(x) for x in (-0.4, -0.15, 0.0, 0.15, 0.4))
+LOADERS = tuple(math.exp(x) for x in (-1.2, -0.6, -0.25, 0.0, 0.25))
 """The loader beside the compute, over the loader alone."""
-LOADER_SPREAD = 0.15
+LOADER_SPREAD = 0.3
 SHAPE = 0.02
 """Relative error of the form itself, where something was measured."""
 FAR = 0.04
 """The same, far from everything that was measured."""
+UNLUCKY = 3.0
+"""So many deviations of what is left over are carried to the neighbours; more was bad luck."""
 TAILS = 4.0
 """Degrees of freedom of Student's distribution: a run may have been unlucky."""
 
@@ -97,13 +99,14 @@ class Surface:
     def _forecast(self, batch: float, workers: int) -> Forecast:
         mean, variance = self._mean(batch, workers)
         near = carried = 0.0
+        most_apart = UNLUCKY * self._sigma
         for point, left_over in self._left_over:
             apart = math.log2(batch / point.batch) ** 2
             most = max(workers, point.workers)
             apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
             alike = math.exp(-apart / 2)
             near += alike
-            carried += alike * left_over
+            carried += alike * max(-most_apart, min(most_apart, left_over))
         variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
         return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
 
