@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import stats
+from advisor.errors import StateUnusableError
+from advisor.files import atomic
 from advisor.gate import noise
 from advisor.gate.records import ARMS, CalibrationEntry
 from advisor.gate.rule import judge
@@ -96,16 +99,21 @@ def _pct(shift: float) -> float:
 
 def kept_at(environ: Mapping[str, str]) -> Path:
     """The file of this user's calibrations: a runner's workspace is cleaned between jobs."""
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/tmp"), ".cache")  # noqa: S108
+    cache = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return Path(cache, "gpu-advisor", "gate-calibration.json")
 
 
 def keep(path: Path, host: str, definition: str, statistic: Statistic) -> None:
-    """Remember which statistic is truer for a program on a host."""
+    """Remember which statistic is truer for a program on a host. Raises StateUnusableError."""
     kept = _read(path)
     kept[f"{host}/{definition}"] = statistic
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    content = json.dumps(kept, indent=1, sort_keys=True) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.place(path, content.encode(), 0o600)
+    except OSError as problem:
+        msg = f"What was found here could not be kept in {path}: {problem.strerror}."
+        raise StateUnusableError(msg) from problem
 
 
 def kept_statistic(path: Path, host: str, definition: str) -> Statistic:
