@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import stats
@@ -16,9 +14,10 @@ from advisor.gate import noise
 from advisor.gate.records import ARMS, CalibrationEntry
 from advisor.gate.rule import judge
 from advisor.gate.verdict import difference, rule_of
+from advisor.state import user_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from advisor.gate.records import Inputs, ProgramEntry, Statistic
 
@@ -97,10 +96,12 @@ def _pct(shift: float) -> float:
 # --- kept for the gates to come -----------------------------------------------------------
 
 
-def kept_at(environ: Mapping[str, str]) -> Path:
-    """The file of this user's calibrations: a runner's workspace is cleaned between jobs."""
-    cache = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
-    return Path(cache, "gpu-advisor", "gate-calibration.json")
+def kept_at() -> Path:
+    """The file of this user's calibrations: a runner's workspace is cleaned between jobs.
+
+    Raises StateUnusableError for a user without a home.
+    """
+    return user_folder("XDG_CACHE_HOME", "~/.cache") / "gate-calibration.json"
 
 
 def keep(path: Path, host: str, definition: str, statistic: Statistic) -> None:

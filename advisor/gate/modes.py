@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, UsageError
@@ -128,9 +127,8 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
         entry = calibrate.calibrate(session.programs[program.name], record.inputs)
         if entry is not None:
             found.append(entry)
-            path = calibrate.kept_at(os.environ)
             try:
-                calibrate.keep(path, host.key, program.definition, entry.statistic)
+                calibrate.keep(calibrate.kept_at(), host.key, program.definition, entry.statistic)
             except StateUnusableError as problem:
                 place.say(str(problem))
     record = record.model_copy(update={"calibration": found})

@@ -11,12 +11,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from advisor.isolation.namespaces import ranges
 from advisor.isolation.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-ENTRIES_LIMIT = 1000
+FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
@@ -49,7 +50,7 @@ class Look(NamedTuple):
     is_foreign: Callable[[str], bool]
     """Belongs to another user: an overlay could not copy it up, it can only stand over it."""
     is_owner_of_all: bool
-    """Is root: nothing is foreign."""
+    """Is root, and all users exist here: nothing is foreign."""
 
 
 def read_mounts(text: str) -> list[Mount]:
@@ -67,7 +68,10 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def plan(mounts: list[Mount], cwd: str, look: Look, *, private_memory: bool) -> list[Step]:
-    """How the file tree of a trial in `cwd` is put together; the first step is the root's."""
+    """How the file tree of a trial in `cwd` is put together; the first step is the root's.
+
+    Raises OSError where it cannot be.
+    """
     steps = dict(_planned(mounts, cwd, look))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
@@ -85,7 +89,11 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
             yield from ((each, "overlay") for each in _foreign(folder, cwd, look))
         else:
             yield folder, "split" if look.may_write(folder) else "sealed"
-            for each in look.folders(folder):
+            inside = list(look.folders(folder))
+            if len(inside) > FOLDERS_LIMIT:
+                msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
+                raise OSError(msg)
+            for each in inside:
                 if each not in points:
                     yield from covered(each)
 
@@ -131,11 +139,11 @@ def look_around() -> Look:
         found = []
         try:
             with os.scandir(path) as entries:
-                for number, entry in enumerate(entries):
-                    if number >= ENTRIES_LIMIT:
-                        break
+                for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         found.append(entry.path)
+                    if len(found) > FOLDERS_LIMIT:
+                        break
         except OSError:
             pass
         return found
@@ -151,5 +159,5 @@ def look_around() -> Look:
         is_folder=os.path.isdir,
         may_write=lambda path: os.access(path, os.W_OK),
         is_foreign=is_foreign,
-        is_owner_of_all=user == 0,
+        is_owner_of_all=user == 0 and sum(count for _, count in ranges("uid")) > 1,
     )

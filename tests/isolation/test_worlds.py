@@ -1,0 +1,261 @@
+"""Odd worlds in which a trial has to work, or to say why not: containers, mounts, homes, disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from advisor.errors import FAILURE_EXIT_CODES
+from advisor.isolation import overlay
+from advisor.isolation.mounts import FOLDERS_LIMIT, Look, Mount, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIAL = """
+import json, sys
+from pathlib import Path
+from advisor.isolation.offer import offered
+from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.trials import run_trial
+project, scratch, script = sys.argv[1:]
+found = run_trial(Trial(
+    id="1", purpose="baseline", label="original", candidate=Candidate(), cwd=project,
+    command=("sh", "-ec", script), scratch=scratch, plan=MeasurePlan(mode="whole"),
+))
+said = found.stdout_tail if isinstance(found, Run) else f"{found.kind}: {found.evidence}"
+print(json.dumps([found.isolation, said, offered(project).why_not_better]))
+"""
+WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
+IS_ROOT = os.geteuid() == 0
+NAMESPACE = ("unshare", "-m") if IS_ROOT else ("unshare", "-Urm")
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
+
+
+class Told(NamedTuple):
+    kind: str
+    said: str
+    why_not_better: str
+
+
+def trial(
+    folder: Path, world: str = "", *, script: str = WRITES, project: str = "project", **env: str
+) -> Told:
+    """A trial of `script` after the shell commands `world`, in a mount namespace of its own.
+
+    Both run in `folder`, in which lies `project` with a file of the user's.
+    """
+    (folder / "project").mkdir(exist_ok=True)
+    mine = folder / "project" / "mine.txt"
+    mine.write_text("precious")
+    words = [sys.executable, "-c", TRIAL, str(folder / project), str(folder / "scratch"), script]
+    done = subprocess.run(
+        [*NAMESPACE, "sh", "-ec", f'{world}\ncd "$0"; exec "$@"', str(ROOT), *words],
+        cwd=folder,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert mine.read_text() == "precious"
+    assert not (folder / "project" / "runs").exists()
+    return Told(*json.loads(done.stdout))
+
+
+# --- how /proc, /tmp and the rest are mounted ---------------------------------------------
+
+MASKED = """
+for each in sys irq bus fs; do
+    if [ -e /proc/$each ]; then
+        mount --bind /proc/$each /proc/$each; mount -o remount,bind,ro /proc/$each
+    fi
+done
+mount --bind /dev/null /proc/timer_list
+"""
+
+
+WORLDS = {
+    "a container": f"{MASKED}\nmount --bind /etc/hostname project/other.txt\numount -l /dev/shm",
+    "little of everything": (
+        "mount --bind /tmp /tmp; mount -o remount,bind,noexec,nosuid,nodev /tmp\n"
+        "mount -t tmpfs -o size=64k,noexec none /dev/shm; umask 777; ulimit -n 64"
+    ),
+    "a read-only root": (
+        "mkdir project/etc; mount --bind /etc project/etc; mount --bind . .\n"
+        "mount -o remount,bind,ro /; export TMPDIR=$PWD"
+    ),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
+    """And the program sees what it wrote."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "other.txt").touch()
+    told = trial(tmp_path, world)
+    assert told == Told("overlay", "new\n", ""), told
+
+
+@needs_root
+def test_the_overlay_holds_where_processes_of_others_are_hidden(tmp_path: Path) -> None:
+    """hidepid, in a namespace of processes of its own."""
+    hidden = "mount -t proc -o hidepid=invisible proc /proc"
+    assert trial(tmp_path, hidden) == Told("overlay", "new\n", "")
+
+
+def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path: Path) -> None:
+    told = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
+    assert (told.kind, told.said) == ("landlock", "precious")
+    assert "/proc/self/" in told.why_not_better
+    assert "Read-only file system" in told.why_not_better
+
+
+def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -> None:
+    world = (
+        "mkdir data; mount -t tmpfs none data; echo mine > data/d; mount --bind data data\n"
+        "trap 'grep -qx mine data/d && test ! -e data/new' EXIT; set -- sh -c '\"$@\"' - \"$@\""
+    )
+    world = world.replace('exec "$@"', '"$@"')
+    script = "echo more >> ../data/d; touch ../data/new; cat ../data/d"
+    assert trial(tmp_path, world, script=script) == Told("overlay", "mine\nmore\n", "")
+
+
+def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("project")
+    assert trial(tmp_path, project="link") == Told("overlay", "new\n", "")
+
+
+@pytest.mark.parametrize("home", ["unset HOME", "HOME=/etc/passwd"])
+def test_a_home_that_is_none_changes_nothing(tmp_path: Path, home: str) -> None:
+    assert trial(tmp_path, home) == Told("overlay", "new\n", "")
+
+
+# --- whose files they are -----------------------------------------------------------------
+
+
+@needs_root
+def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) -> None:
+    """A container's root works in a folder that belongs to a user of the host."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "mine.txt").touch()
+    world = "chown -R 1234:1234 project; chmod 700 project; chmod 600 project/mine.txt"
+    script = (
+        f"{WRITES}; chown 4321:4321 mine.txt; stat -c %u:%g mine.txt\n"
+        "setpriv --reuid 1234 --regid 1234 --clear-groups id -u"
+    )
+    assert trial(tmp_path, world, script=script) == Told("overlay", "new\n4321:4321\n1234\n", "")
+
+
+def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
+    """There the files of others stay foreign: they can only be stood over."""
+    look = Look(
+        folders=lambda path: ["/mine", "/theirs"] if path == "/" else [],
+        is_folder=lambda _: True,
+        may_write=lambda _: True,
+        is_foreign=lambda path: path == "/theirs",
+        is_owner_of_all=False,
+    )
+    found = plan([Mount("/", "ext4", read_only=False)], "/mine", look, private_memory=False)
+    assert [(step.how, step.path) for step in found] == [("overlay", "/"), ("overlay", "/theirs")]
+
+
+# --- folders in which others are mounted --------------------------------------------------
+
+
+def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
+    """The folder is put together anew: small files are copied, large ones shown read-only."""
+    world = (
+        "mkdir project/disk; mount -t tmpfs none project/disk\n"
+        "truncate -s 900M project/large.bin; truncate -s 3M project/small.bin"
+    )
+    script = "echo n >> small.bin; (echo n >> large.bin) 2>&1 || stat -c %s small.bin large.bin"
+    told = trial(tmp_path, world, script=script, GPU_ADVISOR_LAYER_SIZE="8M")
+    assert told.kind == "overlay"
+    assert "Read-only" in told.said
+    assert told.said.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
+
+
+def test_a_folder_of_too_many_folders_beside_a_mount_is_said() -> None:
+    """Each of them would be a mount."""
+    many = [f"/many/{number}" for number in range(FOLDERS_LIMIT + 1)]
+    look = Look(
+        folders=lambda path: many if path == "/many" else ["/many"],
+        is_folder=lambda _: True,
+        may_write=lambda _: True,
+        is_foreign=lambda _: False,
+        is_owner_of_all=True,
+    )
+    mounts = [Mount(path, "ext4", read_only=False) for path in ("/", "/many/7")]
+    with pytest.raises(OSError, match="over 1000 folders"):
+        plan(mounts, "/", look, private_memory=False)
+
+
+def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path: Path) -> None:
+    """/tmp is a folder of others', too."""
+    folder = tmp_path / "busy"
+    folder.mkdir()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            for number in range(20):
+                (folder / str(number)).write_bytes(b"x")
+            for number in range(20):
+                (folder / str(number)).unlink()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(60):
+            overlay._copied(str(folder), str(tmp_path / f"base{number}"))
+    finally:
+        stop.set()
+        thread.join()
+
+
+# --- disks without room -------------------------------------------------------------------
+
+
+def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """`gpu-advisor ARGV` in the project, after the shell commands `world`."""
+    project = folder / "project"
+    project.mkdir(exist_ok=True)
+    (project / "c.json").write_text('{"batch_size": 1}\n')
+    own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(folder / "elsewhere")}
+    words = [sys.executable, "-m", "advisor", *argv]
+    return subprocess.run(
+        [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],
+        cwd=folder,
+        env={**os.environ, **own, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+PROFILE = ("profile", "--window", "0.2s", "--unit-regex", "done", "--", "sh", "-c")
+ENDLESS = "while sleep 0.02; do echo done; done"
+
+
+def test_a_full_disk_below_tmpdir_is_told_as_that(tmp_path: Path) -> None:
+    """Not as a program that never took a step: the probe could not say what it saw."""
+    world = "mkdir tmp; mount -t tmpfs -o size=8m none tmp"
+    fills = f"{sys.executable} -c pass; cat /dev/zero > $TMPDIR/x 2> /dev/null; exit 0"
+    done = call(tmp_path, world, *PROFILE[:3], *PROFILE[-3:], fills, TMPDIR=str(tmp_path / "tmp"))
+    assert done.returncode == FAILURE_EXIT_CODES["disk-full"], done.stdout
+    assert "has no space left" in done.stdout
+
+
+def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path: Path) -> None:
+    world = "mkdir tmp; mount -t tmpfs -o size=400k none tmp"
+    done = call(tmp_path, world, *PROFILE, ENDLESS, TMPDIR=str(tmp_path / "tmp"))
+    assert done.returncode == FAILURE_EXIT_CODES["disk-full"]
+    assert "KiB left" in done.stderr
+    assert "trial 1" not in done.stderr
