@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from advisor.isolation.namespaces import ranges
+from advisor.isolation.namespaces import keeps_all
 from advisor.isolation.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
@@ -132,7 +132,10 @@ def _unescaped(word: str) -> str:
 
 
 def look_around() -> Look:
-    """The real file tree, as this user sees it."""
+    """The real file tree, as this user sees it: to be called before the namespaces are entered.
+
+    In them, whoever has no number there has that of nobody.
+    """
     user = os.geteuid()
 
     def folders(path: str) -> list[str]:
@@ -159,5 +162,5 @@ def look_around() -> Look:
         is_folder=os.path.isdir,
         may_write=lambda path: os.access(path, os.W_OK),
         is_foreign=is_foreign,
-        is_owner_of_all=user == 0 and sum(count for _, count in ranges("uid")) > 1,
+        is_owner_of_all=keeps_all(),
     )

@@ -59,6 +59,10 @@ class Overlay:
         """Move in; everything opened before is still the host's."""
         os.makedirs(self._stage, mode=0o700, exist_ok=True)
         self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = read_mounts(file.read())
+        private = self._told["private_memory"]
+        steps = plan(mounts, self._cwd, look_around(), private_memory=private)
         namespaces.own()
         if self._told["upper_bytes"]:
             size = f"size={self._told['upper_bytes']},mode=700"
@@ -66,11 +70,6 @@ class Overlay:
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
         root = os.path.join(self._stage, "root")
         os.mkdir(root)
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = read_mounts(file.read())
-        hidden = self._stage
-        mounts = [mount for mount in mounts if mount.path != hidden]
-        steps = plan(mounts, self._cwd, look_around(), private_memory=self._told["private_memory"])
         bases = os.path.join(self._stage, "bases")
         os.mkdir(bases)
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +24,9 @@ from advisor.errors import (
     OutputRefusedError,
     StateUnusableError,
 )
-from advisor.isolation import overlay
+from advisor.isolation import kernel, overlay
+from advisor.isolation.confinement import Confinement
+from advisor.isolation.inside import isolation
 from advisor.isolation.mounts import FOLDERS_LIMIT, Look, Mount, plan
 from advisor.model import Change
 from advisor.state import state_folder
@@ -43,6 +48,7 @@ said = found.stdout_tail if isinstance(found, Run) else f"{found.kind}: {found.e
 print(json.dumps([found.isolation, said, offered(project).why_not_better]))
 """
 WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
+SET_DUMPABLE = 4
 IS_ROOT = os.geteuid() == 0
 NAMESPACE = ("unshare", "-m") if IS_ROOT else ("unshare", "-Urm")
 needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
@@ -162,6 +168,30 @@ def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) ->
         "setpriv --reuid 1234 --regid 1234 --clear-groups id -u"
     )
     assert trial(tmp_path, world, script=script) == Told("overlay", "new\n4321:4321\n1234\n", "")
+
+
+@needs_root
+def test_a_user_with_nobodys_number_writes_where_all_may() -> None:
+    """In a namespace, files of all who have no number there look like nobody's own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 65534, 65534)
+        child = os.fork()
+        if not child:
+            written = ""
+            with contextlib.suppress(BaseException):
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
+                told = asdict(
+                    Confinement(kind="overlay", layers=f"{folder}/l", upper_bytes=1 << 20)
+                )
+                isolation(told, folder).enter()
+                Path("/var/tmp/gpu-advisor-test").write_text("mine")
+                written = Path("/var/tmp/gpu-advisor-test").read_text()
+            os._exit(0 if written else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    assert not Path("/var/tmp/gpu-advisor-test").exists()
 
 
 def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
