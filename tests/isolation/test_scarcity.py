@@ -1,4 +1,4 @@
-"""Disks without room, projects that cannot be written, users without a home: calls in such worlds."""
+"""Calls where something is scarce: room on a disk, the right to write, a home."""
 
 from __future__ import annotations
 
