@@ -80,6 +80,20 @@ def test_without_a_place_for_locks_it_is_a_sentence(tmp_path: Path) -> None:
     assert "Set GPU_ADVISOR_RUNTIME_DIR" in done.stderr
 
 
+def test_a_full_disk_below_the_project_is_said_before_anything_runs(
+    tmp_path: Path, project: Path
+) -> None:
+    """Not after the measuring, when neither config nor report could be written."""
+    world = (
+        "mkdir full; cp project/* full; mount -t tmpfs -o size=200k none project\n"
+        "cp full/* project; cat /dev/zero > project/filler 2> /dev/null || true"
+    )
+    done = call(tmp_path, world, "optimize", "c.json")
+    assert done.returncode == OutputRefusedError.exit_code, done.stderr
+    assert "No space left" in done.stderr
+    assert "trial 1" not in done.stderr
+
+
 # --- projects that cannot be written, users without a home --------------------------------
 
 READ_ONLY = "mount --bind project project; mount -o remount,bind,ro project"
