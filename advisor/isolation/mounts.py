@@ -15,7 +15,7 @@ from advisor.isolation.namespaces import keeps_all
 from advisor.isolation.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
@@ -67,18 +67,22 @@ def read_mounts(text: str) -> list[Mount]:
     return sorted(seen.values())
 
 
-def plan(mounts: list[Mount], cwd: str, look: Look, *, private_memory: bool) -> list[Step]:
-    """How the file tree of a trial in `cwd` is put together; the first step is the root's.
+def plan(
+    mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
+) -> list[Step]:
+    """How the file tree of a trial is put together; the first step is the root's.
+
+    `places` are where the program certainly writes: its working directory, its user's home.
 
     Raises OSError where it cannot be.
     """
-    steps = dict(_planned(mounts, cwd, look))
+    steps = dict(_planned(mounts, places, look))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
     return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
 
 
-def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, How]]:
+def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator[tuple[str, How]]:
     points = {mount.path for mount in mounts}
 
     def covered(folder: str) -> Iterator[tuple[str, How]]:
@@ -86,7 +90,7 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
             yield folder, "passes"
         elif not any(point != folder and is_within(point, folder) for point in points):
             yield folder, "overlay"
-            yield from ((each, "overlay") for each in _foreign(folder, cwd, look))
+            yield from ((each, "overlay") for each in _apart(folder, places, look))
         else:
             yield folder, "split" if look.may_write(folder) else "sealed"
             inside = list(look.folders(folder))
@@ -109,16 +113,28 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
             yield from covered(mount.path)
 
 
-def _foreign(folder: str, cwd: str, look: Look) -> Iterator[str]:
-    """Folders in `folder` that another user lets us write in, such as /var/tmp."""
+def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
+    """Folders in `folder` that this user may write in, although an overlay of it could not.
+
+    It would have to copy up a folder of another user's: theirs is /var/tmp; or they own a folder
+    between, such as /data/projects above one's own.
+    """
     if look.is_owner_of_all:
         return
-    between = [
-        str(path) for path in [*Path(cwd).parents, Path(cwd)] if is_within(str(path), folder)
-    ]
-    for path in {*look.folders(folder), *between} - {folder}:
+    between = {
+        str(path)
+        for place in places
+        for path in [*Path(place).parents, Path(place)]
+        if str(path) != folder and is_within(str(path), folder)
+    }
+    for path in {*look.folders(folder), *between}:
         if look.is_foreign(path) and look.may_write(path):
             yield path
+    for parent in between:
+        if look.is_foreign(parent) and not look.may_write(parent):
+            for path in look.folders(parent):
+                if not look.is_foreign(path) or look.may_write(path):
+                    yield path
 
 
 def _unescaped(word: str) -> str:

@@ -62,7 +62,8 @@ class Overlay:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = read_mounts(file.read())
         private = self._told["private_memory"]
-        steps = plan(mounts, self._cwd, look_around(), private_memory=private)
+        places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
+        steps = plan(mounts, places, look_around(), private_memory=private)
         namespaces.own()
         if self._told["upper_bytes"]:
             size = f"size={self._told['upper_bytes']},mode=700"

@@ -193,8 +193,27 @@ def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
         is_foreign=lambda path: path == "/theirs",
         is_owner_of_all=False,
     )
-    found = plan([Mount("/", "ext4", read_only=False)], "/mine", look, private_memory=False)
+    found = plan([Mount("/", "ext4", read_only=False)], ["/mine"], look, private_memory=False)
     assert [(step.how, step.path) for step in found] == [("overlay", "/"), ("overlay", "/theirs")]
+
+
+def test_a_folder_of_ones_own_below_anothers_is_covered_apart() -> None:
+    """An overlay above would have to copy up the folder between, and may not."""
+    tree = {
+        "/": ["/data"],
+        "/data/groups": ["/data/groups/mine", "/data/groups/theirs", "/data/groups/all"],
+    }
+    look = Look(
+        folders=lambda path: tree.get(path, []),
+        is_folder=lambda _: True,
+        may_write=lambda path: path.startswith(("/data/groups/mine", "/data/groups/all")),
+        is_foreign=lambda path: not path.startswith("/data/groups/mine"),
+        is_owner_of_all=False,
+    )
+    root = [Mount("/", "ext4", read_only=False)]
+    found = plan(root, ["/data/groups/mine/project"], look, private_memory=False)
+    covered = ["/", "/data/groups/all", "/data/groups/mine"]
+    assert [(step.how, step.path) for step in found] == [("overlay", path) for path in covered]
 
 
 # --- folders in which others are mounted --------------------------------------------------
@@ -225,7 +244,7 @@ def test_a_folder_of_too_many_folders_beside_a_mount_is_said() -> None:
     )
     mounts = [Mount(path, "ext4", read_only=False) for path in ("/", "/many/7")]
     with pytest.raises(OSError, match="over 1000 folders"):
-        plan(mounts, "/", look, private_memory=False)
+        plan(mounts, ["/"], look, private_memory=False)
 
 
 def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path: Path) -> None:
