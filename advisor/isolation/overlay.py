@@ -14,19 +14,15 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.isolation import kernel, layers, namespaces
+from advisor.isolation import kernel, layers, namespaces, sockets
 from advisor.isolation.mounts import Step, look_around, plan, read_mounts
-from advisor.isolation.places import SOCKET_TREES
 from advisor.isolation.supervisor import RENAMES, Supervisor, rename_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied, the smaller first, up to this; others are read-only."""
-SOCKET_FOLDERS = 300
-"""Folders looked into for sockets."""
-SOCKET_DEPTH = 2
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
@@ -76,10 +72,9 @@ class Overlay:
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
-        for tree in SOCKET_TREES:
-            for path in _sockets(tree):
-                with contextlib.suppress(OSError):
-                    kernel.bind(path, root + path)
+        for path in sockets.reachable():
+            with contextlib.suppress(OSError):
+                kernel.bind(path, root + path)
         self._lay_caches(root)
         for path in self._told["passes"]:
             kernel.bind(path, root + path)
@@ -276,24 +271,3 @@ def _copied(folder: str, base: str) -> list[str]:
 def _show_sealed(path: str, target: str) -> None:
     kernel.bind(path, target, deep=True)
     kernel.seal(target)
-
-
-def _sockets(tree: str) -> Iterator[str]:
-    """Sockets and pipes below `tree`, which may be a link to another of the trees."""
-    if os.path.realpath(tree) != tree:
-        return
-    folders = [(tree, 0)]
-    looked = 0
-    while folders and looked < SOCKET_FOLDERS:
-        folder, depth = folders.pop(0)
-        looked += 1
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if depth < SOCKET_DEPTH:
-                            folders.append((entry.path, depth + 1))
-                    elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
-                        yield entry.path
-        except OSError:
-            continue
