@@ -83,7 +83,7 @@ def _text_types(text: str) -> frozenset[str]:
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
         "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
-        "device-list-text": r"\d+\s*(,\s*\d*)+",
+        "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
@@ -130,6 +130,7 @@ class Rule:
     not_document: re.Pattern[str] | None
     format: str | None
     phases: frozenset[str]
+    of_model: bool
 
     def fits(
         self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
@@ -139,7 +140,7 @@ class Rule:
             self.format in (None, format_)
             and (not self.phases or phase in self.phases)
             and (not self.under or bool(self.under & leaf.words))
-            and not self.not_under & leaf.words
+            and not self.not_under & (leaf.words | leaf.words_called)
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
             and (self.sibling is None or _any(self.sibling, leaf.siblings))
@@ -311,6 +312,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         not_document=_union(row.pop("not-document", ())),
         format=row.pop("format", None),
         phases=frozenset(row.pop("for", ())),
+        of_model=row.pop("of-model", False),
     )
     assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
     assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"
