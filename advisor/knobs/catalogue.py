@@ -176,6 +176,7 @@ class Catalogue:
     phase_words: Mapping[str, Phase]
     sample_words: frozenset[str]
     phase_switches: re.Pattern[str]
+    phase_flags: Mapping[Phase, re.Pattern[str]]
     own_phase_words: frozenset[str]
     document_phases: Mapping[Phase, re.Pattern[str]]
     comments: Mapping[str, re.Pattern[str]]
@@ -233,6 +234,7 @@ def catalogue() -> Catalogue:
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
         sample_words=frozenset(table["phase-words"]["sample"]),
         phase_switches=_union(table["phase-switch"]["names"]),
+        phase_flags={p: _union(table["phase-flag"][p]) for p in PHASES if p in table["phase-flag"]},
         own_phase_words=frozenset(table["own-phase-words"]["words"]),
         document_phases={
             p: _union(table["phase-of-document"][p])

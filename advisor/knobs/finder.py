@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor.knobs import names, phases
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, canonical, leaves, parts_of, path_of
+from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
 if TYPE_CHECKING:
@@ -38,9 +38,13 @@ class Classified:
     outputs: tuple[str, ...]
 
 
-def classify(document: Document) -> Classified:
-    """All leaves of `document`: its knobs, traps, references and output directories."""
-    finder = _Finder(document)
+def classify(document: Document, told: Phase | None = None) -> Classified:
+    """All leaves of `document`: its knobs, traps, references and output directories.
+
+    `told`: the phase that the command runs, where it says so; what the document leaves open is
+    of that phase.
+    """
+    finder = _Finder(document, told)
     finder.run()
     return Classified(
         document=document,
@@ -63,20 +67,24 @@ class _Meaning:
     unit: str | None = None
     scope: str | None = None
     why: str
-    is_sure: bool
     of_model: bool = False
     """Part of the architecture: what has its name and value elsewhere must agree with it."""
+
+
+def phase_of_command(document: Document) -> Phase | None:
+    """The phase that a command line says it runs, if it says any."""
+    return phases.of_command(catalogue(), leaves(document.scalars), _title(document).split())
 
 
 class _Finder:
     """One pass over one document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, told: Phase | None) -> None:
         known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
-        self.phase = phases.of_document(self.catalogue, self.leaves, self.names, _title(document))
+        self.phase = told or self._own_phase()
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
         self.links: list[Link] = []
@@ -88,6 +96,13 @@ class _Finder:
             for leaf in self.leaves
             if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
         }
+
+    def _own_phase(self) -> Phase:
+        title = _title(self.document)
+        if self.document.format == "argv":
+            told = phases.of_command(self.catalogue, self.leaves, title.split())
+            return told or phases.of_title(self.catalogue, title) or "any"
+        return phases.of_document(self.catalogue, self.leaves, self.names, title)
 
     def _has(self, pattern: re.Pattern[str]) -> bool:
         return any(map(pattern.fullmatch, self.names))
@@ -142,7 +157,6 @@ class _Finder:
             unit=rule.unit,
             scope=rule.scope,
             why="its name and value",
-            is_sure=True,
             of_model=rule.of_model,
         )
 
@@ -157,8 +171,7 @@ class _Finder:
             trap=None if reading.is_knob else f"no {reading.kind}: {reading.why}",
             unit=names.unit_of(leaf.name) if batch else None,
             scope=names.scope_of(leaf.name) if batch else None,
-            why=reading.why,
-            is_sure=reading.is_sure,
+            why=reading.why if reading.is_sure else f"{reading.why}: barely enough",
         )
 
     def _repeated_lists(self) -> None:
@@ -233,13 +246,18 @@ class _Finder:
 
     def _context_trap(self, leaf: Leaf, meaning: _Meaning, twins: list[Leaf]) -> str | None:
         """Why a leaf that is named like a knob is none the less none."""
+        comment = " ".join((leaf.scalar.comment or "").split())
+        if self.catalogue.comments["unused"].search(comment):
+            return f'the comment beside it says "{comment}"'
+        if _is_sweep(leaf, meaning):
+            return "several batch sizes that the program tries one after the other: no one setting"
         if leaf.mapping in self._variants:
             return f"part of {leaf.mapping}, a variant that overrides other values of this config"
         if self.catalogue.kinds[meaning.kind].knob_class != "quality":
             return None
         if leaf.path in self._of_models:
             return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
-        if meaning.kind == "image_size":
+        if meaning.kind == "image_size" and names.speaks(leaf.name):
             equal = [t for t in twins if t.value == leaf.value and t.path != leaf.path]
             for twin in equal:
                 if (twin.ancestors and not leaf.ancestors) or self._is_of_model(twin):
@@ -329,6 +347,14 @@ class _Finder:
 
     def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
         return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
+
+
+def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
+    """Whether a list of batch sizes rises: a resolution that grows makes them fall."""
+    if meaning.kind != "batch_size" or not isinstance(leaf.value, tuple) or len(leaf.value) < 2:
+        return False
+    sizes = [number for value in leaf.value if (number := number_of(value)) is not None]
+    return len(sizes) == len(leaf.value) and all(a < b for a, b in itertools.pairwise(sizes))
 
 
 def _title(document: Document) -> str:

@@ -53,6 +53,7 @@ class _KindOfName:
     kind: str
     family: Family
     phrases: Mapping[Words, int]
+    called: Mapping[str, int]
     above: Mapping[str, int]
     beside: Mapping[str, int]
     comment: re.Pattern[str] | None
@@ -70,6 +71,10 @@ class _Vocabulary:
     spelling: Mapping[str, Words]
     neutral: frozenset[str]
     known: frozenset[str]
+    """Every word of the file."""
+    parts: frozenset[str]
+    """Those that a glued word may be made of: neutral ones and such as speak for a kind. What
+    speaks against one must stand alone, or `gammanet` would be two."""
     kinds: tuple[_KindOfName, ...]
     scope: Mapping[str, tuple[Words, ...]]
     unit: Mapping[str, tuple[Words, ...]]
@@ -86,7 +91,9 @@ def _vocabulary() -> _Vocabulary:
     neutral = frozenset(
         w for word in table["neutral"]["words"] for w in spelling.get(word, (word,))
     )
-    known = {word for kind in kinds for phrase in kind.phrases for word in phrase}
+    weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
+    known = {word for phrase, _ in weighed for word in phrase}
+    speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
     said = {
         part: {
             meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
@@ -100,7 +107,8 @@ def _vocabulary() -> _Vocabulary:
         unknown=table["unknown"],
         spelling=spelling,
         neutral=neutral,
-        known=frozenset(known) | neutral | frozenset(spelling),
+        known=frozenset(known) | neutral | spelling.keys(),
+        parts=frozenset(speaking) | neutral | spelling.keys(),
         kinds=kinds,
         scope=said["scope"],
         unit=said["unit"],
@@ -116,6 +124,7 @@ def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words])
             for weight, phrases in row["name"].items()
             for phrase in phrases
         },
+        called=_weights(row.get("called", {})),
         above=_weights(row.get("above", {})),
         beside=_weights(row.get("beside", {})),
         comment=re.compile(row["comment"], re.IGNORECASE) if "comment" in row else None,
@@ -141,29 +150,26 @@ def words_in(name: str) -> Words:
     vocabulary = _vocabulary()
     found: list[str] = []
     for token in filter(None, name.split("_")):
-        bare = token if token in vocabulary.known else token.rstrip("0123456789")
-        for word in _unglued(bare) if bare else ():
+        bare = token.rstrip("0123456789")
+        parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        for word in parts or filter(None, (bare,)):
             found.extend(vocabulary.spelling.get(word, (word,)))
     return tuple(found)
 
 
 @functools.lru_cache(maxsize=8192)
 def _unglued(token: str) -> Words:
-    """The fewest known words that `token` is written of; itself where there are none."""
-    known = _vocabulary().known
-    if token in known:
+    """The fewest words of the vocabulary that `token` is written of; empty where there are none."""
+    parts = _vocabulary().parts
+    if token in parts:
         return (token,)
-    best: Words = ()
-    for cut in range(1, len(token) - 1):
+    found = []
+    for cut in range(1, len(token)):
         head, tail = token[:cut], token[cut:]
-        if head not in known or (cut == 1 and head != "n"):
-            continue
-        rest = _unglued(tail)
-        if all(len(word) > 1 and word in known for word in rest) and (
-            not best or len(rest) + 1 < len(best)
-        ):
-            best = (head, *rest)
-    return best or (token,)
+        if head in parts and (cut > 1 or head == "n") and len(tail) > 1:
+            rest = _unglued(tail)
+            found += [(head, *rest)] if rest else []
+    return min(found, key=len, default=())
 
 
 @functools.lru_cache(maxsize=8192)
@@ -263,11 +269,13 @@ def _reading(leaf: Leaf, kind: _KindOfName, said: Phrases) -> Reading:
 
 def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
     """What stands around a name, and how much it weighs for `kind`."""
-    for name in (*leaf.called, *leaf.ancestors):
-        listed = words_of(name) & kind.above.keys()
+    places = [(name, kind.called, "in a") for name in leaf.called]
+    places += [(name, kind.above, "under") for name in leaf.ancestors]
+    for name, weights, where in places:
+        listed = words_of(name) & weights.keys()
         if listed:
-            word = max(sorted(listed), key=lambda w: abs(kind.above[w]))
-            yield f"under `{word}`", kind.above[word]
+            word = max(sorted(listed), key=lambda w: abs(weights[w]))
+            yield f"{where} `{word}`", weights[word]
             break
     beside = leaf.siblings & kind.beside.keys()
     if beside:
