@@ -122,6 +122,7 @@ class Rule:
     scope: str | None
     under: frozenset[str]
     not_under: frozenset[str]
+    not_called: frozenset[str]
     parent: frozenset[str]
     not_parent: frozenset[str]
     sibling: re.Pattern[str] | None
@@ -140,7 +141,8 @@ class Rule:
             self.format in (None, format_)
             and (not self.phases or phase in self.phases)
             and (not self.under or bool(self.under & leaf.words))
-            and not self.not_under & (leaf.words | leaf.words_called)
+            and not self.not_under & leaf.words
+            and not self.not_called & leaf.words_called
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
             and (self.sibling is None or _any(self.sibling, leaf.siblings))
@@ -306,6 +308,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         scope=row.pop("scope", None),
         under=frozenset(row.pop("under", ())),
         not_under=frozenset(row.pop("not-under", ())),
+        not_called=frozenset(row.pop("not-called", ())),
         parent=frozenset(row.pop("parent", ())),
         not_parent=frozenset(row.pop("not-parent", ())),
         sibling=_union(row.pop("sibling", ())),
