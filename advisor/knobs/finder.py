@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,8 @@ class _Meaning:
     why: str
     of_model: bool = False
     """Part of the architecture: what has its name and value elsewhere must agree with it."""
+    or_only: bool = False
+    """With `trap`: a knob all the same where nothing else in the document is of the kind."""
 
 
 def phase_of_command(document: Document) -> Phase | None:
@@ -87,6 +89,7 @@ class _Finder:
         self.phase = told or self._own_phase()
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
+        self._waiting: list[tuple[Leaf, _Meaning]] = []
         self.links: list[Link] = []
         self.references: list[Reference] = []
         self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
@@ -117,7 +120,20 @@ class _Finder:
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._link(f"values live in {file}", leaf.path))
             self._sort(leaf, by_name[leaf.name])
+        self._settle_waiting()
         self._repeated_lists()
+
+    def _settle_waiting(self) -> None:
+        """Knobs by their names and look-alikes by their place: knobs if they are the only ones."""
+        found = {knob.kind for knob in self.knobs}
+        for leaf, meaning in self._waiting:
+            if meaning.kind in found:
+                self._refuse(leaf, meaning.trap or "")
+            else:
+                self.knobs.append(self._knob(leaf, replace(meaning, trap=None)))
+
+    def _refuse(self, leaf: Leaf, why: str) -> None:
+        self.traps.append(Trap(document=self.document.name, path=leaf.path, why=why))
 
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""
@@ -129,9 +145,12 @@ class _Finder:
         meaning = self._meaning(leaf)
         if meaning is None:
             return
+        if meaning.trap and meaning.or_only:
+            self._waiting.append((leaf, meaning))
+            return
         trap = meaning.trap or self._context_trap(leaf, meaning, twins)
         if trap:
-            self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            self._refuse(leaf, trap)
             return
         self.knobs.append(self._knob(leaf, meaning))
         if "auto" in types_of(leaf.value):
@@ -151,13 +170,14 @@ class _Finder:
         if rule is None:
             return None
         return _Meaning(
-            kind=rule.kind or "",
+            kind=rule.kind or rule.or_only or "",
             trap=rule.trap,
             phase=rule.phase,
             unit=rule.unit,
             scope=rule.scope,
             why="its name and value",
             of_model=rule.of_model,
+            or_only=rule.or_only is not None,
         )
 
     def _by_parts(self, leaf: Leaf) -> _Meaning | None:
@@ -169,6 +189,7 @@ class _Finder:
         return _Meaning(
             kind=reading.kind,
             trap=None if reading.is_knob else f"no {reading.kind}: {reading.why}",
+            or_only=reading.is_only,
             unit=names.unit_of(leaf.name) if batch else None,
             scope=names.scope_of(leaf.name) if batch else None,
             why=reading.why if reading.is_sure else f"{reading.why}: barely enough",

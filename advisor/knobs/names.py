@@ -46,6 +46,8 @@ class Reading:
     is_knob: bool
     """False for a look-alike, whose name has the words but something speaks against it."""
     is_sure: bool
+    is_only: bool
+    """A look-alike by its place alone: a knob all the same where nothing else is of the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class _KindOfName:
     comment: re.Pattern[str] | None
     usual: tuple[float, float] | None
     as_list: int
+    only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words])
         comment=re.compile(row["comment"], re.IGNORECASE) if "comment" in row else None,
         usual=tuple(row["usual"]) if "usual" in row else None,
         as_list=row.get("list", 0),
+        only=row.get("only", False),
     )
 
 
@@ -264,6 +268,7 @@ def _reading(leaf: Leaf, kind: _KindOfName, said: Phrases) -> Reading:
         why=", ".join(parts),
         is_knob=score >= vocabulary.enough,
         is_sure=score >= vocabulary.high,
+        is_only=kind.only and said.weight >= vocabulary.enough,
     )
 
 

@@ -225,6 +225,25 @@ def test_glued_words_are_parted_only_where_all_of_them_are_known(
     assert names.words_in(name) == words
 
 
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (
+            "optim: {schedule_of_rate: {learning_rate: 0.1}}\n",
+            {"optim.schedule_of_rate.learning_rate"},
+        ),
+        (
+            "optim: {lr: 0.2, schedule_of_rate: {learning_rate: 0.1}}\n",
+            {"optim.lr"},
+        ),
+    ],
+)
+def test_a_rate_in_a_schedule_is_the_rate_only_where_no_other_is(
+    text: str, paths: set[str], find: Callable[..., Findings]
+) -> None:
+    assert {knob.path for knob in find(text).knobs} == paths
+
+
 LLM = {
     "transformers": (
         """
