@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, options, settings
+from advisor import documents, knobs, options, settings
 from advisor.documents.argv import first_own_word
 from advisor.documents.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
@@ -99,7 +99,7 @@ def resolve(
         command_line=command_document(argv, cwd, document),
         cwd=cwd,
         name=name,
-        workload=entry or Workload(command=shlex.join(argv)),
+        workload=_of_its_phase(entry or Workload(command=shlex.join(argv)), argv),
         settings=found,
     )
 
@@ -110,6 +110,12 @@ def command_document(
     """A command as a document; without a config it has the options of the program's source."""
     known = options.of_command(command, cwd) if config is None else ()
     return documents.of_command(command, known)
+
+
+def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
+    """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
+    told = knobs.phase_of_command(documents.of_command(argv)) if workload.phase == "any" else None
+    return workload.model_copy(update={"phase": told}) if told else workload
 
 
 def _entry(

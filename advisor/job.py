@@ -25,7 +25,8 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine
+    from advisor.model import Machine, Phase
+    from advisor.settings import Workload
     from advisor.trials.limits import Limits
 
 
@@ -204,7 +205,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         invocation=asked,
         config=asked.path,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document))
+            Source(document=document, findings=knobs.find(document, told=_told(asked.workload)))
             for document in (asked.config, asked.command_line)
             if document is not None
         ),
@@ -220,6 +221,10 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         entry=entry,
         settings_file=settings_file,
     )
+
+
+def _told(workload: Workload) -> Phase | None:
+    return None if workload.phase == "any" else workload.phase
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:
