@@ -73,13 +73,11 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        known = (
-            ()
-            if any(one.document for one in inspected)
-            else options.of_command(command, Path.cwd())
-        )
+        known = () if paths else options.of_command(command, Path.cwd())
         document = documents.of_command(command, known)
         found = _with_overrides(knobs.find(document), inspected)
+        if not paths and (why := options.why_unread(command, Path.cwd())):
+            found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected))
 
@@ -145,7 +143,12 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
     """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
     found = inspection.findings
     return {
-        "knobs": [_knob(knob) for one in found for knob in one.knobs],
+        "knobs": [
+            _knob(knob, default_of(knob, one.document))
+            for one in inspection.documents
+            if one.findings
+            for knob in one.findings.knobs
+        ],
         "traps": [
             {"document": t.document, "path": t.path, "why": t.why}
             for one in found
@@ -160,7 +163,7 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
     }
 
 
-def _knob(knob: Knob) -> dict[str, Any]:
+def _knob(knob: Knob, default: str | None) -> dict[str, Any]:
     return {
         "document": knob.document,
         "path": knob.path,
@@ -170,6 +173,7 @@ def _knob(knob: Knob) -> dict[str, Any]:
         "unit": knob.unit,
         "scope": knob.scope,
         "value": knob.value,
+        "default_of": default,
         "editable": knob.editable,
         "why": knob.why,
     }
@@ -201,17 +205,17 @@ def _section(one: Inspected) -> str:
     title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
     if one.findings is None:
         return f"{title}\n  not read: {one.error}"
-    lines = [title, *_table(one.findings.knobs)]
+    lines = [title, *_table(one.findings.knobs, one.document)]
     lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in one.findings.traps]
     lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in one.findings.links]
     lines += [f"  note  {note}" for note in one.findings.notes]
     return "\n".join(lines)
 
 
-def _table(found: Sequence[Knob]) -> list[str]:
+def _table(found: Sequence[Knob], document: Document | None) -> list[str]:
     if not found:
         return ["  no knobs"]
-    rows = [_HEADS, *(_row(knob) for knob in found)]
+    rows = [_HEADS, *(_row(knob, default_of(knob, document)) for knob in found)]
     rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return [
@@ -221,11 +225,18 @@ def _table(found: Sequence[Knob]) -> list[str]:
     ]
 
 
-def _row(knob: Knob) -> tuple[str, ...]:
+def default_of(knob: Knob, document: Document | None) -> str | None:
+    """Where the program's source has the value of an option that was not typed."""
+    scalar = document.scalars.get(knob.path) if document else None
+    return scalar.default_of if scalar else None
+
+
+def _row(knob: Knob, default: str | None) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
-    editable = "yes" if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
+    can = f"yes, a default: {default}" if default else "yes"
+    editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
     return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, editable)
 
 
