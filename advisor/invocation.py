@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from dataclasses import dataclass
@@ -176,8 +177,13 @@ def _is_imported(
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
     """Config files that the words of a command name, its own program left out."""
     first = first_own_word(command)
-    words = (Path(word.split("=", 1)[-1]) for word in command[first:])
-    return [path for path in words if path.suffix.lower() in SUFFIXES and (cwd / path).is_file()]
+    found = []
+    for word in command[first:]:
+        path = Path(word.split("=", 1)[-1])
+        with contextlib.suppress(OSError):  # no path at all, such as code of many lines
+            if path.suffix.lower() in SUFFIXES and (cwd / path).is_file():
+                found.append(path)
+    return found
 
 
 def require_writable(config: Path) -> None:

@@ -108,6 +108,24 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) ->
     assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
 
 
+SWITCHES = """\
+import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--num-workers", type=int, default=2)
+p.add_argument("--persistent-workers", action="store_true", default=True)
+"""
+
+
+def test_a_switch_that_can_only_be_put_on_keeps_what_needs_it(project: Path) -> None:
+    """No words take `--persistent-workers` back, and it needs workers."""
+    (project / "main.py").write_text(SWITCHES)
+    document = invocation.resolve(None, ["python", "main.py"]).command_line
+    findings = knobs.find(document)
+    refused = knobs.move(document, findings, "--num-workers", 0)
+    assert isinstance(refused, knobs.Refusal)
+    assert "--persistent-workers cannot be set to False" in refused.reason
+
+
 def test_a_config_that_the_command_names_is_left_and_told(project: Path) -> None:
     (project / "c.yaml").write_text("batch_size: 2\n")
     asked = invocation.resolve(None, ["python", "predict.py", "--cfg=c.yaml"])

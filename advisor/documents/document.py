@@ -87,6 +87,17 @@ class Document:
                 found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
         return tuple(sorted(found, key=lambda edit: edit.span.start))
 
+    def takes(self, path: str, value: JsonScalar) -> bool:
+        """Whether `value` can be written at `path`, and is among the choices that are known."""
+        scalar = self.scalars.get(path)
+        if scalar is None or (scalar.choices and value not in scalar.choices):
+            return False
+        try:
+            self.edits({path: value})
+        except EditRefusedError:
+            return False
+        return True
+
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
         """The file with other values at these paths and every other byte as it was.
 

@@ -51,7 +51,11 @@ def move(
         refusal = _MOVES[link.kind](plan, link) if linked else None
         if refusal:
             return Refusal(reason=f"{path} = {value}: {refusal}")
-    return tuple(change for change in plan.changes.values() if change.new != change.old)
+    changes = tuple(change for change in plan.changes.values() if change.new != change.old)
+    for change in changes:
+        if not document.takes(change.path, change.new):
+            return Refusal(reason=f"{change.path} cannot be set to {change.new}")
+    return changes
 
 
 class _Plan:

@@ -126,23 +126,27 @@ def _placed(found: Sequence[Declared], command: Sequence[str], first: int) -> It
 
 def script_of(command: Sequence[str], first: int, cwd: Path) -> Path | None:
     """The Python file that `command` runs, whose own words begin at `first`."""
+    try:
+        return _script_of(command, first, cwd)
+    except OSError:  # no path at all, such as code of many lines
+        return None
+
+
+def _script_of(command: Sequence[str], first: int, cwd: Path) -> Path | None:
     if not 0 < first <= len(command):
         return None
     name = command[first - 1]
     if first >= 2 and command[first - 2] in {"-m", "--module"}:
         parts = name.split(".")
-        for root in (cwd, cwd / "src"):
-            place = root.joinpath(*parts)
-            for path in (place.with_suffix(".py"), place / "__main__.py"):
-                if path.is_file():
-                    return path
-        return None
+        places = [root.joinpath(*parts) for root in (cwd, cwd / "src")]
+        paths = [path for p in places for path in (p.with_suffix(".py"), p / "__main__.py")]
+        return next((path for path in paths if path.is_file()), None)
     path = cwd / name
     if path.is_dir():
         path = path / "__main__.py"
     if path.is_file():
         return path if path.suffix == ".py" or _is_python(path) else None
-    found = shutil.which(name, path=os.environ.get("PATH")) if "/" not in name else None
+    found = shutil.which(name) if "/" not in name else None
     return Path(found) if found and _is_python(Path(found)) else None
 
 

@@ -579,6 +579,8 @@ WITHOUT = {
     "an interpreter alone": ("python",),
     "a script that does not parse": ("python", "broken.py"),
     "nothing": (),
+    "code that is longer than any name": ("python", "-c", "pass\n" * 2000),
+    "a module": ("python", "-m", "json.tool"),
 }
 
 
