@@ -80,7 +80,7 @@ def imports(command: Sequence[str], cwd: Path, path: Path) -> bool:
         return False
     real = path.resolve()
     named = [word.rpartition("=")[2] for word in command[first:]]
-    told = (project.named(word) for word in named if re.fullmatch(r"[A-Za-z_][\w.]*", word))
+    told = (project.named(word) for word in named if re.fullmatch(r"[A-Za-z_][\w.]{0,200}", word))
     return any(
         module is not None and module.path == real
         for module in (*(unit.module for unit in reached(project, script)), *told)
