@@ -1,0 +1,350 @@
+"""Values that equal what the program was seen to do, and that no name tells of: suspects.
+
+Pure. Leaves of the documents and observed effects go in; out come suspects, values to try them out
+with, each of which would show as itself, and what a run with those values says of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from advisor.knobs.catalogue import catalogue
+from advisor.knobs.findings import Followed
+from advisor.knobs.traces import ASPECTS, Aspect, Relation, Shown
+from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
+from advisor.knobs.values import row_of
+from advisor.model import Knob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from advisor.documents import Document
+    from advisor.knobs.findings import Findings
+    from advisor.model import Effects, JsonScalar, Phase
+
+MOST = 16
+"""Values moved in one run: more would hardly leave a program that runs."""
+MULTIPLES = (2, 3, 4, 5)
+"""Tried first: what must divide a value, or be no more than it, still does and is."""
+MOST_WORKERS = 8
+"""A value that may be the workers is not raised beyond it, unless it was more than half of that."""
+WIDTHS = ("bfloat16", "float16", "float32")
+"""Dtypes to move to, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One value that may decide what was seen."""
+
+    document: str
+    path: str
+    value: JsonScalar
+    traces: tuple[tuple[Aspect, Relation], ...]
+    """What it may decide, and how it would show; for each aspect the plainest first."""
+    weight: float
+    """How much its name and place speak for it; 0 is neutral."""
+    built: bool
+    """It stands among the parts of a network or an optimizer."""
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Of the aspects it may decide."""
+        return frozenset(aspect.kind for aspect, _ in self.traces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A suspect and the value it is tried out with."""
+
+    suspect: Suspect
+    new: JsonScalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one run with moved values says."""
+
+    followed: tuple[Followed, ...]
+    unclear: frozenset[str]
+    """Kinds that changed, or were not seen, and not as any one of the moved values would show."""
+
+
+def open_aspects(
+    found: Iterable[Findings], seen: Effects, kinds: Iterable[str], phases: Iterable[str]
+) -> tuple[Aspect, ...]:
+    """What of `kinds` the program visibly has and no knob of `phases` explains by its value.
+
+    Where a kind stands nowhere under these phases, its other knobs count.
+    """
+    wanted, phases, found = set(kinds), set(phases), tuple(found)
+    open_ = []
+    for aspect in ASPECTS:
+        if aspect.kind not in wanted or not aspect.seen(seen):
+            continue
+        alike = [k for each in found for k in each.knobs if k.kind == aspect.kind]
+        in_phase = [knob for knob in alike if knob.phase in phases]
+        if not aspect.known_from(in_phase or alike, seen):
+            open_.append(aspect)
+    return tuple(open_)
+
+
+# --- who is suspected ---------------------------------------------------------------------
+
+
+def suspects(
+    sources: Iterable[tuple[Document, Findings]], seen: Effects, aspects: Sequence[Aspect]
+) -> tuple[Suspect, ...]:
+    """Values that would show as what was seen, those that most speaks for first."""
+    all_ = [
+        suspect
+        for document, findings in sources
+        for leaf in leaves(document.scalars)
+        if (suspect := _suspect(document, findings, leaf, seen, aspects)) is not None
+    ]
+    free = frozenset[str]().union(*(each.kinds for each in all_ if not each.built))
+    kept = [each for each in all_ if not each.built or each.kinds - free]
+    return tuple(sorted(kept, key=lambda each: -each.weight))
+
+
+def _suspect(
+    document: Document, findings: Findings, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]
+) -> Suspect | None:
+    known, words = _words(), _words_in(leaf.name)
+    if not _movable(document, leaf) or leaf.path in _spoken_for(findings) or words & known.never:
+        return None
+    for_kinds = {kind for kind, own in known.speaks.items() if own & words}
+    if not for_kinds and words & known.against:
+        return None
+    assert not isinstance(leaf.value, tuple)
+    traces = tuple(
+        (aspect, relation)
+        for aspect in aspects
+        for relation in aspect.relations
+        if relation.shown(leaf.value, seen) in aspect.seen(seen)
+        and (not for_kinds or (relation.kind or aspect.kind) in for_kinds)
+    )
+    if not traces:
+        return None
+    kinds = {relation.kind or aspect.kind for aspect, relation in traces}
+    above = _words_in(*leaf.ancestors)
+    beside = any(
+        knob.path.rpartition(".")[0] == leaf.mapping and knob.kind in ("batch_size", "num_workers")
+        for knob in findings.knobs
+    )
+    weight = (
+        2.0 * bool(for_kinds)
+        + any(known.hints.get(kind, frozenset()) & words for kind in kinds)
+        + 0.5 * any(known.above.get(kind, frozenset()) & above for kind in kinds)
+        + 0.5 * (beside and bool(leaf.mapping))
+        - 0.5 * (number_of(leaf.value) in (0, 1))  # half of all flags are one of these
+    )
+    return Suspect(
+        document=document.name,
+        path=leaf.path,
+        value=leaf.value,
+        traces=traces,
+        weight=weight,
+        built=not for_kinds and bool(above & known.built),
+    )
+
+
+def _movable(document: Document, leaf: Leaf) -> bool:
+    """A plain number or word that is written there, and that no comment protects."""
+    value, scalar = leaf.value, leaf.scalar
+    if leaf.is_list or not scalar.editable or leaf.path in document.aliases:
+        return False
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return False
+    number = number_of(value)
+    plain = bool(row_of(value)[0]) if number is None else number >= 0 and number == int(number)
+    return plain and not catalogue().comments["constraint"].search(scalar.comment or "")
+
+
+def _spoken_for(findings: Findings) -> set[str]:
+    """Paths of which the finder knows what they are: knobs, traps, what is linked, outputs."""
+    return {
+        *(knob.path for knob in findings.knobs),
+        *(trap.path for trap in findings.traps),
+        *(path for link in findings.links for path in link.paths),
+        *(reference.path for reference in findings.references),
+        *findings.outputs,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """suspects.toml."""
+
+    never: frozenset[str]
+    against: frozenset[str]
+    built: frozenset[str]
+    speaks: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    hints: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    above: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@functools.cache
+def _words() -> _Words:
+    text = resources.files("advisor.knobs").joinpath("suspects.toml").read_text("utf-8")
+    table = tomllib.loads(text)
+    sets = {name: frozenset(table[name]) for name in ("never", "against", "built")}
+    by_kind = {
+        name: {kind: frozenset(words) for kind, words in table[name].items()}
+        for name in ("speaks", "hints", "above")
+    }
+    return _Words(**sets, **by_kind)  # type: ignore[arg-type]
+
+
+def _words_in(*names: str) -> frozenset[str]:
+    """Words of canonical names, without the digits at their ends."""
+    words = (word for name in names for word in name.split("_"))
+    return frozenset(re.sub(r"\d+$", "", word) or word for word in words)
+
+
+# --- what to try them out with ------------------------------------------------------------
+
+
+def moves(
+    suspected: Iterable[Suspect], seen: Effects, *, room: float = 1e9, lower: bool = False
+) -> tuple[Move, ...]:
+    """A value for each suspect, so that whichever the program follows, it shows which one.
+
+    `room`: how many times as much memory there is. `lower`: smaller values first. A suspect for
+    which no value would show apart from the others is left out.
+    """
+    taken: dict[str, set[Shown]] = {aspect.kind: set(aspect.seen(seen)) for aspect in ASPECTS}
+    chosen = []
+    for suspect in itertools.islice(suspected, MOST):
+        for new in _alternatives(suspect, room, lower=lower):
+            shows = {(aspect.kind, r.shown(new, seen)) for aspect, r in suspect.traces}
+            if all(_clear(shown) and shown not in taken[kind] for kind, shown in shows):
+                for kind, shown in shows:
+                    assert shown is not None
+                    taken[kind].add(shown)
+                chosen.append(Move(suspect=suspect, new=new))
+                break
+    return tuple(chosen)
+
+
+def _clear(shown: Shown | None) -> bool:
+    """Whether it could be seen: half a batch cannot."""
+    return isinstance(shown, str) or (shown is not None and shown == int(shown))
+
+
+def _alternatives(suspect: Suspect, room: float, *, lower: bool) -> Iterator[JsonScalar]:
+    """Values to move to, the safest first, spelled as the present one is."""
+    number = number_of(suspect.value)
+    if number is None:
+        row, _ = row_of(suspect.value)
+        yield from (row[dtype] for dtype in WIDTHS if dtype in row and row[dtype] != suspect.value)
+        return
+    value = int(number)
+    costly = suspect.kinds <= {"timesteps", "num_workers"}  # more of it only takes longer
+    parts = [value // n for n in MULTIPLES if value // n >= 1 and value % n == 0]
+    parts = [n for n in parts if n > 1] + [n for n in parts if n == 1]
+    most = max(MOST_WORKERS, 2 * value) if "num_workers" in suspect.kinds else room * value
+    times = [value * n for n in MULTIPLES if value and value * n <= most]
+    first = [*parts, *times] if lower or costly or room < MULTIPLES[0] else [*times, *parts]
+    more = (value + n for n in range(1, 4 * MOST))
+    less = (value - n for n in range(1, value))
+    for new in itertools.chain(first, less if room < MULTIPLES[0] else (), more, less):
+        yield _like(new, suspect.value)
+
+
+def _like(number: int, old: JsonScalar) -> JsonScalar:
+    return (
+        str(number) if isinstance(old, str) else float(number) if isinstance(old, float) else number
+    )
+
+
+# --- what a run with them says ------------------------------------------------------------
+
+
+def read(
+    moved: Sequence[Move], before: Effects, after: Effects, aspects: Iterable[Aspect]
+) -> Reading:
+    """Which of the moved values the program follows: those that show exactly as they would."""
+    followed: list[Followed] = []
+    unclear = set()
+    for aspect in aspects:
+        was, now = aspect.seen(before), aspect.seen(after)
+        fresh = now - was
+        if now and not fresh:
+            continue
+        shown = [
+            found
+            for move in moved
+            if (found := _followed(move, aspect, before, after, fresh)) is not None
+        ]
+        if len(shown) == 1:
+            followed += shown
+        else:
+            unclear.add(aspect.kind)
+    return Reading(followed=tuple(followed), unclear=frozenset(unclear))
+
+
+def _followed(
+    move: Move, aspect: Aspect, before: Effects, after: Effects, fresh: frozenset[Shown]
+) -> Followed | None:
+    suspect = move.suspect
+    for its, relation in suspect.traces:
+        if its is not aspect:
+            continue
+        was, now = relation.shown(suspect.value, before), relation.shown(move.new, after)
+        if was is None or now not in fresh:
+            continue
+        assert now is not None
+        return Followed(
+            document=suspect.document,
+            path=suspect.path,
+            kind=relation.kind or aspect.kind,
+            shown_in=aspect.kind,
+            value=suspect.value,
+            relation=relation.name,
+            scope=relation.scope,
+            moved_to=move.new,
+            before=was,
+            after=now,
+        )
+    return None
+
+
+def better_half(
+    suspected: Sequence[Suspect], open_: Mapping[Suspect, frozenset[str]]
+) -> tuple[Suspect, ...]:
+    """For each kind in doubt the half of its suspects that most speaks for; at least one."""
+    kept: set[Suspect] = set()
+    for kind in frozenset[str]().union(*(open_[each] for each in suspected)):
+        alike = [each for each in suspected if kind in open_[each]]
+        kept.update(alike[: (len(alike) + 1) // 2])
+    return tuple(each for each in suspected if each in kept)
+
+
+def fewer(suspected: Sequence[Suspect]) -> tuple[Suspect, ...]:
+    """After a run that failed: half of each kind, else half of the kinds."""
+    half = better_half(suspected, {each: each.kinds for each in suspected})
+    return half if len(half) < len(suspected) else half[: (len(half) + 1) // 2]
+
+
+def knob_of(found: Followed, phase: Phase) -> Knob:
+    """What is followed, as a knob like those that a name told of."""
+    kind = catalogue().kinds[found.kind]
+    key = str(parts_of(found.path)[-1])
+    phase = kind.phase or phase
+    return Knob(
+        document=found.document,
+        path=found.path,
+        kind=found.kind,
+        phase=phase,
+        knob_class=kind.class_in(phase),
+        value=found.value,
+        unit=kind.unit,
+        scope=found.scope,
+        why=f"`{key}` is a {found.kind} by experiment: the program follows it",
+    )

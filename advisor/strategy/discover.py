@@ -1,0 +1,176 @@
+"""Knobs by experiment: values that equal what was seen are moved, and what the program follows is
+a knob, whatever it is called. At most two processes, and none where names told of everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.errors import EditRefusedError
+from advisor.experiments.attempts import Arm, Ask
+from advisor.knobs import suspects
+from advisor.model import Candidate, Change
+from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from advisor.knobs import Followed
+    from advisor.knobs.suspects import Move, Reading, Suspect
+    from advisor.model import Phase
+
+MOST_PROCESSES = 2
+SHORT_S = 1.0
+"""Window of a run that only shows what is followed."""
+FEW_STEPS = 4
+
+Doubts = dict["Suspect", frozenset[str]]
+"""What each suspect may still decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What the experiment showed."""
+
+    followed: tuple[Followed, ...] = ()
+    unfollowed: tuple[Suspect, ...] = ()
+    """What they might have decided is decided elsewhere."""
+    unsettled: tuple[Suspect, ...] = ()
+    """Not moved, or moved in runs that told nothing of them."""
+    processes: int = 0
+
+
+def discover(now: Standing) -> Stage:
+    """The knobs that no name told of join the others, so that the later stages tune them."""
+    now, found = yield from experiment(now, worth_a_process(now))
+    return with_followed(now, found.followed)
+
+
+def worth_a_process(now: Standing) -> tuple[str, ...]:
+    """Kinds that the search could tune, were they found."""
+    facts = now.facts
+    kinds = ["batch_size", "num_workers", "grad_accum"]
+    kinds += ["timesteps"] * bool(facts.workload.quality)
+    kinds += ["precision"] * (facts.consents and len(facts.precisions) > 1)
+    return tuple(kinds)
+
+
+def experiment(
+    now: Standing, kinds: Iterable[str]
+) -> Generator[Turn, Answer, tuple[Standing, Discovery]]:
+    """Suspects of `kinds` moved to values of their own, all at once; then what that left open.
+
+    A run that fails tells nothing: then half of them are moved, to smaller values.
+    """
+    seen = now.original.effects
+    sources = [(source.document, source.findings) for source in now.facts.sources]
+    aspects = suspects.open_aspects((f for _, f in sources), seen, kinds, phases(now))
+    left = suspects.suspects(sources, seen, aspects)
+    doubts: Doubts = {suspect: suspect.kinds for suspect in left}
+    followed: list[Followed] = []
+    processes, failed = 0, False
+    while left and processes < MOST_PROCESSES:
+        moved = [
+            move
+            for move in suspects.moves(left, seen, room=room(now), lower=failed)
+            if writable(now, move)
+        ]
+        if not moved:
+            break
+        now, attempt = yield from tried(now, ask_to_move(now, moved))
+        if attempt is None:
+            break
+        processes += 1
+        if attempt.run is None:
+            left, failed = suspects.fewer([move.suspect for move in moved]), True
+            continue
+        asked = [each for each in aspects if any(each.kind in open_ for open_ in doubts.values())]
+        reading = suspects.read(moved, seen, attempt.run.effects, asked)
+        followed += reading.followed
+        doubts = after(doubts, moved, reading)
+        left = (
+            *(s for s in left if doubts.get(s) and all(s is not move.suspect for move in moved)),
+            *suspects.better_half([m.suspect for m in moved if doubts.get(m.suspect)], doubts),
+        )
+    return now, Discovery(
+        followed=tuple(followed),
+        unfollowed=tuple(suspect for suspect, open_ in doubts.items() if not open_),
+        unsettled=tuple(suspect for suspect, open_ in doubts.items() if open_),
+        processes=processes,
+    )
+
+
+def after(doubts: Doubts, moved: Sequence[Move], reading: Reading) -> Doubts:
+    """What is still in doubt: not what is followed, nor of a moved value what did not change."""
+    found = {(each.document, each.path) for each in reading.followed}
+    decided = {each.shown_in for each in reading.followed}
+    tried_ = [move.suspect for move in moved]
+    return {
+        suspect: (open_ & reading.unclear if suspect in tried_ else open_) - decided
+        for suspect, open_ in doubts.items()
+        if (suspect.document, suspect.path) not in found
+    }
+
+
+def ask_to_move(now: Standing, moved: Sequence[Move]) -> Ask:
+    """One short process with all of `moved`; to the end of an item where its steps are in doubt."""
+    changes = (
+        Change(
+            document=move.suspect.document,
+            path=move.suspect.path,
+            kind=min(move.suspect.kinds),
+            knob_class="quality",
+            old=move.suspect.value,
+            new=move.new,
+        )
+        for move in moved
+    )
+    candidate = Candidate().with_changes(*changes)
+    plan = now.plan(Candidate(), measure_s=min(SHORT_S, now.facts.measure_s), min_steps=FEW_STEPS)
+    if any("timesteps" in move.suspect.kinds for move in moved):
+        plan = replace(plan, forwards_per_unit=None, whole_batches=1)
+    return Ask(arm=Arm(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s)
+
+
+def phases(now: Standing) -> tuple[Phase, ...]:
+    """Phases whose knobs this program may use."""
+    if now.facts.workload.phase != "any":
+        return now.facts.workload.phase, "any"
+    return ("train", "any") if now.trains else ("train", "eval", "test", "any")
+
+
+def room(now: Standing) -> float:
+    """How many times what the original took would fit."""
+    peak_gib = now.original.peak_mem_gib
+    return now.facts.memory_limit_gib / peak_gib if peak_gib else suspects.MULTIPLES[-1]
+
+
+def writable(now: Standing, move: Move) -> bool:
+    """Whether its document takes the value."""
+    try:
+        documents = {source.document.name: source.document for source in now.facts.sources}
+        documents[move.suspect.document].with_values({move.suspect.path: move.new})
+    except EditRefusedError:
+        return False
+    return True
+
+
+def with_followed(now: Standing, followed: Sequence[Followed]) -> Standing:
+    """What the program follows is among the knobs from now on, with its links."""
+    if not followed:
+        return now
+    phase: Phase = now.facts.workload.phase
+    phase = "train" if now.trains else "test" if phase == "any" else phase
+    sources = tuple(
+        replace(
+            source,
+            findings=knobs.find(
+                source.document,
+                [each for each in followed if each.document == source.document.name],
+                phase,
+            ),
+        )
+        for source in now.facts.sources
+    )
+    return replace(now, facts=replace(now.facts, sources=sources))
