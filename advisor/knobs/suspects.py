@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.findings import Followed
-from advisor.knobs.traces import ASPECTS, Aspect, Relation, Shown
+from advisor.knobs.traces import ASPECTS, ITSELF, Aspect, Relation, Shown
 from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
 from advisor.knobs.values import row_of
 from advisor.model import Knob
@@ -104,7 +105,7 @@ def suspects(
     all_ = [
         suspect
         for document, findings in sources
-        for leaf in leaves(document.scalars)
+        for leaf in _unknown(document, findings)
         if (suspect := _suspect(document, findings, leaf, seen, aspects)) is not None
     ]
     free = frozenset[str]().union(*(each.kinds for each in all_ if not each.built))
@@ -116,7 +117,7 @@ def _suspect(
     document: Document, findings: Findings, leaf: Leaf, seen: Effects, aspects: Sequence[Aspect]
 ) -> Suspect | None:
     known, words = _words(), _words_in(leaf.name)
-    if not _movable(document, leaf) or leaf.path in _spoken_for(findings) or words & known.never:
+    if words & known.never:
         return None
     for_kinds = {kind for kind, own in known.speaks.items() if own & words}
     if not for_kinds and words & known.against:
@@ -154,6 +155,19 @@ def _suspect(
     )
 
 
+def _unknown(document: Document, findings: Findings) -> list[Leaf]:
+    """Values that can be moved and of which the finder does not know what they are."""
+    known = {
+        *(knob.path for knob in findings.knobs),
+        *(trap.path for trap in findings.traps),
+        *(path for link in findings.links for path in link.paths),
+        *(reference.path for reference in findings.references),
+        *findings.outputs,
+    }
+    every = leaves(document.scalars)
+    return [leaf for leaf in every if leaf.path not in known and _movable(document, leaf)]
+
+
 def _movable(document: Document, leaf: Leaf) -> bool:
     """A plain number or word that is written there, and that no comment protects."""
     value, scalar = leaf.value, leaf.scalar
@@ -164,17 +178,6 @@ def _movable(document: Document, leaf: Leaf) -> bool:
     number = number_of(value)
     plain = bool(row_of(value)[0]) if number is None else number >= 0 and number == int(number)
     return plain and not catalogue().comments["constraint"].search(scalar.comment or "")
-
-
-def _spoken_for(findings: Findings) -> set[str]:
-    """Paths of which the finder knows what they are: knobs, traps, what is linked, outputs."""
-    return {
-        *(knob.path for knob in findings.knobs),
-        *(trap.path for trap in findings.traps),
-        *(path for link in findings.links for path in link.paths),
-        *(reference.path for reference in findings.references),
-        *findings.outputs,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +285,8 @@ def read(
             for move in moved
             if (found := _followed(move, aspect, before, after, fresh)) is not None
         ]
+        # A batch over an accumulation that moved with it shows as the quotient by definition.
+        shown = [each for each in shown if each.relation == ITSELF.name] or shown
         if len(shown) == 1:
             followed += shown
         else:
@@ -296,10 +301,11 @@ def _followed(
     for its, relation in suspect.traces:
         if its is not aspect:
             continue
-        was, now = relation.shown(suspect.value, before), relation.shown(move.new, after)
-        if was is None or now not in fresh:
+        was, exact = relation.shown(suspect.value, before), relation.shown(move.new, after)
+        rounded = math.floor(exact) if isinstance(exact, float) else exact  # of a quotient
+        now = next((shown for shown in (exact, rounded) if shown in fresh), None)
+        if was is None or now is None:
             continue
-        assert now is not None
         return Followed(
             document=suspect.document,
             path=suspect.path,

@@ -1,0 +1,160 @@
+"""Knobs by experiment, on programs that are formulas: what they follow becomes a knob."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.engines.recorded import RecordedEngine
+from advisor.strategy.discover import MOST_PROCESSES
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from advisor.model import Trial
+
+NAMES = {"batch_size": "zorp", "num_workers": "vex", "accumulation_steps": "frell"}
+"""What these programs call their settings."""
+TEST = {"phase": "test"}
+
+
+def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:
+    """A search over a program that waits for its loader and gains by larger batches."""
+    workload = formula.pop("workload", TEST)
+    limits = {name: formula.pop(name) for name in ("budget_s",) if name in formula}
+    engine = on_formula(**{"names": NAMES, "launch_s": 0.02, **formula})
+    return formula_search(folder, engine, text, workload=workload, **limits)
+
+
+def discovered(found: FormulaSearch) -> dict[str, str]:
+    """Kind by path of what was found by experiment."""
+    sources = found.standing.facts.sources
+    return {each.path: each.kind for source in sources for each in source.findings.followed}
+
+
+def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:
+    """Of each process of the experiment."""
+    return [
+        {change.path: change.new for change in attempt.ask.arm.candidate.changes}
+        for attempt in found.asked("effects")
+    ]
+
+
+def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
+    """One process tells both apart from decoys of the same values; then they are like any other."""
+    text = "plum: {zorp: 6, grault: 6, vex: 2}\nquonk: 2\n"
+    found = search(tmp_path, text)
+    assert discovered(found) == {"plum.zorp": "batch_size", "plum.vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+    assert set(values_moved(found)[0]) == {"plum.zorp", "plum.grault", "plum.vex", "quonk"}
+    assert found.values["zorp"] > 6
+    assert found.values["vex"] > 2
+    assert found.decisions["zorp"].outcome == "changed"
+    assert not {"grault", "quonk"} & set(found.values)
+
+
+def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
+    """The experiment is for what the program visibly has and nobody named."""
+    names = {"batch_size": "batch_size", "num_workers": "num_workers"}
+    text = "batch_size: 6\nnum_workers: 2\ngrault: 6\nquonk: 2\n"
+    assert not search(tmp_path, text, names=names).asked("effects")
+
+
+def test_a_config_without_a_suspect_costs_no_process(tmp_path: Path) -> None:
+    """The values stand in the code: there is nothing to move."""
+    found = search(tmp_path, "grault: 7\n", coded={"zorp": 6, "vex": 2})
+    assert not found.asked("effects")
+
+
+def test_decoys_alone_are_found_out_and_never_tuned(tmp_path: Path) -> None:
+    """Nothing follows them, and one process says so."""
+    found = search(tmp_path, "grault: 6\nquonk: 2\n", coded={"zorp": 6, "vex": 2})
+    assert len(found.asked("effects")) == 1
+    assert discovered(found) == {}
+    assert found.values == {}
+
+
+def test_the_effective_batch_is_kept_for_what_was_found(tmp_path: Path) -> None:
+    """Batch and accumulation have made-up names, and their product still stays."""
+    text = "zorp: 4\nfrell: 8\nvex: 0\n"
+    found = search(tmp_path, text, workload={"phase": "train"}, load_s=1e-6)
+    assert discovered(found) == {"zorp": "batch_size", "frell": "grad_accum", "vex": "num_workers"}
+    assert found.values["zorp"] > 4
+    assert found.values["zorp"] * found.values["frell"] == 32
+
+
+def test_a_training_batch_without_accumulation_is_advised_at_most(tmp_path: Path) -> None:
+    """However it was found, it changes training."""
+    found = search(
+        tmp_path, "zorp: 8\nvex: 8\n", workload={"phase": "train"}, load_s=1e-6,
+        step_kind="optimizer step",
+    )  # fmt: skip
+    assert discovered(found)["zorp"] == "batch_size"
+    assert "zorp" not in found.values
+
+
+class Fragile(RecordedEngine):
+    """Fails wherever `grault` was moved."""
+
+    def run(self, trial: Trial) -> Any:
+        paths = {change.path for change in trial.candidate.changes}
+        answer = super().run(trial)
+        if "grault" not in paths:
+            return answer
+        return failed(trial)
+
+
+def failed(trial: Trial) -> Any:
+    """A crash."""
+    from advisor.model import Failure
+
+    return Failure(
+        trial_id=trial.id, purpose=trial.purpose, label=trial.label, candidate_key="", wall_s=1.0,
+        kind="crash-step", evidence="size mismatch", next_step="none",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("zorp: 6\ngrault: 6\nvex: 2\n", {"zorp": "batch_size", "vex": "num_workers"}),
+        ("grault: 6\nvex: 2\n", {}),
+    ],
+)
+def test_a_run_that_fails_tells_nothing_and_half_is_tried(
+    tmp_path: Path, text: str, expected: Mapping[str, str]
+) -> None:
+    """Two processes at most, whatever comes of them; nothing is claimed of the rest."""
+    engine = on_formula(Fragile, names=NAMES, launch_s=0.02, coded={"zorp": 6})
+    found = formula_search(tmp_path, engine, text, workload=TEST)
+    assert discovered(found) == dict(expected)
+    assert len(found.asked("effects")) == MOST_PROCESSES
+    first, second = values_moved(found)
+    assert len(second) < len(first)
+    assert found.stop.reason == "done"
+
+
+def test_an_experiment_that_does_not_fit_is_told_as_skipped(tmp_path: Path) -> None:
+    """It could have changed what is written."""
+    found = search(tmp_path, "zorp: 6\nvex: 2\n", budget_s=6.0)
+    assert not found.asked("effects")
+    assert discovered(found) == {}
+    assert found.standing.skipped or found.stop.reason == "budget-too-small"
+
+
+def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
+    """Forwards a unit are only known then; a declared measure makes them worth it."""
+    quality = {"psnr": {"pattern": "quality: ([0-9.]+)", "tolerance": "50%"}}
+    names = {**NAMES, "steps": "mimsy"}
+    found = search(
+        tmp_path, "batch_size: 2\nnum_workers: 0\nmimsy: 100\ngrault: 100\n",
+        names={"batch_size": "batch_size", "num_workers": "num_workers", "steps": names["steps"]},
+        sampler=True, quality=lambda steps: 1.0, workload={"phase": "test", "quality": quality},
+    )  # fmt: skip
+    (experiment,) = found.asked("effects")[:1]
+    assert experiment.ask.plan.whole_batches == 1
+    assert experiment.ask.plan.forwards_per_unit is None
+    assert discovered(found) == {"mimsy": "timesteps"}
