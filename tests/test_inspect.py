@@ -50,7 +50,7 @@ def as_json(ran: Ran) -> dict[str, Any]:
 def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
     found = as_json(inspect(config.name, "--json"))
     assert set(found) == {"knobs", "traps", "links", "documents"}
-    keys = "document path kind phase class unit scope value editable why"
+    keys = "document path kind phase class unit scope value editable why sure sure_why"
     assert all(list(knob) == keys.split() for knob in found["knobs"])
     knobs = {(knob["document"], knob["path"]): knob for knob in found["knobs"]}
     assert knobs["config.yaml", "train.batch_size"]["value"] == 8
@@ -99,7 +99,7 @@ def test_the_table_names_every_knob_and_why_it_is_left_alone(
     lines = ran.stdout.splitlines()
     assert lines[0] == "config.yaml"
     row = next(line.split() for line in lines if line.split()[:1] == ["train.batch_size"])
-    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "yes"]
+    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "likely", "yes"]
     assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
     assert any(line.startswith("  look-alike  nbs") for line in lines)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.model import Phase
 
 MOST_PROCESSES = 2
+"""Short ones, beside those that the search needs anyhow."""
 SHORT_S = 1.0
 """Window of a run that only shows what is followed."""
 FEW_STEPS = 4
@@ -140,6 +141,12 @@ def phases(now: Standing) -> tuple[Phase, ...]:
     return ("train", "any") if now.trains else ("train", "eval", "test", "any")
 
 
+def phase_of(now: Standing) -> Phase:
+    """The phase that this program runs."""
+    declared = now.facts.workload.phase
+    return "train" if now.trains else "test" if declared == "any" else declared
+
+
 def room(now: Standing) -> float:
     """How many times what the original took would fit."""
     peak_gib = now.original.peak_mem_gib
@@ -160,8 +167,7 @@ def with_followed(now: Standing, followed: Sequence[Followed]) -> Standing:
     """What the program follows is among the knobs from now on, with its links."""
     if not followed:
         return now
-    phase: Phase = now.facts.workload.phase
-    phase = "train" if now.trains else "test" if phase == "any" else phase
+    phase = phase_of(now)
     sources = tuple(
         replace(
             source,
