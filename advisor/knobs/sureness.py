@@ -57,6 +57,7 @@ def how_sure(
         for findings in found
         for other in findings.knobs
         if (other.kind, other.phase, other.document) == (knob.kind, knob.phase, knob.document)
+        and other.editable
         and other.path != knob.path
         and other.value != knob.value
     ]
