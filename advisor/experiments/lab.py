@@ -34,6 +34,8 @@ UNTIMED = {"quality", "effects"}
 """What these runs show is the same whoever disturbs them."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
+UNTIMED = {"quality", "effects"}
+"""Purposes that ask what a program does, not how fast."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
 MOVED = 0.1
@@ -198,6 +200,7 @@ class Lab:
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
         # What was begun may take as long as it was to, whatever is left.
         most_s = max(left_s, LATE * expected_s)
+        most_s = most_s if ask.limit_s is None else min(most_s, ask.limit_s)
         by_budget = most_s < trial.total_limit_s
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
