@@ -3,6 +3,7 @@ a knob, whatever it is called. At most two processes, and none where names told 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from advisor import knobs
 from advisor.errors import EditRefusedError
 from advisor.experiments.attempts import Arm, Ask
 from advisor.knobs import suspects
-from advisor.model import Candidate, Change
+from advisor.model import Candidate, Change, Effects, Failure
 from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MOST_PROCESSES = 2
 SHORT_S = 1.0
 """Window of a run that only shows what is followed."""
 FEW_STEPS = 4
+CRASHES = ("crash-start", "crash-step", "config-rejected")
+"""Failures of values that do not go together; after others they were too large."""
 
 Doubts = dict["Suspect", frozenset[str]]
 """What each suspect may still decide."""
@@ -62,7 +65,7 @@ def experiment(
 ) -> Generator[Turn, Answer, tuple[Standing, Discovery]]:
     """Suspects of `kinds` moved to values of their own, all at once; then what that left open.
 
-    A run that fails tells nothing: then half of them are moved, to smaller values.
+    A run that fails tells no more than what it came to.
     """
     seen = now.original.effects
     sources = [(source.document, source.findings) for source in now.facts.sources]
@@ -70,36 +73,60 @@ def experiment(
     left = suspects.suspects(sources, seen, aspects)
     doubts: Doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
-    processes, failed = 0, False
+    moved: list[Move] = []
+    failed: Failure | None = None
+    processes = 0
     while left and processes < MOST_PROCESSES:
-        moved = [
-            move
-            for move in suspects.moves(left, seen, room=room(now), lower=failed)
-            if writable(now, move)
-        ]
+        moved = planned(now, left, moved, failed)
         if not moved:
             break
         now, attempt = yield from tried(now, ask_to_move(now, moved))
         if attempt is None:
             break
         processes += 1
-        if attempt.run is None:
-            left, failed = suspects.fewer([move.suspect for move in moved]), True
-            continue
         asked = [each for each in aspects if any(each.kind in open_ for open_ in doubts.values())]
-        reading = suspects.read(moved, seen, attempt.run.effects, asked)
+        failed = attempt.result if isinstance(attempt.result, Failure) else None
+        reading = suspects.read(moved, seen, attempt.result.effects or Effects(), asked)
+        if failed is not None:  # that something did not change yet says nothing
+            reading = replace(reading, unclear=frozenset(each.kind for each in asked))
         followed += reading.followed
         doubts = after(doubts, moved, reading)
-        left = (
-            *(s for s in left if doubts.get(s) and all(s is not move.suspect for move in moved)),
-            *suspects.better_half([m.suspect for m in moved if doubts.get(m.suspect)], doubts),
-        )
+        left = next_ones(left, moved, doubts, failed)
     return now, Discovery(
         followed=tuple(followed),
         unfollowed=tuple(suspect for suspect, open_ in doubts.items() if not open_),
         unsettled=tuple(suspect for suspect, open_ in doubts.items() if open_),
         processes=processes,
     )
+
+
+def planned(
+    now: Standing, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
+) -> list[Move]:
+    """What to move `left` to: the other way round after a crash, fewer and less after too much."""
+    seen = now.original.effects
+    moved = suspects.moves(left, seen, room=room(now), backwards=failed is not None)
+    if failed is not None and (failed.kind not in CRASHES or set(moved) == set(before)):
+        moved = suspects.moves(suspects.fewer(left), seen, room=room(now), lower=True)
+    return [move for move in moved if writable(now, move)]
+
+
+def next_ones(
+    left: Sequence[Suspect], moved: Sequence[Move], doubts: Doubts, failed: Failure | None
+) -> tuple[Suspect, ...]:
+    """Those in doubt that were not moved yet, and the better half of those that were.
+
+    After a crash it is all of them but those whose values its message names: which of two must
+    divide the other is not known.
+    """
+    again = [move.suspect for move in moved if doubts.get(move.suspect)]
+    if failed is None:
+        tried_ = [move.suspect for move in moved]
+        others = (each for each in left if doubts.get(each) and each not in tried_)
+        return (*others, *suspects.better_half(again, doubts))
+    named = set(re.findall(r"\d+", failed.evidence))
+    blamed = [move.suspect for move in moved if str(move.new) in named]
+    return tuple(each for each in again if each not in blamed) or tuple(again)
 
 
 def after(doubts: Doubts, moved: Sequence[Move], reading: Reading) -> Doubts:

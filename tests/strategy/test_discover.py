@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
+from advisor.engines.formula import Formula
 from advisor.engines.recorded import RecordedEngine
+from advisor.model import Failure
 from advisor.strategy.discover import MOST_PROCESSES
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from advisor.model import Trial
+    from advisor.model import Run, Trial
 
 NAMES = {"batch_size": "zorp", "num_workers": "vex", "accumulation_steps": "frell"}
 """What these programs call their settings."""
@@ -97,43 +96,78 @@ def test_a_training_batch_without_accumulation_is_advised_at_most(tmp_path: Path
 
 
 class Fragile(RecordedEngine):
-    """Fails wherever `grault` was moved."""
+    """A network in which `hesp` must divide `wisp`, or be half of it; a loader comes first or not."""
 
-    def run(self, trial: Trial) -> Any:
-        paths = {change.path for change in trial.candidate.changes}
+    def __init__(
+        self, *args: Any, says: str = "", loads_first: bool = False, half: bool = False, **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        self.says, self.loads_first, self.half = says, loads_first, half
+
+    def run(self, trial: Trial) -> Run | Failure:
         answer = super().run(trial)
-        if "grault" not in paths:
+        values = self.asked[-1].values
+        width, heads = (int(str(values.get(name, 1))) for name in ("wisp", "hesp"))
+        fits = width == 2 * heads if self.half else width % heads == 0
+        if fits or isinstance(answer, Failure):
             return answer
-        return failed(trial)
+        return Failure(
+            trial_id=trial.id,
+            purpose=trial.purpose,
+            label=trial.label,
+            candidate_key=trial.candidate.key,
+            kind="crash-start",
+            evidence=self.says.format(width=width, heads=heads),
+            effects=answer.effects if self.loads_first else None,
+            next_step="none",
+            wall_s=1.0,
+        )
 
 
-def failed(trial: Trial) -> Any:
-    """A crash."""
-    from advisor.model import Failure
-
-    return Failure(
-        trial_id=trial.id, purpose=trial.purpose, label=trial.label, candidate_key="", wall_s=1.0,
-        kind="crash-step", evidence="size mismatch", next_step="none",
-    )  # fmt: skip
+def fragile(folder: Path, text: str, **how: Any) -> FormulaSearch:
+    """A search over a program that does not bear every value; `wisp` and `hesp` are decoys."""
+    formula = Formula(
+        process_s=1.0, names=NAMES, launch_s=0.02, coded=how.pop("coded", {"zorp": 6})
+    )
+    return formula_search(folder, Fragile(formula, **how), text, workload=TEST)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("zorp: 6\ngrault: 6\nvex: 2\n", {"zorp": "batch_size", "vex": "num_workers"}),
-        ("grault: 6\nvex: 2\n", {}),
-    ],
-)
-def test_a_run_that_fails_tells_nothing_and_half_is_tried(
-    tmp_path: Path, text: str, expected: Mapping[str, str]
-) -> None:
-    """Two processes at most, whatever comes of them; nothing is claimed of the rest."""
-    engine = on_formula(Fragile, names=NAMES, launch_s=0.02, coded={"zorp": 6})
-    found = formula_search(tmp_path, engine, text, workload=TEST)
-    assert discovered(found) == dict(expected)
-    assert len(found.asked("effects")) == MOST_PROCESSES
+def test_after_a_crash_values_are_the_other_way_round(tmp_path: Path) -> None:
+    """One of two had to divide the other; nothing said which."""
+    found = fragile(tmp_path, "hesp: 6\nwisp: 6\nzorp: 6\nvex: 2\n")
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) <= MOST_PROCESSES
+    found = fragile(tmp_path, "wisp: 6\nhesp: 6\nzorp: 6\nvex: 2\n")
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
     first, second = values_moved(found)
-    assert len(second) < len(first)
+    assert first["wisp"] < first["hesp"]
+    assert second["wisp"] > second["hesp"]
+
+
+def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
+    """A width that has to be twice the heads has to stay what it is."""
+    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
+    found = fragile(tmp_path, text, half=True, says="{width} is not twice {heads}")
+    first, second = values_moved(found)
+    assert "wisp" in first
+    assert "wisp" not in second
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
+def test_a_crash_tells_what_it_came_to(tmp_path: Path) -> None:
+    """The loader was built with a moved value before the network did not fit."""
+    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
+    found = fragile(tmp_path, text, half=True, loads_first=True)
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+
+
+def test_two_crashes_are_the_end_of_it(tmp_path: Path) -> None:
+    """Two processes at most, and nothing is claimed."""
+    found = fragile(tmp_path, "wisp: 6\nhesp: 3\nvex: 2\n", half=True)
+    assert len(found.asked("effects")) == MOST_PROCESSES
+    assert len(values_moved(found)[1]) < len(values_moved(found)[0])
+    assert discovered(found) == {}
     assert found.stop.reason == "done"
 
 
