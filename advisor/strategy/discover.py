@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.errors import EditRefusedError
 from advisor.experiments.attempts import Arm, Ask
-from advisor.knobs import suspects
+from advisor.knobs import suspects, tryout
 from advisor.model import Candidate, Change, Effects, Failure
 from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from advisor.knobs import Followed
-    from advisor.knobs.suspects import Move, Reading, Suspect
+    from advisor.knobs.suspects import Suspect
+    from advisor.knobs.tryout import Move, Reading
     from advisor.model import Phase
 
 MOST_PROCESSES = 2
@@ -86,7 +87,7 @@ def experiment(
         processes += 1
         asked = [each for each in aspects if any(each.kind in open_ for open_ in doubts.values())]
         failed = attempt.result if isinstance(attempt.result, Failure) else None
-        reading = suspects.read(moved, seen, attempt.result.effects or Effects(), asked)
+        reading = tryout.read(moved, seen, attempt.result.effects or Effects(), asked)
         if failed is not None:  # that something did not change yet says nothing
             reading = replace(reading, unclear=frozenset(each.kind for each in asked))
         followed += reading.followed
@@ -105,9 +106,9 @@ def planned(
 ) -> list[Move]:
     """What to move `left` to: the other way round after a crash, fewer and less after too much."""
     seen = now.original.effects
-    moved = suspects.moves(left, seen, room=room(now), backwards=failed is not None)
+    moved = tryout.moves(left, seen, room=room(now), backwards=failed is not None)
     if failed is not None and (failed.kind not in CRASHES or set(moved) == set(before)):
-        moved = suspects.moves(suspects.fewer(left), seen, room=room(now), lower=True)
+        moved = tryout.moves(suspects.fewer(left), seen, room=room(now), lower=True)
     return [move for move in moved if writable(now, move)]
 
 
@@ -177,7 +178,7 @@ def phase_of(now: Standing) -> Phase:
 def room(now: Standing) -> float:
     """How many times what the original took would fit."""
     peak_gib = now.original.peak_mem_gib
-    return now.facts.memory_limit_gib / peak_gib if peak_gib else suspects.MULTIPLES[-1]
+    return now.facts.memory_limit_gib / peak_gib if peak_gib else tryout.MULTIPLES[-1]
 
 
 def writable(now: Standing, move: Move) -> bool:

@@ -8,13 +8,14 @@ import pytest
 
 from advisor import documents, knobs
 from advisor.documents.argv import join
-from advisor.knobs import suspects
+from advisor.knobs import suspects, tryout
 from advisor.knobs.traces import ASPECTS
 from advisor.model import Effects
 
 if TYPE_CHECKING:
     from advisor.documents import Document
-    from advisor.knobs.suspects import Move, Suspect
+    from advisor.knobs.suspects import Suspect
+    from advisor.knobs.tryout import Move
 
 EVERY = tuple(aspect.kind for aspect in ASPECTS)
 ANY = ("train", "eval", "test", "any")
@@ -44,7 +45,7 @@ def paths(effects: Effects, *found: Document) -> list[str]:
 
 
 def moved(effects: Effects, *found: Document, **how: Any) -> dict[str, Move]:
-    return {m.suspect.path: m for m in suspects.moves(suspected(effects, *found), effects, **how)}
+    return {m.suspect.path: m for m in tryout.moves(suspected(effects, *found), effects, **how)}
 
 
 # --- who is suspected ---------------------------------------------------------------------
@@ -185,15 +186,15 @@ def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
 # --- what a run says ----------------------------------------------------------------------
 
 
-def read(before: Effects, after: dict[str, Any], *found: Document) -> suspects.Reading:
+def read(before: Effects, after: dict[str, Any], *found: Document) -> tryout.Reading:
     """What is read off a run of the moved values in which `after` was seen; "PATH" stands for the
     value that this path was moved to."""
     pairs = [(document, knobs.find(document)) for document in found]
     aspects = suspects.open_aspects((f for _, f in pairs), before, EVERY, ANY)
-    moves = suspects.moves(suspects.suspects(pairs, before, aspects), before)
+    moves = tryout.moves(suspects.suspects(pairs, before, aspects), before)
     new = {move.suspect.path: move.new for move in moves}
     given = {name: new[v] if isinstance(v, str) and v in new else v for name, v in after.items()}
-    return suspects.read(moves, before, seen(**given), aspects)
+    return tryout.read(moves, before, seen(**given), aspects)
 
 
 def test_what_shows_as_it_was_moved_is_followed() -> None:
@@ -214,7 +215,7 @@ def test_a_change_that_no_single_value_explains_is_left_open() -> None:
 def test_a_batch_shared_over_accumulation_moves_with_both() -> None:
     """The accumulation is read in the same run, and moved too; a rest is left out."""
     text, before = config("zorp: 80\nvex: 4"), seen(accumulation=4.0, workers=0)
-    moves = suspects.moves(suspected(before, text), before)
+    moves = tryout.moves(suspected(before, text), before)
     zorp, vex = (int(str(move.new)) for move in moves)
     after = {"accumulation": float(vex), "batch_asked": zorp // vex, "workers": 0}
     found = read(before, after, text)

@@ -96,7 +96,7 @@ def test_a_training_batch_without_accumulation_is_advised_at_most(tmp_path: Path
 
 
 class Fragile(RecordedEngine):
-    """A network in which `hesp` must divide `wisp`, or be half of it; a loader comes first or not."""
+    """A network in which `hesp` must divide `wisp`, or be half of it; loaders come first or not."""
 
     def __init__(
         self, *args: Any, says: str = "", loads_first: bool = False, half: bool = False, **more: Any
