@@ -124,7 +124,7 @@ def made_up(tmp_path: Path) -> list[str]:
     """A training program whose config has made-up names; the command that runs it.
 
     `plum.zorp` is the batch and `--vex` the workers; `plum.grault`, the hidden size, and `quonk`,
-    the epochs, have the same values, and `heads` must divide the hidden size.
+    the epochs, have the same values, and the hidden size must be a multiple of 6.
     """
     for name in ("ok_made_up.py", "ok_descent.py"):
         shutil.copy(PROGRAMS / name, tmp_path)
@@ -149,9 +149,23 @@ def test_a_run_shows_what_the_program_follows_whatever_it_is_called(
     assert experiment["processes"] == 1
     assert {s["path"] for s in experiment["unfollowed"]} == {"plum.grault", "quonk"}
     assert experiment["followed"][0]["told"] == (
-        "`plum.zorp` is the batch size: with 18 in place of 6, it loaded batches of 18, not 6."
+        "`plum.zorp` is the batch size: with 24 in place of 6, it loaded batches of 24, not 6."
     )
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_that_crashes_tells_what_it_came_to(
+    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
+) -> None:
+    """Two layers that must fit are moved apart: the loader was built by then, and one run does."""
+    pytest.importorskip("torch")
+    roles = {"batch": "zorp", "workers": "vex", "hidden": "frell", "again": "grault"}
+    (tmp_path / "roles.json").write_text(json.dumps(roles))
+    (tmp_path / "c.yaml").write_text("frell: 6\ngrault: 6\nzorp: 6\nvex: 2\n")
+    found = as_json(inspect("c.yaml", "--run", "--json", "--", *made_up[:4]))
+    followed = {each["path"]: each["kind"] for each in found["experiment"]["followed"]}
+    assert followed == {"zorp": "batch_size", "vex": "num_workers"}
+    assert found["experiment"]["processes"] == 1
 
 
 def test_a_run_confirms_names_and_contradicts_them(
