@@ -416,6 +416,8 @@ class Run:
     files_created: tuple[str, ...] = ()
     """Outside the scratch directory, relative to the working directory. Gone again where the
     isolation throws away what a program writes."""
+    files_in_window: int | None = None
+    """Files that are no logs, last written inside the window; None: not known."""
     isolation: str | None = None
     """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import AFTER, Comparison
 from advisor.model import Candidate
+from advisor.strategy import effects
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -22,6 +23,7 @@ from advisor.strategy.standing import (
 
 if TYPE_CHECKING:
     from advisor.model import Purpose, Run
+    from advisor.strategy.facts import Data
 
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
@@ -61,6 +63,10 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         assert isinstance(answer, Comparison)
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
+        finished = [effects.lost_results(now.original, run) for run in answer.runs(AFTER)]
+        if lost := next(filter(None, finished), ()):
+            now = given_up(now, winner, lost)
+            break
         interval = answer.interval(now.facts.objective)
         if answer.cut_short:
             missing = rounds - len(answer.counted)
@@ -70,6 +76,16 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         if interval.estimate <= 1 + now.facts.smallest_gain:
             break
     return back_to(now, proven_candidate(now))
+
+
+def given_up(now: Standing, candidate: Candidate, lost: Data) -> Standing:
+    """`candidate` loses results, so nothing that was proven of it counts."""
+    for change in candidate.changes:
+        if change.kind == "batch_size":
+            key = (change.document, change.path)
+            now = now.settle(key, "kept", "loses-results", **dict(lost), value=change.new)
+    kept = tuple(p for p in now.proofs if p.contest.after.arm.candidate.key != candidate.key)
+    return back_to(replace(now, proofs=kept), proven_candidate(replace(now, proofs=kept)))
 
 
 def to_finish_s(now: Standing) -> float:

@@ -89,7 +89,7 @@ def faster_run(
     run = attempt.run if attempt else None
     if run is None or run.whatif is None or not run.whatif.applied:
         return now, None
-    if effects.unprocessed(now.original, run) or not now.faster(run, now.front):
+    if effects.lost_results(now.original, run) or not now.faster(run, now.front):
         return now, None
     fits = (run.peak_mem_gib or 0.0) <= now.facts.memory_limit_gib
     return now, run if fits else None
