@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import documents, knobs
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.knobs.joining import joined
 from advisor.knobs.sureness import how_sure
 from advisor.model import Link
 from advisor.report import sentences
@@ -85,16 +86,15 @@ def inspect(
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
         document = documents.of_command(command)
-        found = _with_overrides(_find(document, shown), inspected)
+        found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected), shown=shown)
 
 
-def _find(document: Document, shown: Shown | None) -> Findings:
+def _and_followed(document: Document, found: Findings, shown: Shown | None) -> Findings:
     if shown is None:
-        return knobs.find(document)
-    mine = [each for each in shown.discovery.followed if each.document == document.name]
-    return knobs.find(document, mine, shown.phase)
+        return found
+    return joined(document, found, shown.discovery.followed, shown.phase)
 
 
 def _inspect(path: Path, named_by: str | None, shown: Shown | None) -> Inspected:
@@ -105,7 +105,7 @@ def _inspect(path: Path, named_by: str | None, shown: Shown | None) -> Inspected
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = _find(document, shown)
+    findings = _and_followed(document, knobs.find(document), shown)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.traces import ASPECTS, Aspect, Relation
-from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
+from advisor.knobs.tree import Leaf, leaves, number_of
 from advisor.knobs.values import row_of
-from advisor.model import Knob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from advisor.documents import Document
-    from advisor.knobs.findings import Findings, Followed
-    from advisor.model import Effects, JsonScalar, Phase
+    from advisor.knobs.findings import Findings
+    from advisor.model import Effects, JsonScalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +197,3 @@ def fewer(suspected: Sequence[Suspect]) -> tuple[Suspect, ...]:
     """After a run that failed: half of each kind, else half of the kinds."""
     half = better_half(suspected, {each: each.kinds for each in suspected})
     return half if len(half) < len(suspected) else half[: (len(half) + 1) // 2]
-
-
-def knob_of(found: Followed, phase: Phase) -> Knob:
-    """What is followed, as a knob like those that a name told of."""
-    kind = catalogue().kinds[found.kind]
-    key = str(parts_of(found.path)[-1])
-    phase = kind.phase or phase
-    return Knob(
-        document=found.document,
-        path=found.path,
-        kind=found.kind,
-        phase=phase,
-        knob_class=kind.class_in(phase),
-        value=found.value,
-        unit=kind.unit,
-        scope=found.scope,
-        why=f"`{key}` is a {found.kind} by experiment: the program follows it",
-    )

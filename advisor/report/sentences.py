@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
-    from advisor.knobs import Followed
+    from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
     from advisor.model import Interval, Neighbour
     from advisor.strategy.facts import Skipped

@@ -7,17 +7,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor import knobs
 from advisor.errors import EditRefusedError
 from advisor.experiments.attempts import Arm, Ask
 from advisor.knobs import suspects, tryout
+from advisor.knobs.joining import joined
 from advisor.model import Candidate, Change, Effects, Failure
 from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from advisor.knobs import Followed
+    from advisor.knobs.findings import Followed
     from advisor.knobs.suspects import Suspect
     from advisor.knobs.tryout import Move, Reading
     from advisor.model import Phase
@@ -197,14 +197,7 @@ def with_followed(now: Standing, followed: Sequence[Followed]) -> Standing:
         return now
     phase = phase_of(now)
     sources = tuple(
-        replace(
-            source,
-            findings=knobs.find(
-                source.document,
-                [each for each in followed if each.document == source.document.name],
-                phase,
-            ),
-        )
+        replace(source, findings=joined(source.document, source.findings, followed, phase))
         for source in now.facts.sources
     )
     return replace(now, facts=replace(now.facts, sources=sources))

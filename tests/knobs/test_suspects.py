@@ -9,6 +9,7 @@ import pytest
 from advisor import documents, knobs
 from advisor.documents.argv import join
 from advisor.knobs import suspects, tryout
+from advisor.knobs.joining import joined
 from advisor.knobs.traces import ASPECTS
 from advisor.model import Effects
 
@@ -237,7 +238,7 @@ def test_what_is_followed_is_a_knob_with_links() -> None:
     """It joins those that a name told of: batch and accumulation keep their product."""
     document = config("zorp: 20\naccumulation_steps: 4\nlr: 0.1")
     reading = read(seen(accumulation=4.0), {"batch_asked": "zorp"}, document)
-    found = knobs.find(document, reading.followed, "train")
+    found = joined(document, knobs.find(document), reading.followed, "train")
     assert (knob := found.knob("zorp")) is not None
     assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", "train", "training")
     links = [link for link in found.links if "zorp" in link.paths]
