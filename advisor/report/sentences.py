@@ -107,7 +107,7 @@ KINDS = {
 
 SHOWN = {
     "batch_size": "it loaded batches of {after}, not {before}",
-    "num_workers": "it ran {after} loader workers, not {before}",
+    "num_workers": "the workers of its loader were {after}, not {before}",
     "grad_accum": "it took {after} backward passes an update, not {before}",
     "timesteps": "it took {after} forwards a {unit}, not {before}",
     "precision": "it computed in {after}, not {before}",

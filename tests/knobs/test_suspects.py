@@ -166,12 +166,14 @@ def test_of_values_that_are_alike_one_divides_the_other() -> None:
     assert [move.new for move in moved(seen(), text, backwards=True).values()] == [160, 80, 40]
 
 
+@pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("accumulation", [2, 3, 5])
-def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation: int) -> None:
+def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation: int, lower: bool) -> None:
     """The accumulation is moved too, and may divide a batch that was moved, or stands in code."""
     batch = 12 * accumulation
     before = seen(batch_asked=12, accumulation=float(accumulation), workers=0)
-    found = moved(before, config(f"zorp: {batch}\nvex: {accumulation}\nfrell: 12\nplum: 12"))
+    text = config(f"zorp: {batch}\nvex: {accumulation}\nfrell: 12\nplum: 12")
+    found = moved(before, text, lower=lower)
     decoys = {found["frell"].new, found["plum"].new}
     for total in (batch, found["zorp"].new):
         for parts in (accumulation, found["vex"].new):

@@ -55,6 +55,15 @@ def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
     assert not {"grault", "quonk"} & set(found.values)
 
 
+def test_a_disturbed_experiment_is_not_run_again(tmp_path: Path) -> None:
+    """Nothing of it is timed: what is followed is the same whoever else is at work."""
+    engine = on_formula(names=NAMES, held=lambda *_: 1.0, slowed=1.5)
+    found = formula_search(tmp_path, engine, "zorp: 6\nvex: 2\n", workload=TEST)
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+    assert found.asked("effects")[0].run.disturbance.disturbed
+
+
 def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
     """The experiment is for what the program visibly has and nobody named."""
     names = {"batch_size": "batch_size", "num_workers": "num_workers"}
