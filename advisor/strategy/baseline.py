@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
 PATIENCE = 0.1
-"""Part of the budget after which an item of a sampler is not waited for any longer."""
+"""Part of the budget, from its first step on, that an item of a sampler is waited for."""
 MOST = 3
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
@@ -64,7 +64,6 @@ def forwards_by_few_steps(
         purpose="effects",
         plan=now.plan(few, whole_batches=1),
         expected_s=1.0,
-        limit_s=PATIENCE * now.facts.budget_s,
     )
     answer = yield Turn(ask=ask, standing=now)
     now = now.heard(answer)
