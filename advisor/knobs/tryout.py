@@ -70,7 +70,7 @@ def moves(
     taken: dict[str, set[Shown]] = {aspect.kind: set(aspect.seen(seen)) for aspect in ASPECTS}
     chosen: dict[Suspect, JsonScalar] = {}
     for group in groups:
-        values = _apart(group, worlds, taken, _alternatives(group, room, lower=lower))
+        values = _apart(group, worlds, taken, _alternatives(group, seen, room, lower=lower))
         values.sort(key=lambda value: number_of(value) or 0.0, reverse=backwards)
         chosen |= dict(zip(group, values, strict=False))
         if _in_accumulation(group):
@@ -86,10 +86,14 @@ def _in_accumulation(group: Sequence[Suspect]) -> bool:
     return any("grad_accum" == aspect.kind == (r.kind or aspect.kind) for aspect, r in traces)
 
 
+def _of_one_update(seen: Effects) -> float:
+    """Samples that go into one update of one rank."""
+    return float(seen.batch_asked or seen.batch or 1) * (seen.accumulation or 1.0)
+
+
 def _shared_out(seen: Effects, accumulations: Iterable[float]) -> set[Shown]:
     """Batches of a global batch that stands in the code, over another accumulation."""
-    batch, of_one = seen.batch_asked or seen.batch or 0.0, seen.accumulation or 1.0
-    return {float(math.floor(batch * of_one / number)) for number in accumulations}
+    return {float(math.floor(_of_one_update(seen) / number)) for number in accumulations}
 
 
 def _apart(
@@ -130,7 +134,9 @@ def _whole(shown: Shown | None) -> bool:
     return isinstance(shown, str) or (shown is not None and shown >= 1 and shown == int(shown))
 
 
-def _alternatives(group: Sequence[Suspect], room: float, *, lower: bool) -> Iterator[JsonScalar]:
+def _alternatives(
+    group: Sequence[Suspect], seen: Effects, room: float, *, lower: bool
+) -> Iterator[JsonScalar]:
     """Values to move a group to, the safest first, spelled as its present one is."""
     old, kinds = group[0].value, frozenset[str]().union(*(each.kinds for each in group))
     number = number_of(old)
@@ -139,7 +145,11 @@ def _alternatives(group: Sequence[Suspect], room: float, *, lower: bool) -> Iter
         yield from (row[dtype] for dtype in WIDTHS if dtype in row and row[dtype] != old)
         return
     value = int(number)
-    most = max(MOST_WORKERS, 2 * value) if "num_workers" in kinds else int(room * value)
+    most = room * value
+    if "num_workers" in kinds:
+        most = min(most, max(MOST_WORKERS, 2 * value))
+    if _in_accumulation(group):  # no update has less than one sample a batch
+        most = min(most, _of_one_update(seen))
     times = [value * n for n in MULTIPLES if value and value * n <= most]
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
     costly = kinds <= {"timesteps", "num_workers"}  # more of it only takes longer

@@ -104,12 +104,18 @@ def experiment(
 def planned(
     now: Standing, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
 ) -> list[Move]:
-    """What to move `left` to: the other way round after a crash, fewer and less after too much."""
-    seen = now.original.effects
-    moved = tryout.moves(left, seen, room=room(now), backwards=failed is not None)
-    if failed is not None and (failed.kind not in CRASHES or set(moved) == set(before)):
-        moved = tryout.moves(suspects.fewer(left), seen, room=room(now), lower=True)
-    return [move for move in moved if writable(now, move)]
+    """What to move `left` to: the other way round after a crash, less of it after too much."""
+    crashed = failed is not None and failed.kind in CRASHES
+
+    def moves(those: Sequence[Suspect], *, lower: bool) -> list[Move]:
+        seen = now.original.effects
+        found = tryout.moves(those, seen, room=room(now), lower=lower, backwards=crashed)
+        return [move for move in found if writable(now, move)]
+
+    moved = moves(left, lower=failed is not None and not crashed)
+    if crashed and set(moved) == set(before):  # nothing can be turned round
+        moved = moves(suspects.fewer(left), lower=True)
+    return moved
 
 
 def next_ones(
@@ -125,6 +131,8 @@ def next_ones(
         tried_ = [move.suspect for move in moved]
         others = (each for each in left if doubts.get(each) and each not in tried_)
         return (*others, *suspects.better_half(again, doubts))
+    if failed.kind not in CRASHES:
+        return tuple(again)
     named = set(re.findall(r"\d+", failed.evidence))
     blamed = [move.suspect for move in moved if str(move.new) in named]
     return tuple(each for each in again if each not in blamed) or tuple(again)

@@ -153,6 +153,14 @@ def test_after_a_crash_values_are_the_other_way_round(tmp_path: Path) -> None:
     assert second["wisp"] > second["hesp"]
 
 
+def test_after_too_much_values_are_smaller(tmp_path: Path) -> None:
+    """A card that holds the batch of the config and not twice as much."""
+    found = search(tmp_path, "zorp: 6\nvex: 2\n", base_gib=0.0, unit_gib=1.0, card_gib=11.0)
+    first, second = values_moved(found)
+    assert first["zorp"] > 6 > second["zorp"]
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
 def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
     """A width that has to be twice the heads has to stay what it is."""
     text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
