@@ -5,7 +5,7 @@
     autocast=bfloat16   around the forward of each root module
     channels_last       weights and inputs of each root module
     compile             the forward of each root module; compile=NAME with that backend
-    tf32  cudnn_benchmark  non_blocking  set_to_none
+    tf32  cudnn_benchmark  non_blocking  set_to_none  fused
 
 Several are joined by commas. What came of them goes into the record as `whatif`: whether all of
 them applied and, if not, why; the effect is seen by the same observation as in every other run.
@@ -18,6 +18,7 @@ import inspect
 import sys
 import threading
 import time
+import warnings
 from typing import Any, Callable
 
 from .loaders import call_site
@@ -87,6 +88,7 @@ class WhatIf:
 NEVER = {
     "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
     "set_to_none": "zero_grad was never asked to keep zeros",
+    "fused": "no optimizer with a fused update was built for parameters on a GPU",
 }
 
 
@@ -123,13 +125,16 @@ def _change_root(session: Session, whatif: WhatIf, name: str, value: str, module
 
 
 def _cap_memory(torch: Any, cap_gib: float) -> None:
-    """Stand in for a smaller card, once CUDA starts."""
+    """Stand in for a smaller card, once CUDA starts. Torch makes each card that it caps the
+    current one, and that is the program's to choose."""
 
     def cap() -> None:
+        before = torch.cuda.current_device()
         for index in range(torch.cuda.device_count()):
             total = torch.cuda.get_device_properties(index).total_memory / 1024.0**3
             if cap_gib < total:
                 torch.cuda.set_per_process_memory_fraction(cap_gib / total, index)
+        torch.cuda.set_device(before)
 
     torch.cuda._lazy_call(cap)
 
@@ -208,8 +213,11 @@ def _resize(torch: Any, given: dict[str, Any], batch: int) -> str | None:
 
 
 def _set_tf32(torch: Any) -> None:
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
+    """By the one way that every version has, and that the newer and the older settings agree
+    with: where they differ, torch raises when a program reads the older ones."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some versions call it the older way
+        torch.set_float32_matmul_precision("high")
 
 
 def _set_benchmark(torch: Any) -> None:
@@ -257,6 +265,43 @@ def _set_to_none(torch: Any, session: Session, whatif: WhatIf) -> None:
 
     for owner in (sys.modules["torch.optim.optimizer"].Optimizer, torch.nn.Module):
         session.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
+
+
+def _fused(torch: Any, session: Session, whatif: WhatIf) -> None:
+    """As if the optimizer had been built with `fused=True`, where it knows that and all of its
+    parameters are floating-point numbers on a GPU."""
+    optimizer = sys.modules["torch.optim.optimizer"].Optimizer
+    build = optimizer.__init__
+
+    def __init__(self: Any, params: Any, defaults: Any) -> None:
+        if not isinstance(params, torch.Tensor):
+            params = list(params)
+            if "fused" in defaults and defaults["fused"] is None and _can_fuse(params):
+                defaults = {**defaults, "fused": True, "foreach": False}
+                self._step_supports_amp_scaling = True
+                whatif.applied["fused"] += 1
+        build(self, params, defaults)
+
+    session.patches.put(optimizer, "__init__", __init__)
+
+
+def _can_fuse(params: list[Any]) -> bool:
+    """Whether all parameters are floating-point numbers on a GPU."""
+    tensors = [each for part in params for each in _tensors_of(part)]
+    return bool(tensors) and all(
+        each.device.type == "cuda" and each.is_floating_point() for each in tensors
+    )
+
+
+def _tensors_of(part: Any) -> list[Any]:
+    """Of one entry of an optimizer's `params`: a tensor, a named one, or a group of them."""
+    if not isinstance(part, dict):
+        return [part[1]] if isinstance(part, tuple) else [part]
+    held = part["params"]
+    if hasattr(held, "device"):
+        return [held]
+    part["params"] = list(held)
+    return [each for inner in part["params"] for each in _tensors_of(inner)]
 
 
 # --- root modules -------------------------------------------------------------------------
@@ -378,6 +423,7 @@ def _device_type(module: Any) -> str:
 PROCESS_WIDE: dict[str, Callable[[Any, Session, WhatIf], None]] = {
     "non_blocking": _non_blocking,
     "set_to_none": _set_to_none,
+    "fused": _fused,
 }
 ROOTS: dict[str, Callable[[Any, WhatIf, Any, str], str | None]] = {
     "autocast": _autocast,

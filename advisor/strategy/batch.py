@@ -70,7 +70,7 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
         if lost := effects.unprocessed(now.original, run):  # a larger batch leaves out as many
             stop = (("stop", "left-out"), ("value", value), *lost)
             break
-        peak_gib = run.peak_mem_gib
+        peak_gib = run.held_gib
         if peak_gib is not None and peak_gib > now.facts.memory_limit_gib:
             stop = (("stop", "memory-peaked"), ("value", value), ("peak_gib", peak_gib))
             break
@@ -134,7 +134,7 @@ def alters_training(now: Standing, candidate: Candidate) -> bool:
 
 def memory_refusal(now: Standing, rungs: Mapping[int, tuple[Candidate, Run]], value: int) -> Data:
     """Why `value` must not even be tried, from the memory of the two largest batches that ran."""
-    peaks = [(v, run.peak_mem_gib) for v, (_, run) in sorted(rungs.items()) if run.peak_mem_gib]
+    peaks = [(v, run.held_gib) for v, (_, run) in sorted(rungs.items()) if run.held_gib]
     if not peaks:
         return ()
     (last, high) = peaks[-1]

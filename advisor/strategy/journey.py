@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.strategy.baseline import baseline, worth_trying
 from advisor.strategy.batch import tune_batch
+from advisor.strategy.flags import tune_flags
 from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, trim_workers, tune_loader
 from advisor.strategy.precision import tune_precision
@@ -38,6 +39,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
     now = yield from tune_precision(now)
+    now = yield from tune_flags(now)
     now = yield from tune_steps(now)
     if now.waits:
         now = yield from tune_loader(now)
