@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .log import Root
-    from .session import Session
 
 GIB = 1024.0**3
 
@@ -36,10 +35,9 @@ def in_use(torch: Any, roots: list[Root]) -> int | None:
     return None if elsewhere else int(torch.cuda.current_device())
 
 
-def told(session: Session) -> dict[str, Any] | None:
+def told(torch: Any, roots: list[Root]) -> dict[str, Any] | None:
     """The record's entry on the card in use; None without one. Raises what CUDA raises."""
-    torch = session.torch
-    index = in_use(torch, session.log.roots)
+    index = in_use(torch, roots)
     if index is None:
         return None
     facts = torch.cuda.get_device_properties(index)

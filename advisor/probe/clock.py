@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import cards
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .log import Root
 
 APART_S = 0.001
 """Marks closer than this add nothing."""
@@ -85,7 +85,7 @@ class DeviceClock:
         return list(zip(self._hosts, self._dones))
 
 
-def start_if_in_use(session: Session) -> DeviceClock | None:
+def start_if_in_use(torch: Any, roots: list[Root]) -> DeviceClock | None:
     """A clock of the card that the model is on, once there is one."""
-    card = cards.in_use(session.torch, session.log.roots)
-    return None if card is None else DeviceClock(session.torch, card)
+    card = cards.in_use(torch, roots)
+    return None if card is None else DeviceClock(torch, card)

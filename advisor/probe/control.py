@@ -43,7 +43,7 @@ def _look(session: Session, now: float) -> None:
         session.next_beat = now + BEAT_S
         session.log.trim()
         if session.clock is None and session.state == "stepping":  # else its card is not known yet
-            session.clock = start_if_in_use(session)
+            session.clock = start_if_in_use(session.torch, session.log.roots)
             if session.clock is not None:
                 exchange.watch(session)
         record.beat(session)

@@ -92,7 +92,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "cpus": observe.cpus,
         "whatif": lambda: session.whatif.told() if session.whatif is not None else None,
         "memory": lambda: observe.memory(session),
-        "card": lambda: cards.told(session),
+        "card": lambda: cards.told(session.torch, log.roots),
         "losses": lambda: observe.loss_values(session),
         "fingerprint": lambda: observe.fingerprint(session, root, told.get("losses") or []),
     }

@@ -48,7 +48,7 @@ def probed(count: int, ms: float, folder: str) -> float:
         steps(MODEL, OPTIMIZER, WARM, ms)
         control.tick(session, time.perf_counter())
         if session.clock is None:
-            session.clock = start_if_in_use(session)
+            session.clock = start_if_in_use(torch, session.log.roots)
             exchange.watch(session)
         return steps(MODEL, OPTIMIZER, count, ms)
     finally:
