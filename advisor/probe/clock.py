@@ -28,18 +28,24 @@ class DeviceClock:
     def __init__(self, torch: Any, card: int) -> None:
         self._cuda = torch.cuda
         self._card = card
+        self._stepped = float("-inf")
+        """Host time of the latest mark that is not an inner one."""
         self._hosts: list[float] = []
         self._events: list[Any] = []
         self._dones: list[float] = []
 
-    def mark(self, now: float) -> None:
-        """Work is queued up to here; `now` is the host's perf_counter."""
-        if self._hosts and now - self._hosts[-1] < APART_S:
+    def mark(self, now: float, inner: bool = False) -> None:
+        """Work is queued up to here; `now` is the host's perf_counter. An `inner` one, within a
+        step, never takes the place of the one at its end."""
+        latest = self._hosts[-1] if inner and self._hosts else self._stepped
+        if now - latest < APART_S:
             return
         if self._cuda.is_current_stream_capturing():
             return
         self._events.append(self._recorded())
         self._hosts.append(now)
+        if not inner:
+            self._stepped = now
         if len(self._hosts) > MARKS_KEPT:
             del self._hosts[: MARKS_KEPT // 2], self._events[: MARKS_KEPT // 2]
 

@@ -43,9 +43,7 @@ def _look(session: Session, now: float) -> None:
         session.next_beat = now + BEAT_S
         session.log.trim()
         if session.clock is None and session.state == "stepping":  # else its card is not known yet
-            session.clock = start_if_in_use(session.torch, session.log.roots)
-            if session.clock is not None:
-                exchange.watch(session)
+            session.attempt(_begin_clock, session)
         record.beat(session)
     if now >= session.next_check:
         need = missing_s(session, now)
@@ -59,6 +57,13 @@ def _look(session: Session, now: float) -> None:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
+
+
+def _begin_clock(session: Session) -> None:
+    """Once the program is seen to compute on a card."""
+    session.clock = start_if_in_use(session.torch, session.log.roots)
+    if session.clock is not None:
+        exchange.watch(session)
 
 
 def missing_s(session: Session, now: float) -> float | None:

@@ -31,6 +31,9 @@ class Capture:
             self._entries[kind] = entries[length:]
             del entries[length:]
 
+    def __bool__(self) -> bool:
+        return any(self._entries.values())
+
     def repeat(self, session: Session, start: float, end: float) -> None:
         """Into the log, in the order of the capture, as if done between `start` and `end`."""
         scale = (end - start) / self._seconds
@@ -68,7 +71,7 @@ def install(torch: Any, session: Session, step_ended: Any) -> None:
         result = replay(self, *args, **kwargs)
         capture = self.__dict__.get(CAPTURED)
         # one inside a module's own call belongs to that call
-        if capture is not None and not session.muted and not session.root_runs:
+        if capture and not session.muted and not session.root_runs:
             end = clock()
             session.attempt(capture.repeat, session, start, end)
             step_ended(end)

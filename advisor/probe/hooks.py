@@ -304,7 +304,7 @@ def _backwards(torch: Any, session: Session) -> None:
         end = clock()
         backwards.append((enter, end))
         if session.clock is not None and session.capture is None:
-            session.attempt(session.clock.mark, end)
+            session.attempt(session.clock.mark, end, True)
         return result
 
     _dress(backward, original)

@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             folder=Path(folder),
             until=time.monotonic() + 60 * (args.minutes or (1.0 if args.simulated else 8.0)),
             simulated=args.simulated,
-            environ=environ_of(args.simulated),
+            environ=environ_of(Path(folder), simulated=args.simulated),
         )
         for name in ("card", *(step for step in chosen if step != "card")):
             run_step(bench, record, name)
@@ -59,8 +59,11 @@ def main(argv: list[str] | None = None) -> int:
     return int(any(line.ok is False for line in record.lines))
 
 
-def environ_of(simulated: bool) -> Mapping[str, str]:
-    """Of every process: the checkout on the path, and a card where there is none."""
+def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
+    """Of every process: the checkout on the path, and a card where there is none.
+
+    Nobody else measures on a simulated card, and what others do says nothing of it.
+    """
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environ = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
     if not simulated:
@@ -68,7 +71,8 @@ def environ_of(simulated: bool) -> Mapping[str, str]:
     from tests import simulated_gpu
 
     card = simulated_gpu.Card(memory_gib=8.0, copy_us_per_mb=2_000.0)
-    return simulated_gpu.environment((card,), base=environ)
+    alone = {"GPU_ADVISOR_RUNTIME_DIR": str(folder), "GPU_ADVISOR_OTHERS": "unseen"}
+    return simulated_gpu.environment((card,), base={**environ, **alone})
 
 
 def run_step(bench: Bench, record: Record, name: str) -> None:

@@ -232,6 +232,8 @@ def install(_: Any) -> None:
     """From now on, in this thread and in those that it starts."""
     mode = Placement()
     mode.__enter__()
+    generator = torch.Generator
+    torch.Generator = lambda device="cpu": generator("cpu")  # the CPU makes the numbers
     begin = threading.Thread.run
 
     def run(self: threading.Thread) -> None:
