@@ -33,7 +33,9 @@ program's namespace is shadowed; for that reason its modules import each other r
     clock.py                when the device was done with each step, by CUDA events
     ranks.py                several ranks stop at the same step
     ceilings.py             each part alone, after the window
-    whatif.py               settings tried from inside
+    whatif.py               settings tried from inside: what was asked for, what came of it
+    applying.py             puts them in place
+    switches.py             flags, copies, optimizers, calls of root modules
     guard.py                the user's existing files are not written over
     arguments.py            what argparse returned
 """

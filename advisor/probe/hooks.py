@@ -12,7 +12,7 @@ import time
 import types
 from typing import Any, Callable
 
-from . import batches, control, graphs, inner, loaders, observe, roots, whatif
+from . import applying, batches, control, graphs, inner, loaders, observe, roots
 from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
@@ -385,6 +385,6 @@ def _graphs(torch: Any, session: Session) -> None:
 
 
 PARTS = (
-    _loaders, _batches, _roots, _backwards, _scaler, _optimizers, _graphs, whatif.install,
+    _loaders, _batches, _roots, _backwards, _scaler, _optimizers, _graphs, applying.install,
 )  # fmt: skip
 """What is hooked, each by itself: where one part cannot be, the others are."""
