@@ -126,7 +126,7 @@ def _tuned(
         None if bench.simulated else name in named or "nvidia" in named.lower(),
         "advisor/machine/target.py computed_on",
     )  # fmt: skip
-    bottleneck = report.get("bottleneck") or {}
+    bottleneck = report.get("bottleneck_before") or {}
     shares = (before.get("shares") or {}) if isinstance(before, dict) else {}
     compute = shares.get("compute")
     low = bottleneck.get("name") == "compute" and compute is not None and compute < 0.5

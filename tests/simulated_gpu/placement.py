@@ -228,12 +228,28 @@ def place(tensor: torch.Tensor, card: sim.Card) -> None:
     weakref.finalize(storage, card.memory.give, size)
 
 
+_real_generator = torch.Generator
+
+
+class _OnTheCpu(type):
+    """Makes generators of the CPU, whose numbers they are, and knows them as its own."""
+
+    def __call__(cls, device: Any = "cpu") -> Any:
+        return _real_generator("cpu")
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _real_generator)
+
+
+class _Generator(metaclass=_OnTheCpu):
+    """Stands in for `torch.Generator`."""
+
+
 def install(_: Any) -> None:
     """From now on, in this thread and in those that it starts."""
     mode = Placement()
     mode.__enter__()
-    generator = torch.Generator
-    torch.Generator = lambda device="cpu": generator("cpu")  # the CPU makes the numbers
+    torch.Generator = _Generator
     begin = threading.Thread.run
 
     def run(self: threading.Thread) -> None:
