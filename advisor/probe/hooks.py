@@ -10,9 +10,10 @@ import functools
 import sys
 import time
 import types
+from threading import get_ident
 from typing import Any, Callable
 
-from . import batches, control, inner, loaders, observe, roots, whatif
+from . import batches, control, gradients, inner, loaders, observe, roots, whatif
 from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
@@ -32,7 +33,8 @@ def install(torch: Any, session: Session) -> None:
         return
     session.patches.put(torch, FLAG, True)
     session.torch = torch
-    for part in (_loaders, _batches, _roots, _backwards, _scaler, _optimizers, whatif.install):
+    parts = (_loaders, _batches, _roots, _backwards, _gradients, _scaler, _optimizers)
+    for part in (*parts, whatif.install):
         try:
             part(torch, session)
         except Exception as problem:
@@ -98,8 +100,9 @@ def _batches(torch: Any, session: Session) -> None:
             return control.replayed(session)
         enter = clock()
         step_ended(enter)
-        pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         log, rota = session.log, session.rota
+        if log.thread in (None, get_ident()):  # else the work goes on meanwhile
+            pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         try:
             batch = fetch(self)
         except BaseException as problem:
@@ -114,6 +117,7 @@ def _batches(torch: Any, session: Session) -> None:
         try:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
+            facts["thread"] = get_ident()
             if watched:
                 if session.root_finder is not None:
                     pre_hooks[PRE] = session.root_finder
@@ -278,13 +282,17 @@ def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwa
 def _backwards(torch: Any, session: Session) -> None:
     original = torch.autograd.backward
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = _step_ended(session)
+    gradient = gradients.Gradient()
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
-        backwards = session.log.backwards
-        if len(backwards) < observe.LOSSES_KEPT or not len(backwards) % observe.LOSSES_LATER:
+        log = session.log
+        many = log.count("backwards")
+        if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
+        fresh = gradient.is_fresh()
         finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
@@ -295,11 +303,38 @@ def _backwards(torch: Any, session: Session) -> None:
         finally:
             if finder is not None and session.root_finder is not None:
                 pre_hooks[PRE] = finder
-        backwards.append((enter, clock()))
+        end = clock()
+        log.backwards.append((enter, end, fresh))
+        session.attempt(gradient.note, log)
+        if not log.opts:
+            step_ended(end)
         return result
 
     _dress(backward, original)
     session.patches.put(torch.autograd, "backward", backward)
+
+
+def _gradients(torch: Any, session: Session) -> None:
+    """Gradients that are asked for by name, by autograd.grad itself or by torch.func."""
+    original, compiling = torch.autograd.grad, _is_compiling(torch)
+    step_ended = _step_ended(session)
+
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or session.muted or is_muted(session):
+            return original(outputs, inputs, *args, **kwargs)
+        enter = clock()
+        result = original(outputs, inputs, *args, **kwargs)
+        end = clock()
+        if gradients.of_parameters(torch, inputs, session.heavy_roots > 0):
+            session.log.grads.append((enter, end, True))
+            if not session.log.opts:
+                step_ended(end)
+        else:
+            session.asked_gradients = True
+        return result
+
+    _dress(grad, original)
+    session.patches.put(torch.autograd, "grad", grad)
 
 
 def _scaler(torch: Any, session: Session) -> None:

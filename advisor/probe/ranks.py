@@ -42,11 +42,10 @@ def must_stop(session: Session) -> bool:
 
 def _progress(session: Session) -> tuple[str, int]:
     log = session.log
-    if log.opts:
-        return "optimizer", len(log.opts)
-    if log.nexts:
-        return "next", len(log.nexts)
-    return "forward", len(log.forwards)
+    for kind in ("opts", "nexts", "backwards"):
+        if log.count(kind):
+            return kind, log.count(kind)
+    return "forwards", log.count("forwards")
 
 
 def _path(session: Session) -> str:

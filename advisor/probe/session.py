@@ -63,6 +63,8 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
+        self.asked_gradients = False
+        """Gradients were asked for that update nothing by themselves."""
         self.set_to_none: bool | None = None
         """What zero_grad was last asked for."""
         self.kept_batch: tuple[int, Any, float] | None = None
@@ -70,6 +72,8 @@ class Session:
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
+        self.unreached: list[str] = []
+        """Command lines of Pythons that were started where the probe cannot follow."""
         self.guard: str | None = None
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
@@ -134,7 +138,7 @@ class Session:
             frame.filename.startswith("<frozen importlib") for frame in frames
         )
         log = self.log
-        stepping = bool(log.nexts or log.forwards or log.opts or self.swallowed)
+        stepping = bool(log.steps() or self.swallowed)
         self.exception = {
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],

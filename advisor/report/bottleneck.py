@@ -54,6 +54,7 @@ def typical(runs: Sequence[Run]) -> Run:
     return replace(
         last,
         units_per_s=statistics.fmean(run.units_per_s for run in runs),
+        tokens_per_s=_mean([run.tokens_per_s for run in runs]),
         wait_share=_mean([run.wait_share for run in runs]),
         step_ms=_mean([run.step_ms for run in runs]),
         startup_s=_mean([run.startup_s for run in runs]),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STRIDES = ((8, 2), (4, 4), (0, 8))
 """With so many processes to spend, the factor from one batch to the next."""
+OWN_STEPS = ("backward", "gradients", "moved", "asked")
+"""Signs of a training without an optimizer of torch's."""
 ENOUGH = 2
 """Larger values in a row that gained nothing."""
 
@@ -110,14 +112,14 @@ def settle_batch(now: Standing, knob: Knob, start_value: int, rungs: Rungs, stop
             return now.settle(key, "found", "batch", **facts)
         return now.settle(key, "kept", "batch-flat", band=now.band, **facts)
     candidate, run = rungs[value]
-    if alters_training(now, candidate):
+    if alters_training(now, candidate, run):
         proposal = Proposal(
             kind="training-batch",
             title=f"{knob.path}: {knob.value} to {value}",
             arm=Arm(candidate=candidate),
             run=run,
             gain=now.gain(run, now.front),
-            data=(("from", start_value), ("to", value)),
+            data=(("from", start_value), ("to", value), ("trains", sign(now))),
             knob=key,
         )
         others = tuple(p for p in now.proposals if p.knob != key)
@@ -126,10 +128,23 @@ def settle_batch(now: Standing, knob: Knob, start_value: int, rungs: Rungs, stop
     return now.adopt(candidate, run).settle(key, "found", "batch", **facts)
 
 
-def alters_training(now: Standing, candidate: Candidate) -> bool:
-    """Whether the program trains and `candidate` moves its effective batch."""
-    kinds = [change.kind for change in candidate.changes]
-    return now.trains and "batch_size" in kinds and "grad_accum" not in kinds
+def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
+    """Whether the program trains and `candidate`, as it ran, moves its effective batch.
+
+    An accumulation that moves along makes up for it, unless the program was seen not to follow;
+    of one that steps by itself it must be seen that it does.
+    """
+    if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+        return False
+    along = [change for change in candidate.changes if change.kind == "grad_accum"]
+    doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
+    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
+
+
+def sign(now: Standing) -> str | None:
+    """What was seen that speaks for a training, where no optimizer of torch's stepped."""
+    told = now.original.effects.trains
+    return told if told in OWN_STEPS else None
 
 
 def memory_refusal(now: Standing, rungs: Mapping[int, tuple[Candidate, Run]], value: int) -> Data:

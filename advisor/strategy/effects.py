@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.model import TRAINING_STEPS
+
 if TYPE_CHECKING:
     from advisor.model import Change, EffectVerdict, Knob, Run
 
@@ -76,7 +78,7 @@ def unprocessed(before: Run, after: Run) -> tuple[tuple[str, float | int], ...]:
     its samples are missing from the product.
     """
     was, now = before.effects.left_out, after.effects.left_out
-    if not now or was is None or now <= was or after.step_kind == "optimizer step":
+    if not now or was is None or now <= was or after.step_kind in TRAINING_STEPS:
         return ()
     batch = after.effects.batch
     return (("batch", batch), ("left_out", now), ("left_out_before", was)) if batch else ()
