@@ -288,7 +288,8 @@ class Watch:
 
     def _stacks(self) -> str:
         """Stacks of all threads of every Python process that the probe reached."""
-        asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
+        known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
+        asked = [pid for pid in known if _alive(pid)]
         for pid in asked:
             self._launched.signal(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACKS_S
