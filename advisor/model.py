@@ -214,6 +214,8 @@ class Trial:
     hang_limit_s: float = 60.0
     """Longest silence after a step."""
     total_limit_s: float = 600.0
+    steps_limit_s: float | None = None
+    """Longest time from the first step to the end of the window; None: as long as the others."""
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
     made: tuple[str, ...] = ()
@@ -430,6 +432,8 @@ class Run:
     files_created: tuple[str, ...] = ()
     """Outside the scratch directory, relative to the working directory. Gone again where the
     isolation throws away what a program writes."""
+    files_in_window: int | None = None
+    """Files that are no logs, last written inside the window; None: not known."""
     isolation: str | None = None
     """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None

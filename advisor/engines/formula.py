@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,8 @@ class Formula:
     quality: Callable[[int], float] | None = None
     """The quality measure by sampler steps; every run prints it as `quality: NUMBER`."""
     quality_name: str = "quality"
+    files: Callable[[int], int] | None = None
+    """Files that a batch of so many items leaves; None: not known."""
     ignored: frozenset[str] = frozenset()
     """Settings that the program does not follow."""
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
@@ -133,6 +136,8 @@ class Formula:
         if process_s is not None:
             startup_s, seconds, ending_s = 0.0, process_s, 0.0
         alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
+        finished = rate * seconds if plan.whole or not self.sampler else 0.0
+        finished = float(self.whole_units) if whole else finished
         half = self._half(used)
         drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
         losses = tuple(1.0 + drift for _ in range(LOSSES)) if self.trains else ()
@@ -150,7 +155,7 @@ class Formula:
             step_ms=1000.0 * batch / rate,
             step_kind=self.step_kind,
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
-            whole_units=rate * seconds if plan.whole or not self.sampler else 0.0,
+            whole_units=finished,
             peak_mem_gib=memory_gib,
             losses=losses,
             loss_first=losses[0] if losses else None,
@@ -168,6 +173,7 @@ class Formula:
             else None,
             stdout_tail=self._printed(used),
             output_digest="same",
+            files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,

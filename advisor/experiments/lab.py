@@ -32,6 +32,8 @@ LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
+UNTIMED = {"quality", "effects"}
+"""Purposes that ask what a program does, not how fast."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
 MOVED = 0.1
@@ -107,7 +109,7 @@ class Lab:
             if isinstance(answer, NotRun):
                 break
             tries.append(answer)
-            if ask.purpose == "quality" or answer.run is None or not disturbed(answer.run):
+            if ask.purpose in UNTIMED or answer.run is None or not disturbed(answer.run):
                 self.patient = True
                 break
             if not self.patient or len(tries) > REPEATS:
@@ -196,7 +198,8 @@ class Lab:
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
         # What was begun may take as long as it was to, whatever is left.
         most_s = max(left_s, LATE * expected_s)
-        by_budget = most_s < trial.total_limit_s
+        trial = replace(trial, steps_limit_s=ask.limit_s)
+        by_budget = most_s < trial.total_limit_s or ask.limit_s is not None
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":

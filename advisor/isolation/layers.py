@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.isolation.places import SYSTEM_TREES
 
@@ -16,23 +16,39 @@ LISTED_LIMIT = 200
 OPAQUE = "user.overlay.opaque"
 COMPILED = "__pycache__"
 """Python's own; no one misses it."""
+LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
+LOG_PARTS = ("events.out.tfevents", ".wandb")
+"""Endings and parts of names of what tells of the work and is none."""
+COUNTED_LIMIT = 100_000
 
 
-def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str, list[str]]:
-    """Absolute paths that were created, changed (content or mode) and removed, sorted.
+def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str, list[Any]]:
+    """Absolute paths that were created, changed (content or mode) and removed, sorted; and when
+    files that are no logs were last written, in seconds since the epoch.
 
     `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
     its folder). `host` is that of the host's root, where the real files are.
     """
-    found: dict[str, list[str]] = {"created": [], "changed": [], "removed": []}
+    found: dict[str, list[Any]] = {"created": [], "changed": [], "removed": [], "written_at": []}
     for path, upper in layers:
-        for kind, name in _differences(kept, upper, host, path.rstrip("/")):
+        for kind, name, status in _differences(kept, upper, host, path.rstrip("/")):
             if len(found[kind]) < LISTED_LIMIT:
                 found[kind].append(name)
-    return {kind: sorted(set(names)) for kind, names in found.items()}
+            if kind != "removed" and _is_product(name, status):
+                found["written_at"].append(round(status.st_mtime, 3))
+    found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
+    return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
 
 
-def _differences(kept: int, upper: str, host: int, place: str) -> Iterator[tuple[str, str]]:
+def _is_product(path: str, status: os.stat_result) -> bool:
+    name = path.rpartition("/")[2]
+    told = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
+    return stat.S_ISREG(status.st_mode) and not told
+
+
+def _differences(
+    kept: int, upper: str, host: int, place: str
+) -> Iterator[tuple[str, str, os.stat_result]]:
     folders = [""]
     while folders:
         inside = folders.pop()
@@ -49,20 +65,20 @@ def _differences(kept: int, upper: str, host: int, place: str) -> Iterator[tuple
                 old = _real(path, host)
                 if stat.S_ISCHR(new.st_mode) and new.st_rdev == 0:
                     if old is not None:
-                        yield "removed", path
+                        yield "removed", path, new
                 elif stat.S_ISDIR(new.st_mode):
                     folders.append(f"{inside}/{name}")
                     if old is None or not stat.S_ISDIR(old.st_mode):
                         if _is_empty(here, name):
-                            yield "created", path + "/"
+                            yield "created", path + "/", new
                     elif _is_opaque(here, name):
-                        yield "removed", path + "/"
+                        yield "removed", path + "/", new
                     elif stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
-                        yield "changed", path + "/"
+                        yield "changed", path + "/", new
                 elif old is None:
-                    yield "created", path
+                    yield "created", path, new
                 elif _mark(old) != _mark(new) or not _same_link(here, name, path, host):
-                    yield "changed", path
+                    yield "changed", path, new
         finally:
             os.close(here)
 

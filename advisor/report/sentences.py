@@ -49,6 +49,8 @@ REASONS = {
     "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
     "quality-not-read": "The original's quality could not be measured: the declared patterns did "
     "not match its output.",
+    "loses-results": "Not written: with {value} the program left {files} files where as many items "
+    "left {expected:.0f} before. Results would be lost.",
     "no-fewer-steps": "Kept. {stopped}",
     "failed-when-timed": "The chosen steps failed when they were timed.",
     "steps-no-faster": "Fewer steps were no faster by more than a tie ({band}).",
@@ -69,6 +71,8 @@ STOPS = {
     "left-out": "The search stopped because in batches of {batch:g}, {left_out} samples of a pass "
     "would be left out, where {left_out_before} are: the loader drops a last batch that is not "
     "full (drop_last).",
+    "fewer-files": "The search stopped because with {value} the program left {files} files where "
+    "as many items left {expected:.0f}: results would be lost.",
     "memory-peaked": "The search stopped because {value} peaked at {peak_gib:.2f} GiB, more than "
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "

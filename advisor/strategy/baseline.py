@@ -8,32 +8,68 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.ignored import with_few_steps
+from advisor.strategy.prices import CEILINGS_S, Prices
 from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.model import Run
-
-CEILINGS_S = 1.0
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
-APART = 2.0
-"""A first process that took so many times what the second did was paying for cold caches."""
+PATIENCE = 0.1
+"""Part of the budget, from its first step on, that an item of a sampler is waited for."""
 MOST = 3
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
-def baseline_ask(now: Standing, number: int) -> Ask:
-    """The original, run until one item is finished; then its parts alone, in the same process."""
+def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> Ask:
+    """The original, run until one item is finished; then its parts alone, in the same process.
+
+    With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
+    steps could be fewer is given up after a part of the budget: others may hold the machine.
+    """
     cpus = now.facts.cpus
     plan = now.plan(
         Candidate(),
-        whole_batches=1,
+        whole_batches=0 if forwards else 1,
+        forwards_per_unit=forwards,
         ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
         ceilings_s=CEILINGS_S,
     )
-    return Ask(arm=Arm(), purpose="baseline", plan=plan, fresh=True, series=f"{number}")
+    patience_s = PATIENCE * now.facts.budget_s if with_few_steps(now).changes else None
+    return Ask(
+        arm=Arm(),
+        purpose="baseline",
+        plan=plan,
+        fresh=True,
+        series=f"{number}",
+        limit_s=None if forwards or number else patience_s,
+    )
+
+
+def forwards_by_few_steps(
+    now: Standing,
+) -> Generator[Turn, Answer, tuple[Standing, float | None]]:
+    """Forwards that an item of the original takes, from an item with the fewest steps.
+
+    Cost is linear in the steps, so what a hundredth of them takes tells of all of them.
+    """
+    few = with_few_steps(now)
+    steps = next((c for c in few.changes if c.kind == "timesteps"), None)
+    if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
+        return now, None
+    ask = Ask(
+        arm=Arm(candidate=few),
+        purpose="effects",
+        plan=now.plan(few, whole_batches=1),
+        expected_s=1.0,
+    )
+    answer = yield Turn(ask=ask, standing=now)
+    now = now.heard(answer)
+    run = answer.run if isinstance(answer, Attempt) else None
+    seen = run.effects.forwards_per_unit if run is not None else None
+    return now, None if seen is None else seen * steps.old / steps.new
 
 
 def baseline(
@@ -43,17 +79,23 @@ def baseline(
 
     A failure is handed back: nothing can be told of a program that does not run.
     """
+    forwards: float | None = None
     for number in range(MOST):
-        if number and not another(now):
+        if number and now.originals and not another(now):
             break
-        answer = yield Turn(ask=baseline_ask(now, number), standing=now)
+        answer = yield Turn(ask=baseline_ask(now, number, forwards), standing=now)
         now = now.heard(answer)
         if not isinstance(answer, Attempt):
-            break  # the budget ended it
+            if now.originals or forwards:
+                break  # the budget ended it
+            now, forwards = yield from forwards_by_few_steps(now)
+            if forwards is None:
+                break
+            continue
         if answer.run is None:
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
-        now = replace(now, walls_s=priced(now.originals))
+        now = replace(now, prices=Prices.of_baselines(now.originals))
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
@@ -67,20 +109,6 @@ def another(now: Standing) -> bool:
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
     return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
-
-
-def priced(originals: tuple[Run, ...]) -> tuple[float, ...]:
-    """What a short process will take, from baselines: without the parts that were measured alone.
-
-    A first process that paid for cold caches is no measure of the next ones.
-    """
-    short = []
-    for run in originals:
-        parts = run.ceilings.loader if run.ceilings else ()
-        alone_s = CEILINGS_S * (len(parts) + 1) if parts else 0.0
-        short.append(max(run.wall_s - alone_s, run.wall_s / 2))
-    least = min(short)
-    return tuple(wall_s for wall_s in short if wall_s <= APART * least)
 
 
 def noise_of(now: Standing) -> float:

@@ -69,8 +69,8 @@ def climb(now: Standing, knob: Knob, start_value: int) -> Stage:
             break
         if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
-        if lost := effects.unprocessed(now.original, run):  # a larger batch leaves out as many
-            stop = (("stop", "left-out"), ("value", value), *lost)
+        if lost := effects.lost_results(now.original, run):  # a larger batch loses as many
+            stop = (*lost, ("value", value))
             break
         peak_gib = run.peak_mem_gib
         if peak_gib is not None and peak_gib > now.facts.memory_limit_gib:

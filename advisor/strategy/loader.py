@@ -90,7 +90,7 @@ def try_values(
             continue
         if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
-        if not effects.unprocessed(now.original, run):
+        if not effects.lost_results(now.original, run):
             ran.append((value, candidate, run))
     word = now.word_on(knob)
     if not ran:

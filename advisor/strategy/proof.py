@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import AFTER, Comparison
 from advisor.model import Candidate
+from advisor.strategy import effects
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -22,6 +23,7 @@ from advisor.strategy.standing import (
 
 if TYPE_CHECKING:
     from advisor.model import Purpose, Run
+    from advisor.strategy.facts import Data
 
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
@@ -38,7 +40,12 @@ def prove(now: Standing, winner: Candidate) -> Stage:
     title = f"{winner.label} against {held.label}"
     for again in (False, True):
         expected = now.gain(now.front, front_of(now, held))
-        rounds = planned_rounds(now, expected, now.price_s, again=again)
+        finish_s = to_finish_s(now)
+        rounds = planned_rounds(now, expected, now.rounds_s(1), again=again, kept_s=finish_s)
+        if finish_s and rounds < FEWEST_ROUNDS:
+            now = now.skip(f"one whole batch with {winner.label}", finish_s, matters=False)
+            finish_s = 0.0
+            rounds = planned_rounds(now, expected, now.rounds_s(1), again=again)
         if rounds < FEWEST_ROUNDS:
             what, fewest = ("a second", GOOD_ROUNDS) if again else ("the", FEWEST_ROUNDS)
             now = now.skip(f"{what} proof of {winner.label}", now.rounds_s(fewest))
@@ -49,13 +56,17 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             before=side(now, Arm(candidate=held), "confirm"),
             after=side(now, Arm(candidate=winner), "confirm"),
             rounds=rounds,
-            finish_once=to_finish(now),
+            finish_once=finish_s > 0,
             sigma=now.sigma,
         )
         answer = yield Turn(ask=contest, standing=now)
         assert isinstance(answer, Comparison)
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
+        finished = [effects.lost_results(now.original, run) for run in answer.runs(AFTER)]
+        if lost := next(filter(None, finished), ()):
+            now = given_up(now, winner, lost)
+            break
         interval = answer.interval(now.facts.objective)
         if answer.cut_short:
             missing = rounds - len(answer.counted)
@@ -67,12 +78,26 @@ def prove(now: Standing, winner: Candidate) -> Stage:
     return back_to(now, proven_candidate(now))
 
 
-def to_finish(now: Standing) -> bool:
-    """Whether the best has to finish an item in its proof: nothing else will make it do so.
+def given_up(now: Standing, candidate: Candidate, lost: Data) -> Standing:
+    """`candidate` loses results, so nothing that was proven of it counts."""
+    for change in candidate.changes:
+        if change.kind == "batch_size":
+            key = (change.document, change.path)
+            now = now.settle(key, "kept", "loses-results", **dict(lost), value=change.new)
+    kept = tuple(p for p in now.proofs if p.contest.after.arm.candidate.key != candidate.key)
+    return back_to(replace(now, proofs=kept), proven_candidate(replace(now, proofs=kept)))
 
-    Where quality is declared it does in the quality command, with fewer steps or without.
+
+def to_finish_s(now: Standing) -> float:
+    """What the best takes to finish a batch of items, once, in its proof; 0 where it need not.
+
+    It must where nothing else will make it do so. Where quality is declared it does in the quality
+    command, with fewer steps or without.
     """
-    return now.iterative and not now.front.whole_units and not now.facts.workload.quality
+    run = now.front
+    if not now.iterative or run.whole_units or now.facts.workload.quality:
+        return 0.0
+    return MARGIN * (run.effects.batch or 1.0) / run.units_per_s
 
 
 def holds(now: Standing, proof: Comparison) -> bool:
@@ -117,16 +142,21 @@ def side(now: Standing, arm: Arm, purpose: Purpose) -> Ask:
 
 
 def planned_rounds(
-    now: Standing, expected_gain: float, process_s: float, *, again: bool = False
+    now: Standing,
+    expected_gain: float,
+    round_s: float,
+    *,
+    again: bool = False,
+    kept_s: float = 0.0,
 ) -> int:
     """Rounds that the gain and the noise of this host ask for; 0 if the budget buys none.
 
     As many as make Student's bounds half as wide as the gain lies above the smallest worth a
     change: a large gain needs few, a small one many, and one that was flattered when it was chosen
     still has room. Fixed before the first; none is added after a look. Where the budget buys
-    fewer, those it buys must do.
+    fewer, those it buys must do. `kept_s` of it are for something else.
     """
-    affordable = int(now.left_s / max(MARGIN * 2 * process_s, 1e-9))
+    affordable = int((now.left_s - kept_s) / max(round_s, 1e-9))
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs
-from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun
+from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import Comparison
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
+from advisor.strategy.prices import Prices
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
@@ -46,8 +47,7 @@ class Standing:
     facts: Facts
     left_s: float
     originals: tuple[Run, ...] = ()
-    walls_s: tuple[float, ...] = ()
-    """What undisturbed short processes took."""
+    prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
     """Relative spread between equal processes: two of them differ by less five times of six."""
     best: Candidate = field(default_factory=Candidate)
@@ -128,8 +128,8 @@ class Standing:
 
     @property
     def price_s(self) -> float:
-        """What one more short process takes: what undisturbed ones took."""
-        return statistics.median(self.walls_s) if self.walls_s else 0.0
+        """What one more short process takes."""
+        return self.prices.process_s
 
     @property
     def reserve_s(self) -> float:
@@ -141,8 +141,8 @@ class Standing:
         return self.rounds_s(rounds)
 
     def rounds_s(self, rounds: int) -> float:
-        """What so many rounds of two short processes take, with a margin."""
-        return MARGIN * 2 * rounds * self.price_s
+        """What so many rounds of the original and the best so far take, with a margin."""
+        return MARGIN * rounds * self.prices.pair_s(self.best_run)
 
     @property
     def fewest_s(self) -> float:
@@ -176,10 +176,9 @@ class Standing:
         if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
             return now
         run = answer.run
-        short = not answer.ask.plan.whole and answer.ask.purpose in {"search", "confirm"}
-        if short and run.disturbance.disturbed is not True:
-            return replace(now, walls_s=(*self.walls_s, run.wall_s))
-        return now
+        if answer.ask.plan.whole or answer.ask.purpose not in {"search", "confirm"}:
+            return now
+        return replace(now, prices=self.prices.with_wall(run.wall_s, held=disturbed(run)))
 
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
         """With one more word on `knob`; the last one counts."""

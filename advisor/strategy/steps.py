@@ -86,14 +86,19 @@ def anchored(
     now = replace(now, quality=replace(log, before=tuple((original or values).items())))
     if not original:
         return now, now.best, run.wall_s
+    assert attempt is not None
+    assert attempt.run is not None
+    if lost := effects.lost_results(attempt.run, run):
+        return distrusted(now, "loses-results", lost), Candidate(), run.wall_s
     judgements = judge(now.facts.workload.quality, reference_of(now), values)
     return (now if all(j.within for j in judgements) else distrusted(now)), Candidate(), run.wall_s
 
 
-def distrusted(now: Standing) -> Standing:
+def distrusted(now: Standing, why: str = "moved-the-quality", seen: Data = ()) -> Standing:
     """Without the best: it moved the quality although none of its knobs should change results."""
     for change in now.best.changes:
-        now = now.settle((change.document, change.path), "kept", "moved-the-quality")
+        key = (change.document, change.path)
+        now = now.settle(key, "kept", why, **{**dict(seen), "value": change.new})
     return replace(now, best=Candidate(), best_run=None, proofs=())
 
 

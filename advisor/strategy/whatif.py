@@ -17,7 +17,16 @@ from advisor.strategy.facts import Proposal
 from advisor.strategy.guard import within
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
-from advisor.strategy.standing import FEWEST_ROUNDS, Answer, Stage, Standing, Turn, key_of, tried
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    MARGIN,
+    Answer,
+    Stage,
+    Standing,
+    Turn,
+    key_of,
+    tried,
+)
 from advisor.strategy.switches import SWITCHES, Switch, applies, named
 
 if TYPE_CHECKING:
@@ -52,10 +61,10 @@ def settle(now: Standing, proposal: Proposal) -> Stage:
         if isinstance(candidate, knobs.Refusal):
             return now
         arm = replace(arm, candidate=candidate)
-    pair_s = now.price_s + arm.extra_s / 2
-    rounds = planned_rounds(now, proposal.gain, pair_s)
+    round_s = now.rounds_s(1) + MARGIN * arm.extra_s
+    rounds = planned_rounds(now, proposal.gain, round_s)
     if rounds < FEWEST_ROUNDS:
-        return now.skip(proposal.title, 2 * FEWEST_ROUNDS * pair_s, matters=False)
+        return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
     contest = Contest(
         purpose="whatif",
         title=proposal.title,
@@ -80,7 +89,7 @@ def faster_run(
     run = attempt.run if attempt else None
     if run is None or run.whatif is None or not run.whatif.applied:
         return now, None
-    if effects.unprocessed(now.original, run) or not now.faster(run, now.front):
+    if effects.lost_results(now.original, run) or not now.faster(run, now.front):
         return now, None
     fits = (run.peak_mem_gib or 0.0) <= now.facts.memory_limit_gib
     return now, run if fits else None

@@ -122,6 +122,7 @@ def run_trial(
         | _clean(rate, reading, others, telemetry)
         | facts,
         telemetry=telemetry,
+        files_in_window=_files_within(launched.changes, rate, to_end=trial.plan.whole),
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
@@ -198,6 +199,15 @@ def _left(
         return traces.Left()
     left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
     return left.and_written(ending.writes, trial.cwd, before)
+
+
+def _files_within(changes: Mapping[str, Any] | None, rate: Rate, *, to_end: bool) -> int | None:
+    """Where a run ends with its items, the last of them is written after the window."""
+    times = (changes or {}).get("written_at")
+    if times is None:
+        return None
+    end = float("inf") if to_end else rate.window_end
+    return sum(1 for time in times if rate.window_start <= time <= end)
 
 
 def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Finding | None:

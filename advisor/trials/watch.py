@@ -139,6 +139,7 @@ class Watch:
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
+        self._first_step: float | None = None
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
@@ -219,6 +220,8 @@ class Watch:
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
         self._was_at_work = at_work
+        if at_work and self._first_step is None:
+            self._first_step = now
         silence = now - self._last_sign
         if self._cancel.is_set():
             return "cancelled"
@@ -233,7 +236,7 @@ class Watch:
             return "hang"
         if not stepping and not at_work and (silence > trial.start_limit_s or self._lost(now)):
             return "start-limit"
-        if now - launched.started > trial.total_limit_s:
+        if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
             return "total-limit"
         return None
 
@@ -245,6 +248,10 @@ class Watch:
         lost = [pid for pid in self._reach.lost if _alive(pid)]
         told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
         return bool(lost) and not told and now - since > LOST_S
+
+    def _too_long_at_work(self, now: float) -> bool:
+        limit_s, since = self._trial.steps_limit_s, self._first_step
+        return limit_s is not None and since is not None and now - since > limit_s
 
     def _hang_limit_s(self, *, alone: bool) -> float:
         """Longest silence; no step is told of while the parts are measured alone."""

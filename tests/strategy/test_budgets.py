@@ -5,10 +5,14 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+
+if TYPE_CHECKING:
+    from advisor.model import Trial
 
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
 WINDOW_S = 3.5
@@ -135,3 +139,33 @@ def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -
     assert any(skipped.matters for skipped in search.standing.skipped)
     assert not search.winner.changes
     assert search.decisions["batch_size"].outcome != "changed"
+
+
+@pytest.mark.parametrize(("held", "startup_s"), [(0.0, 0.0), (1.0, 0.0), (0.0, 70.0)])
+def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
+    held: float, startup_s: float
+) -> None:
+    """Its forwards are counted in an item of few steps; the batch is proven in windows."""
+
+    def takes_s(trial: Trial) -> float:
+        moved = [c.new for c in trial.candidate.changes if c.kind == "timesteps"]
+        steps = float(moved[0] or 0) if moved else 1000.0
+        return 10.0 + trial.plan.whole_batches * 0.4 * steps
+
+    engine = on_formula(
+        process_s=takes_s,
+        startup_s=startup_s,
+        load_s=1e-6,
+        launch_s=0.4,
+        sampler=True,
+        names={"steps": "n_timestep"},
+        held=lambda *_: held,
+    )
+    text = TEXT + "sampler:\n  n_timestep: 1000\n"
+    with tempfile.TemporaryDirectory() as folder:
+        search = formula_search(
+            Path(folder), engine, text, workload=TEST, budget_s=300.0 + 15 * startup_s, gpu=False
+        )
+    assert search.values["batch_size"] > 1
+    assert [run.effects.forwards_per_unit for run in search.standing.originals] == [1000.0] * 2
+    assert search.lab.budget.left_s >= 0

@@ -24,6 +24,8 @@ from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from advisor.engines.noise import Values
     from advisor.model import Failure, Run, Trial
 
@@ -473,3 +475,24 @@ def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
         assert isinstance(turn, Turn)
         contests += [turn.ask] if isinstance(turn.ask, Contest) else []
     assert [c.rounds for c in contests] == [c.contest.rounds for c in search.lab.comparisons]
+
+
+@pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
+def test_a_batch_that_loses_results_is_not_taken(
+    files: Callable[[int], int], taken: bool, tmp_path: Path
+) -> None:
+    """One file a batch where there was one an item: said with both counts, and not written."""
+    engine = on_formula(load_s=1e-6, files=files)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
+    assert ("batch_size" in search.values) is taken
+    if not taken:
+        assert "results would be lost" in sentences.why(search.decisions["batch_size"])
+
+
+@pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
+def test_a_samplers_batch_that_loses_results_is_given_up_where_items_are_finished(
+    files: Callable[[int], int], taken: bool, tmp_path: Path
+) -> None:
+    """In windows no item is; the quality runs finish the same items with both."""
+    search = sampler_search(tmp_path, "50%", files=files)
+    assert ("batch_size" in search.values) is taken

@@ -9,6 +9,7 @@ import pytest
 
 from advisor.engines.local import LocalEngine
 from advisor.model import Failure, MeasurePlan, Run
+from advisor.strategy import effects
 from advisor.trials import run_trial
 from advisor.trials.output import LOG_BYTES, TAIL_BYTES, plain
 from tests.trials.conftest import MakeTrial, processes_of, program
@@ -167,3 +168,15 @@ def test_no_descriptor_and_no_child_is_left_in_the_parent(make_trial: MakeTrial)
     for _ in range(5):
         run_trial(make_trial("true", plan=WHOLE))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(("which", "lost"), [("each", False), ("first", True)])
+def test_results_that_a_batch_would_lose_are_counted(
+    make_trial: MakeTrial, which: str, lost: bool
+) -> None:
+    """A program that keeps the first item of each batch leaves fewer files for as many items."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=20)
+    runs = [run_trial(make_trial(*program("ok_results", size, which), plan=plan)) for size in "18"]
+    assert [isinstance(run, Run) for run in runs] == [True, True], runs
+    found = effects.lost_results(*runs)
+    assert bool(found) is lost, (found, [(r.files_in_window, r.whole_units, r.units) for r in runs])

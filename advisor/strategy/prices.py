@@ -1,0 +1,61 @@
+"""What one more short process takes, from those that ran: quiet ones, while most of them were."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from advisor.experiments.attempts import disturbed
+
+if TYPE_CHECKING:
+    from advisor.model import Run
+
+CEILINGS_S = 1.0
+"""A baseline measures its parts alone, each so long."""
+APART = 2.0
+"""A first process that took so many times what the second did was paying for cold caches."""
+DEARER = 3.0
+"""A candidate's process is never counted for more than so many usual ones: it was held up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Wall times of short processes, in seconds."""
+
+    quiet_s: tuple[float, ...] = ()
+    held_s: tuple[float, ...] = ()
+    """Of those that others disturbed: the price on a machine that stays busy."""
+
+    @classmethod
+    def of_baselines(cls, originals: tuple[Run, ...]) -> Self:
+        """Without the parts that were measured alone, and without what paid for cold caches."""
+        short = {}
+        for number, run in enumerate(originals):
+            parts = run.ceilings.loader if run.ceilings else ()
+            alone_s = CEILINGS_S * (len(parts) + 1) if parts else 0.0
+            short[number] = max(run.wall_s - alone_s, run.wall_s / 2)
+        most_s = APART * min(short.values(), default=0.0)
+        prices = cls()
+        for number, wall_s in short.items():
+            if wall_s <= most_s:
+                prices = prices.with_wall(wall_s, held=disturbed(originals[number]))
+        return prices
+
+    def with_wall(self, wall_s: float, *, held: bool) -> Self:
+        """After one more process."""
+        if held:
+            return replace(self, held_s=(*self.held_s, wall_s))
+        return replace(self, quiet_s=(*self.quiet_s, wall_s))
+
+    @property
+    def process_s(self) -> float:
+        """What the next process is to take; 0 before the first ran."""
+        most_quiet = len(self.quiet_s) >= len(self.held_s)
+        walls_s = self.quiet_s if most_quiet else (*self.quiet_s, *self.held_s)
+        return statistics.median(walls_s) if walls_s else 0.0
+
+    def pair_s(self, candidate: Run | None) -> float:
+        """What the original and `candidate` take together."""
+        wall_s = candidate.wall_s if candidate is not None else 0.0
+        return self.process_s + min(max(wall_s, self.process_s), DEARER * self.process_s)
