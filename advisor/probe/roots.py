@@ -168,7 +168,8 @@ def _has_rows(value: Any) -> bool:
 
 def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
     shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
-    root.shapes = tuple("x".join(map(str, shape[1:])) or "scalar" for shape in shapes)
+    samples = root.layout.count(inputs) if root.layout is not None else None
+    root.shapes = tuple("x".join(map(str, _one(shape, samples))) or "scalar" for shape in shapes)
     results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]
     if shapes and results and len(results[0]) > 1:
         root.same_shape = any(
@@ -176,6 +177,12 @@ def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
             for shape in shapes
             if len(shape) == len(results[0])
         )
+
+
+def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
+    """`shape` without its batch dimension: the second one of [time, batch], else the first."""
+    axis = 1 if len(shape) > 1 and shape[0] != samples == shape[1] else 0
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _numbers(args: Any, kwargs: dict[str, Any], items: float) -> dict[str, Any]:

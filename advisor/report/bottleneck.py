@@ -118,12 +118,16 @@ def diagnose(
             f"Code outside the model's calls takes {other} of the time, the model {compute}: "
             f"the loop around it sets the rate of {rate} {units}/s."
         )
-    elif run.shares.compute is not None and wait is not None:
+    elif run.shares.compute is not None:
         name = "compute"
         compute = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        rest = (
+            f"host code between steps {ranged(runs, lambda r: r.shares.other, numbers.percent)}"
+            if wait is None
+            else f"waiting for data only {waited}"
+        )
         sentence = (
-            f"The model's forwards, backwards and updates take {compute} of the time; "
-            f"waiting for data only {waited}."
+            f"The model's forwards, backwards and updates take {compute} of the time; {rest}."
         )
     else:
         name = "other"
