@@ -50,7 +50,7 @@ def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:
 def test_an_accumulation_makes_up_for_it_where_it_is_followed(
     tmp_path: Path, *, followed: bool
 ) -> None:
-    """A batch that moves alone after all, because the program accumulates as before, is not free."""
+    """A batch that moves alone, because the program accumulates as before, is not free."""
     engine = on_formula(
         load_s=1e-6,
         step_kind="training step",
