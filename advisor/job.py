@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor import documents, files, invocation, knobs, versions
 from advisor.errors import UsageError
+from advisor.isolation.offer import unisolated
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.report import writing
@@ -165,7 +166,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     report, tuned = claim_places(options, kept)
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    for note in left:
+    for note in (*left, *unisolated(str(asked.cwd), {**os.environ, **asked.workload.env})):
         progress.note(note)
     return Job(
         options=options,
