@@ -73,7 +73,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
-        report = conclude(job, lab, facts, answers, stop, wall_s=time.monotonic() - started)
+        took_s = time.monotonic() - started
+        report, refused = conclude(job, lab, facts, answers, stop, wall_s=took_s)
+        problem = problem or refused
     writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
@@ -192,21 +194,28 @@ def facts_of(job: Job, lab: Lab) -> Facts:
 
 def conclude(
     job: Job, lab: Lab, facts: Facts, answers: list[Answer], stop: Stop | None, *, wall_s: float
-) -> Report:
-    """Decide what is written, write it, and put everything into the report."""
+) -> tuple[Report, AdvisorError | None]:
+    """Decide what is written, write it, and put everything into the report.
+
+    Where the config cannot be written, the report is that of a dry run, beside the reason.
+    """
     options = job.options
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
     if now.quality.before and not facts.quality_reference:
         job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.before))
     text = ""
+    refused: AdvisorError | None = None
     if winner.changes:
         new = lab.program.content(winner)
         after = documents.parse(new, job.config.format, job.config.name)
         text = documents.masked_diff(job.config, after, str(options.config))
         if not options.dry_run and new != job.config.raw:
-            write_config(job, winner, new)
-    return compose.optimize_report(
+            try:
+                write_config(job, winner, new)
+            except AdvisorError as problem:
+                refused = problem
+    report = compose.optimize_report(
         compose.Outcome(
             stop=stop,
             standing=now,
@@ -225,7 +234,7 @@ def conclude(
             config=options.config,
             report=options.report,
             output=job.output,
-            dry_run=options.dry_run,
+            dry_run=options.dry_run or refused is not None,
             workload=job.invocation.name,
             command=job.invocation.command,
             cwd=job.invocation.cwd,
@@ -234,6 +243,7 @@ def conclude(
             wall_s=wall_s,
         ),
     )
+    return report, refused
 
 
 def write_config(job: Job, winner: Candidate, new: bytes) -> None:

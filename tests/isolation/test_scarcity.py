@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -92,6 +93,20 @@ def test_a_full_disk_below_the_project_is_said_before_anything_runs(
     assert done.returncode == OutputRefusedError.exit_code, done.stderr
     assert "No space left" in done.stderr
     assert "trial 1" not in done.stderr
+
+
+@pytest.mark.slow
+def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
+    tmp_path: Path, project: Path
+) -> None:
+    """The state folder takes measurements, and then no file more."""
+    world = "mkdir project/.gpu-advisor; mount -t tmpfs -o nr_inodes=8 none project/.gpu-advisor"
+    done = call(tmp_path, world, "optimize", "c.json", "--window", "0.2s", "--budget", "60s")
+    assert done.returncode == StateUnusableError.exit_code, done.stderr
+    assert "could not be kept" in done.stderr
+    assert (project / "c.json").read_text() == '{"batch_size": 1}\n'
+    report = json.loads((project / "report.json").read_text())
+    assert (report["verdict"], report["written"]) == ("improved", None)
 
 
 # --- projects that cannot be written, users without a home --------------------------------
