@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from advisor.documents import Document
     from advisor.knobs import Findings
-    from advisor.model import Knob
+    from advisor.model import Knob, Phase
 
 SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
 COMMAND_LINE = "command line"
@@ -55,6 +55,7 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
     A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
     error, and the others go on. Nothing is run.
     """
+    told = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
@@ -66,7 +67,7 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
         if real in seen:
             continue
         seen.add(real)
-        one = _inspect(path, named_by)
+        one = _inspect(path, named_by, told)
         inspected.append(one)
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
@@ -77,7 +78,7 @@ def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Insp
     return Inspection(documents=tuple(inspected))
 
 
-def _inspect(path: Path, named_by: str | None) -> Inspected:
+def _inspect(path: Path, named_by: str | None, told: Phase | None) -> Inspected:
     try:
         if path.is_dir():
             msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
@@ -85,7 +86,7 @@ def _inspect(path: Path, named_by: str | None) -> Inspected:
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = knobs.find(document)
+    findings = knobs.find(document, told=told)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 
