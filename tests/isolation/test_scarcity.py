@@ -69,8 +69,12 @@ def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path: Path) -> Non
 
 
 def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path: Path) -> None:
-    world = "mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /"
-    done = call(tmp_path, world, *PROFILE, ENDLESS, GPU_ADVISOR_RUNTIME_DIR="/dev/shm/advisor-test")
+    world = (
+        "mkdir locks; mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /\n"
+        f"cd {tmp_path}; mount -t tmpfs none locks"
+    )
+    locks = str(tmp_path / "locks" / "own")
+    done = call(tmp_path, world, *PROFILE, ENDLESS, GPU_ADVISOR_RUNTIME_DIR=locks)
     assert done.returncode == StateUnusableError.exit_code, done.stderr
     assert "Set TMPDIR" in done.stderr
 
