@@ -66,7 +66,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     losses = observe.loss_values(session)
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None
-    loader = ledger.loader if ledger is not None else None
+    loader = ledger.loader if ledger is not None else _only(log.loaders)
     return {
         "loader": _loader(log.loaders[loader]) if loader is not None else {},
         "model_site": dominant.site if dominant else None,
@@ -82,6 +82,11 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }
+
+
+def _only(built: list[Any]) -> int | None:
+    """Before any step: the loader that the program built, where it is one."""
+    return 0 if len(built) == 1 else None
 
 
 LOADER_KEYS = ("site", "left_out", "workers", "prefetch", "persistent", "pin")
