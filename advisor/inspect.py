@@ -344,7 +344,7 @@ def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspec
     """The inspection of one program, with what runs of it showed. Raises AdvisorError."""
     from advisor import inspect_run
 
-    named = args.config or configs_among(command or ())[:1]
+    named = args.config or configs_among(command or (), Path.cwd())[:1]
     if len(named) > 1 or any(path.is_dir() for path in named):
         msg = "--run runs one program: name one config, or only `-- YOUR COMMAND`."
         raise UsageError(msg)
