@@ -166,7 +166,7 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
     found = inspection.findings
     told = {
         "knobs": [
-            _knob(knob, _sureness(knob, inspection), default_of(knob, one.document))
+            _knob(knob, default_of(knob, one.document), _sureness(knob, inspection))
             for one in inspection.documents
             if one.findings
             for knob in one.findings.knobs
@@ -214,7 +214,7 @@ def _experiment(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _knob(knob: Knob, sureness: Sureness, default: str | None) -> dict[str, Any]:
+def _knob(knob: Knob, default: str | None, sureness: Sureness) -> dict[str, Any]:
     return {
         "document": knob.document,
         "path": knob.path,
@@ -272,7 +272,7 @@ def _section(one: Inspected, inspection: Inspection) -> str:
     if one.findings is None:
         return f"{title}\n  not read: {one.error}"
     sure = {knob.path: _sureness(knob, inspection) for knob in one.findings.knobs}
-    lines = [title, *_table(one.findings.knobs, sure, one.document)]
+    lines = [title, *_table(one.findings.knobs, one.document, sure)]
     lines += [
         f"  {sureness.level}  {path}: {sentences.sure(sureness)}"
         for path, sureness in sure.items()
@@ -285,11 +285,11 @@ def _section(one: Inspected, inspection: Inspection) -> str:
 
 
 def _table(
-    found: Sequence[Knob], sure: Mapping[str, Sureness], document: Document | None
+    found: Sequence[Knob], document: Document | None, sure: Mapping[str, Sureness]
 ) -> list[str]:
     if not found:
         return ["  no knobs"]
-    rows = [_HEADS, *(_row(knob, sure[knob.path], default_of(knob, document)) for knob in found)]
+    rows = [_HEADS, *(_row(knob, default_of(knob, document), sure[knob.path]) for knob in found)]
     rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return [
@@ -305,7 +305,7 @@ def default_of(knob: Knob, document: Document | None) -> str | None:
     return scalar.default_of if scalar else None
 
 
-def _row(knob: Knob, sureness: Sureness, default: str | None) -> tuple[str, ...]:
+def _row(knob: Knob, default: str | None, sureness: Sureness) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
@@ -344,7 +344,7 @@ def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspec
     """The inspection of one program, with what runs of it showed. Raises AdvisorError."""
     from advisor import inspect_run
 
-    among = configs_among(command or (), Path())
+    among = configs_among(command or (), Path.cwd())
     named = args.config or [path for path in among if path.suffix != ".py"][:1]
     if len(named) > 1 or any(path.is_dir() for path in named):
         msg = "--run runs one program: name one config, or only `-- YOUR COMMAND`."

@@ -16,15 +16,8 @@ PACKAGE = ROOT / "advisor"
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
     {
-        "optimize",
-        "profile",
-        "inspect",
-        "inspect_run",
-        "gate",
-        "revert",
-        "job",
-        "entry",
-        "invocation",
+        *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
+        *("job", "entry", "invocation"),
     },
     {"report"},
     {"advice", "strategy", "experiments"},
