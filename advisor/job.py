@@ -191,6 +191,8 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     if asked.path is not None and not options.dry_run and options.output is None:
         invocation.require_writable(asked.path)
     entry = place(asked) if options.write_toml else None
+    if entry is not None and entry.file is not None and not options.dry_run:
+        invocation.require_writable(entry.path)
     kept_for = asked.path or Path.cwd() / settings.FILE_NAME
     defaults = asked.settings.defaults
     machine = read_machine()

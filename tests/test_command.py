@@ -16,6 +16,7 @@ from advisor import entry, invocation, job, knobs
 from advisor.errors import (
     CommandMissingError,
     ConfigMissingError,
+    ConfigReadOnlyError,
     ConfigSyntaxError,
     OutputRefusedError,
     UsageError,
@@ -291,6 +292,17 @@ def test_each_refusal_has_its_code_and_one_message(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not (project / "gpu-advisor.toml").exists()
+
+
+def test_settings_that_are_read_only_are_refused_before_anything_runs(
+    gpu_advisor: warm.Server, project: Path
+) -> None:
+    (project / "gpu-advisor.toml").write_text(OWN)
+    (project / "gpu-advisor.toml").chmod(0o444)
+    done = call(gpu_advisor, project, "--write-toml", "--", "python", "predict.py")
+    assert done.returncode == ConfigReadOnlyError.exit_code, done.stderr
+    assert "gpu-advisor.toml cannot be rewritten: the file is read-only" in done.stderr
+    assert not (project / "report.md").exists()
 
 
 @pytest.mark.slow
