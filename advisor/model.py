@@ -209,6 +209,8 @@ class Trial:
     hang_limit_s: float = 60.0
     """Longest silence after a step."""
     total_limit_s: float = 600.0
+    steps_limit_s: float | None = None
+    """Longest time from the first step to the end of the window; None: as long as the others."""
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
     made: tuple[str, ...] = ()

@@ -65,12 +65,14 @@ def on_formula(
     noise: float = 0.0,
     seed: int = 0,
     process_s: float | Callable[[Trial], float] = 1.0,
+    startup_s: float | None = None,
     first_s: float = 0.0,
     held: Callable[[int, Mapping[str, Any]], float | None] | None = None,
     slowed: float = 1.0,
     **formula: Any,
 ) -> RecordedEngine:
-    """An engine on a formula whose processes take `process_s` each, the first `first_s` more.
+    """An engine on a formula whose processes take `process_s` each after `startup_s`, the first
+    `first_s` more.
 
     `held` tells how many CPUs others hold beside a process, each of which makes it `slowed` longer.
     """
@@ -78,6 +80,7 @@ def on_formula(
         Formula(process_s=process_s, **formula),
         noise=Noise(between=noise),
         seed=seed,
+        startup_s=startup_s,
         first_startup_s=first_s,
         disturbances=(Visits(held=held, slowed=slowed, name="stress"),) if held else (),
     )

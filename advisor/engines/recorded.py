@@ -227,9 +227,10 @@ class RecordedEngine:
         if (run.startup_s or 0.0) > trial.start_limit_s:
             evidence = f"no step within {trial.start_limit_s:.0f} s"
             return _failure(trial, "no-steps", evidence, trial.start_limit_s)
-        if run.wall_s > trial.total_limit_s:
-            evidence = f"still running after {trial.total_limit_s:.0f} s"
-            return _failure(trial, "timeout", evidence, trial.total_limit_s)
+        at_work_s = trial.total_limit_s if trial.steps_limit_s is None else trial.steps_limit_s
+        most_s = min(trial.total_limit_s, (run.startup_s or 0.0) + at_work_s)
+        if run.wall_s > most_s:
+            return _failure(trial, "timeout", f"still running after {most_s:.0f} s", most_s)
         return run
 
 

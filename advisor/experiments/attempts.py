@@ -44,7 +44,7 @@ class Ask:
     expected_s: float = 0.0
     """What it is to take; it is not begun with less left. 0: it is needed whatever it takes."""
     limit_s: float | None = None
-    """It is given up after so long, as one that did not fit; None: when the budget ends."""
+    """Given up, as one that did not fit, so long after its first step; None: with the budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,8 +198,8 @@ class Lab:
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
         # What was begun may take as long as it was to, whatever is left.
         most_s = max(left_s, LATE * expected_s)
-        most_s = most_s if ask.limit_s is None else min(most_s, ask.limit_s)
-        by_budget = most_s < trial.total_limit_s
+        trial = replace(trial, steps_limit_s=ask.limit_s)
+        by_budget = most_s < trial.total_limit_s or ask.limit_s is not None
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":

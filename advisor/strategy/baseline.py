@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
 PATIENCE = 0.1
-"""Part of the budget after which an item of a sampler is not waited for any longer."""
+"""Part of the budget, from its first step on, that an item of a sampler is waited for."""
 MOST = 3
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
@@ -64,7 +64,6 @@ def forwards_by_few_steps(
         purpose="effects",
         plan=now.plan(few, whole_batches=1),
         expected_s=1.0,
-        limit_s=PATIENCE * now.facts.budget_s,
     )
     answer = yield Turn(ask=ask, standing=now)
     now = now.heard(answer)
@@ -117,7 +116,7 @@ def noise_of(now: Standing) -> float:
 
     Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
     """
-    here = noise_band([run.windows or (run.units_per_s,) for run in now.originals])
+    here = noise_band([run.windows or (run.units_per_s,) for run in now.usual])
     return max(here or 0.0, now.facts.host_noise or 0.0)
 
 

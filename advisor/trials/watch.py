@@ -66,8 +66,6 @@ class Ending:
     """Of the command, if it ended by itself; minus the signal's number if a signal ended it."""
     problem: str = ""
     """not-started: why."""
-    own_files: bool = False
-    """not-started because of the trial's own files, not because of the command."""
     stdout: str = ""
     stderr: str = ""
     processes: tuple[ProcessRecord, ...] = ()
@@ -134,6 +132,7 @@ class Watch:
         self._full_since: float | None = None
         self._ended_since: float | None = None
         self._was_at_work = False
+        self._first_step: float | None = None
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
@@ -159,7 +158,6 @@ class Watch:
             ended=ended,
             exit_code=launched.exit_code,
             problem=launched.refused or "",
-            own_files=launched.refused_stage == "layout",
             stdout=plain(stdout),
             stderr=plain(stderr),
             processes=self._processes,
@@ -210,6 +208,8 @@ class Watch:
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
         self._was_at_work = at_work
+        if at_work and self._first_step is None:
+            self._first_step = now
         silence = now - self._last_sign
         if self._cancel.is_set():
             return "cancelled"
@@ -224,9 +224,13 @@ class Watch:
             return "hang"
         if not stepping and not at_work and silence > trial.start_limit_s:
             return "start-limit"
-        if now - launched.started > trial.total_limit_s:
+        if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
             return "total-limit"
         return None
+
+    def _too_long_at_work(self, now: float) -> bool:
+        limit_s, since = self._trial.steps_limit_s, self._first_step
+        return limit_s is not None and since is not None and now - since > limit_s
 
     def _hang_limit_s(self, *, alone: bool) -> float:
         """Longest silence; no step is told of while the parts are measured alone."""

@@ -141,8 +141,10 @@ def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -
     assert search.decisions["batch_size"].outcome != "changed"
 
 
-@pytest.mark.parametrize("held", [0.0, 1.0])
-def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(held: float) -> None:
+@pytest.mark.parametrize(("held", "startup_s"), [(0.0, 0.0), (1.0, 0.0), (0.0, 70.0)])
+def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
+    held: float, startup_s: float
+) -> None:
     """Its forwards are counted in an item of few steps; the batch is proven in windows."""
 
     def takes_s(trial: Trial) -> float:
@@ -152,7 +154,9 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(held: f
 
     engine = on_formula(
         process_s=takes_s,
+        startup_s=startup_s,
         load_s=1e-6,
+        launch_s=0.4,
         sampler=True,
         names={"steps": "n_timestep"},
         held=lambda *_: held,
@@ -160,7 +164,7 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(held: f
     text = TEXT + "sampler:\n  n_timestep: 1000\n"
     with tempfile.TemporaryDirectory() as folder:
         search = formula_search(
-            Path(folder), engine, text, workload=TEST, budget_s=300.0, gpu=False
+            Path(folder), engine, text, workload=TEST, budget_s=300.0 + 15 * startup_s, gpu=False
         )
     assert search.values["batch_size"] > 1
     assert [run.effects.forwards_per_unit for run in search.standing.originals] == [1000.0] * 2

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.model import Failure, TrialFile
+from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.trials import run_trial
 from advisor.trials.prepare import candidate_path, prepare
 from tests.trials.conftest import MakeTrial, processes_of, program
@@ -234,3 +234,15 @@ def test_two_trials_of_one_config_at_once_are_refused(
     with pytest.raises(StateBusyError, match="already there"):
         run_trial(make_trial("true", id="7", files=(file,)))
     assert Path(first).read_text() == "another's"
+
+
+def test_the_time_after_the_first_step_is_bounded_apart_from_the_start(
+    make_trial: MakeTrial,
+) -> None:
+    """A start of 1.5 s does not count into a limit of 1 s."""
+    script = "sleep 1.5; for i in $(seq 10000); do echo step $i; sleep 0.05; done"
+    plan = MeasurePlan(mode="whole", unit_regex="^step")
+    failure = run_trial(make_trial("bash", "-c", script, plan=plan, steps_limit_s=1.0))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "timeout"
+    assert failure.wall_s > 2.4
