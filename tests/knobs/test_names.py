@@ -37,7 +37,7 @@ MADE_UP = {
     "persistent_workers": "dl_persistent_workers keepWorkersAlive reuse_workers",
     "precision": "usefp16 FP16_RUN enableAMP unet_dtype text_encoder_dtype vae_dtype amp_training",
     "epochs": "totalEpochs max_train_updates updates END_EPOCH num_update",
-    "image_size": "random_crop validation_resolution default_processing_resolution train_h imgSize2",
+    "image_size": "random_crop validation_resolution processing_resolution train_h imgSize2",
     "timesteps": "validation_num_inference_steps numSamplingSteps DENOISING_STEPS ddim_steps_val",
 }
 VALUES = {
