@@ -6,10 +6,14 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import documents, knobs, settings
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
 from advisor.settings import Settings, Workload
+
+if TYPE_CHECKING:
+    from advisor.model import Phase
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
 
@@ -32,6 +36,11 @@ class Invocation:
     def command(self) -> str:
         """The command as one would type it."""
         return shlex.join(self.argv)
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase that gpu-advisor.toml or the command names; None where neither does."""
+        return None if self.workload.phase == "any" else self.workload.phase
 
     def quality_argv(self) -> tuple[str, ...]:
         """The command of the quality measures: the declared one, else the command itself."""

@@ -22,8 +22,7 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine, Phase
-    from advisor.settings import Workload
+    from advisor.model import Machine
     from advisor.trials.limits import Limits
 
 
@@ -173,7 +172,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         invocation=asked,
         config=asked.config,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document, told=_told(asked.workload)))
+            Source(document=document, findings=knobs.find(document, told=asked.phase))
             for document in (asked.config, documents.of_command(asked.argv))
         ),
         machine=machine,
@@ -186,10 +185,6 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         report=report,
         tuned=tuned,
     )
-
-
-def _told(workload: Workload) -> Phase | None:
-    return None if workload.phase == "any" else workload.phase
 
 
 def claim_places(options: Options, kept: Versions) -> tuple[files.Claim, files.Claim | None]:
