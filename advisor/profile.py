@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs, masking, versions
+from advisor import invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
@@ -36,9 +36,9 @@ RUNS = 2
 """Nothing is told from one draw."""
 
 MEASURED = (
-    "units", "window", "units_per_s", "units_per_s_range", "runs", "disturbed", "wait_share",
-    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "advice",
+    "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
+    "wait_share", "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib",
+    "effects", "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = documents.of_command(asked.argv)
+    flags = asked.command_line
     program = Program(
         config=asked.config,
         command_line=flags,
@@ -189,6 +189,7 @@ def as_object(
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s": run.units_per_s,
         "units_per_s_range": [min(rates), max(rates)],
+        "tokens_per_s": run.tokens_per_s,
         "runs": len(result),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "wait_share": run.wait_share,
@@ -252,6 +253,8 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     finished = round(run.units, 2 if run.units < 10 else None)
     done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
     facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
+    if run.tokens_per_s is not None and run.unit != "token":
+        facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),
