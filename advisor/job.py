@@ -12,6 +12,7 @@ from advisor import files, invocation, knobs, settings, versions
 from advisor import options as options_of_program
 from advisor.entry import Entry, place
 from advisor.errors import UsageError
+from advisor.isolation.offer import unisolated
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.report import writing
@@ -197,7 +198,8 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    for note in (*left, *left_untuned(asked)):
+    alone = unisolated(str(asked.cwd), {**os.environ, **asked.workload.env})
+    for note in (*left, *left_untuned(asked), *alone):
         progress.note(note)
     return Job(
         options=options,

@@ -76,7 +76,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
-        report = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=time.monotonic() - started)
+        took_s = time.monotonic() - started
+        report, refused = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=took_s)
+        problem = problem or refused
     writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
@@ -220,18 +222,26 @@ def facts_of(job: Job, lab: Lab) -> Facts:
 
 def conclude(
     job: Job, lab: Lab, facts: Facts, answers: list[Answer], stop: Stop | None, *, wall_s: float
-) -> Report:
-    """Decide what is written, write it, and put everything into the report."""
+) -> tuple[Report, AdvisorError | None]:
+    """Decide what is written, write it, and put everything into the report.
+
+    Where the config cannot be written, the report is that of a dry run, beside the reason.
+    """
     options = job.options
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
     if now.quality.before and not facts.quality_reference:
         job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.before))
     text, written = "", Written()
+    refused: AdvisorError | None = None
     if winner.changes:
         text = diff_of(job, lab, winner)
-        written = write_tuned(job, lab, winner) if not options.dry_run else written
-    return compose.optimize_report(
+        if not options.dry_run:
+            try:
+                written = write_tuned(job, lab, winner)
+            except AdvisorError as problem:
+                refused = problem
+    report = compose.optimize_report(
         compose.Outcome(
             stop=stop,
             standing=now,
@@ -252,7 +262,7 @@ def conclude(
             output=written.config,
             entry=written.entry,
             rewritten=written.rewritten,
-            dry_run=options.dry_run,
+            dry_run=options.dry_run or refused is not None,
             workload=job.invocation.name,
             command=job.invocation.command,
             cwd=job.invocation.cwd,
@@ -261,6 +271,7 @@ def conclude(
             wall_s=wall_s,
         ),
     )
+    return report, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

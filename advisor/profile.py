@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.experiments.program import Program
+from advisor.isolation.offer import unisolated
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan, Run
@@ -129,6 +131,8 @@ def measure(
         LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         ask = Ask(arm=Arm(), purpose="profile", plan=plan)
+        for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
+            progress.note(note)
         progress.stage("profile")
         for number in range(1, RUNS + 1):
             trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
