@@ -46,7 +46,9 @@ def _look(session: Session, now: float) -> None:
         record.beat(session)
     if now >= session.next_check:
         need = missing_s(session, now)
-        session.next_check = float("inf") if need is None else time.perf_counter() + need
+        session.next_check = float("inf")
+        if need is not None:
+            session.next_check = min(time.perf_counter() + need, _last_moment(session))
         if need is None and not many:
             window_is_full(session)
         elif need is None and session.rank == 0:
@@ -58,8 +60,18 @@ def _look(session: Session, now: float) -> None:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
 
 
+def _last_moment(session: Session) -> float:
+    """When the process stops however full its window is."""
+    longest_s = session.plan.get("longest_s")
+    began = session.first_event
+    return float("inf") if longest_s is None or began is None else began + float(longest_s)
+
+
 def missing_s(session: Session, now: float) -> float | None:
     """Seconds until the window may be full; None when it is."""
+    if now >= _last_moment(session):
+        session.cut_short = True
+        return None
     ledger = steps.read(session.log, session.plan)
     if ledger is None:
         return 0.2
