@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from advisor.inspect_run import Shown
     from advisor.knobs import Findings
     from advisor.knobs.sureness import Sureness
-    from advisor.model import Knob
+    from advisor.model import Knob, Phase
 
 SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
 COMMAND_LINE = "command line"
@@ -69,6 +69,7 @@ def inspect(
     A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
     error, and the others go on. `shown` adds what runs showed; nothing is run here.
     """
+    told = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
@@ -80,7 +81,7 @@ def inspect(
         if real in seen:
             continue
         seen.add(real)
-        one = _inspect(path, named_by, shown)
+        one = _inspect(path, named_by, told, shown)
         inspected.append(one)
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
@@ -97,7 +98,9 @@ def _and_followed(document: Document, found: Findings, shown: Shown | None) -> F
     return joined(document, found, shown.discovery.followed, shown.phase)
 
 
-def _inspect(path: Path, named_by: str | None, shown: Shown | None) -> Inspected:
+def _inspect(
+    path: Path, named_by: str | None, told: Phase | None, shown: Shown | None
+) -> Inspected:
     try:
         if path.is_dir():
             msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
@@ -105,7 +108,7 @@ def _inspect(path: Path, named_by: str | None, shown: Shown | None) -> Inspected
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = _and_followed(document, knobs.find(document), shown)
+    findings = _and_followed(document, knobs.find(document, told=told), shown)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 

@@ -69,8 +69,9 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
     machine = read_machine()
     aim = target.resolve("auto", machine)
     flags = documents.of_command(asked.argv)
+    told = None if asked.workload.phase == "any" else asked.workload.phase
     sources = tuple(
-        Source(document=document, findings=knobs.find(document))
+        Source(document=document, findings=knobs.find(document, told=told))
         for document in (asked.config, flags)
         if document is not None
     )

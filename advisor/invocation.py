@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor import documents, settings
+from advisor import documents, knobs, settings
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
 from advisor.settings import Settings, Workload
 
@@ -81,9 +81,15 @@ def resolve(
         argv=argv,
         cwd=cwd,
         name=name,
-        workload=entry or Workload(command=shlex.join(argv)),
+        workload=_of_its_phase(entry or Workload(command=shlex.join(argv)), argv),
         settings=found,
     )
+
+
+def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
+    """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
+    told = knobs.phase_of_command(documents.of_command(argv)) if workload.phase == "any" else None
+    return workload.model_copy(update={"phase": told}) if told else workload
 
 
 def _entry(

@@ -22,7 +22,8 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine
+    from advisor.model import Machine, Phase
+    from advisor.settings import Workload
     from advisor.trials.limits import Limits
 
 
@@ -172,7 +173,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         invocation=asked,
         config=asked.config,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document))
+            Source(document=document, findings=knobs.find(document, told=_told(asked.workload)))
             for document in (asked.config, documents.of_command(asked.argv))
         ),
         machine=machine,
@@ -185,6 +186,10 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         report=report,
         tuned=tuned,
     )
+
+
+def _told(workload: Workload) -> Phase | None:
+    return None if workload.phase == "any" else workload.phase
 
 
 def claim_places(options: Options, kept: Versions) -> tuple[files.Claim, files.Claim | None]:

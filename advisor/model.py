@@ -107,6 +107,9 @@ class Change:
     knob_class: KnobClass
     old: JsonScalar
     new: JsonScalar
+    name: str | None = None
+    """What it is called where it must be told from another knob: `train.batch_size`. None: by the
+    last part of its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +128,7 @@ class Candidate:
     def label(self) -> str:
         """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        shown = [f"{_leaf(c.path)}={json.dumps(c.new)}" for c in own]
+        shown = [f"{c.name or _leaf(c.path)}={json.dumps(c.new)}" for c in own]
         return " ".join(shown) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import stat
 import subprocess
@@ -244,6 +245,16 @@ def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> Non
         done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
     assert not seen
     assert done["killed before the end"] >= 40
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
+def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Path) -> None:
+    """With no room left, with one page, with two, ..."""
+    seen = Failures()
+    done = kills.full_disk(tmp_path, seen)
+    assert not seen
+    assert done["write refused"]
+    assert done["write done"]
 
 
 def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:

@@ -165,7 +165,7 @@ class Formula:
             ceilings=Ceilings(
                 compute_units_per_s=batch / step_s,
                 loader=tuple(
-                    LoaderCeiling(workers=each, units_per_s=max(each, 1) / self.load_s)
+                    LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
                     for each in plan.ceilings_workers
                 ),
             )
@@ -187,9 +187,10 @@ class Formula:
         batch = min(self._number(values, "batch_size", 1), self.items)
         step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
         step_s /= self.bf16_speedup if self._half(values) else 1.0
-        workers = self._number(values, "num_workers", 0)
-        load_s = batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
-        return batch, step_s, load_s
+        return batch, step_s, self._load_s(batch, self._number(values, "num_workers", 0))
+
+    def _load_s(self, batch: int, workers: int) -> float:
+        return batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
 
     def _effects(self, used: Values) -> Effects:
         seen: dict[str, Any] = {

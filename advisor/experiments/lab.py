@@ -38,6 +38,8 @@ UNTIMED = {"quality", "effects"}
 """Purposes that ask what a program does, not how fast."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
+DEAR = 0.05
+"""A process that takes more of the budget is not repeated by itself: its rounds will be."""
 MOVED = 0.1
 """History is set aside where the original moved by more than this share."""
 
@@ -116,6 +118,8 @@ class Lab:
                 break
             if not self.patient or len(tries) > REPEATS:
                 self.patient = False
+                break
+            if answer.run.wall_s > DEAR * self.budget.total_s:
                 break
         if not tries:
             return answer

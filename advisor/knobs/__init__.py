@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.knobs import finder
+from advisor.knobs.finder import phase_of_command
 from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.links import find_links
 from advisor.knobs.moves import Refusal, move
@@ -12,16 +13,26 @@ from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
     from advisor.documents import Document
+    from advisor.model import Phase
 
-__all__ = ["Findings", "Reference", "Refusal", "find", "move", "precision_choices"]
+__all__ = [
+    "Findings",
+    "Reference",
+    "Refusal",
+    "find",
+    "move",
+    "phase_of_command",
+    "precision_choices",
+]
 
 
-def find(document: Document) -> Findings:
+def find(document: Document, *, told: Phase | None = None) -> Findings:
     """Knobs, links, traps and output directories of a config or a command line.
 
-    Never raises for what a document holds.
+    `told`: the phase that the command says it runs (`phase_of_command`); settings that a document
+    gives no phase are of that one. Never raises for what a document holds.
     """
-    found = finder.classify(document)
+    found = finder.classify(document, told)
     return Findings(
         document=document.name,
         knobs=found.knobs,

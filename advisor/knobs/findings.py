@@ -58,3 +58,11 @@ class Findings:
     def knob(self, path: str) -> Knob | None:
         """The knob at `path`, if there is one."""
         return next((knob for knob in self.knobs if knob.path == path), None)
+
+    def name_of(self, path: str) -> str:
+        """The shortest end of `path`, cut at dots, that no other knob of the document has."""
+        others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
+        parts = path.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        own = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        return next(own, path)

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
+from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.isolation.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
 from advisor.isolation.refusals import refusal
 from advisor.machine.others import Others
@@ -56,6 +56,9 @@ class Sampler(Protocol):
         """Means over a window of epoch seconds."""
         ...
 
+
+UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
+"""Kinds of failures that say what did not happen, not why."""
 
 SamplerFactory = Callable[[int], AbstractContextManager[Sampler]]
 """Given the process at the root of the trial's tree."""
@@ -88,14 +91,14 @@ def run_trial(
         others = Others(launched.guardian_pid)
         watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
-    if ending.own_files:
-        raise _refusal(ending)
+    if refused := _refusal(ending, launched):
+        raise refused
     reading = read(ending.processes, trial.plan)
     left = _left(trial, job, before, ending, launched.changes)
     rate = best_rate(trial, ending, reading)
     finding = classify(trial, ending, measured=rate is not None)
     if finding is not None:
-        finding = _refused(trial, job, launched, ending) or finding
+        finding = _refused(trial, job, launched, ending, finding) or finding
     facts: dict[str, Any] = {
         "trial_id": trial.id,
         "purpose": trial.purpose,
@@ -209,8 +212,17 @@ def _files_within(changes: Mapping[str, Any] | None, rate: Rate, *, to_end: bool
     return sum(1 for time in times if rate.window_start <= time <= end)
 
 
-def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Finding | None:
+def _refused(
+    trial: Trial, job: Job, launched: Launched, ending: Ending, finding: Finding
+) -> Finding | None:
     """A failure that comes from where the program may write; None if that was not it."""
+    if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+        return Finding.of(
+            "disk-full",
+            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            "has no space left",
+            "Free space there, or set TMPDIR to another disk.",
+        )
     if launched.refused_stage == "isolation":
         return Finding.of(
             "write-denied",
@@ -234,7 +246,20 @@ def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Find
     return Finding.of(*found) if found else None
 
 
-def _refusal(ending: Ending) -> AdvisorError:
+def _refusal(ending: Ending, launched: Launched) -> AdvisorError | None:
+    """What keeps every trial from starting; None if nothing does."""
+    if launched.refused_stage == "layout":
+        return _candidate_refused(ending)
+    if launched.refused_stage == "scratch" and not launched.full:
+        msg = (
+            f"The trial's own folder could not be made: {ending.problem}. "
+            "Set TMPDIR to a folder that may be written."
+        )
+        return StateUnusableError(msg)
+    return None
+
+
+def _candidate_refused(ending: Ending) -> AdvisorError:
     if "File exists" in ending.problem:
         msg = (
             f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "

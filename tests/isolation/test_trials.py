@@ -139,14 +139,16 @@ def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
 
 
 def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
-    """An ssh agent, a display, a container engine: what listens in /tmp or /run."""
+    """An ssh agent, a display, a container engine, wherever it lies."""
     import socket
     import tempfile
 
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"{folder}/s")
+        place = Path(folder, "deep", "down", "below", "s")
+        place.parent.mkdir(parents=True)
+        server.bind(str(place))
         server.listen()
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/s'); print('there')"
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}'); print('there')"
         run = do("overlay", code)
     assert isinstance(run, Run), run
     assert run.stdout_tail == "there\n"

@@ -215,9 +215,10 @@ def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
 
 
 def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
-    """1778, 1882 and 1969 units/s at 64, 128 and 512: 10 % below the top is no level, 5 % is."""
+    """1778, 1969 and 1984 units/s at 64, 512 and 1024: what all runs together say is less noisy
+    than one, so 10 % below the top is no tie, 1 % is."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, host_noise=0.15)
-    assert search.values["batch_size"] == 128
+    assert search.values["batch_size"] == 512
 
 
 def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
@@ -407,7 +408,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
 
     assert rounds(0.02, 0.05) == 6
     assert rounds(0.3, 0.05) == 6
-    assert 6 < rounds(0.1, 0.0025) <= 20
+    assert 6 < rounds(0.1, 0.0012) <= 20
 
 
 def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
