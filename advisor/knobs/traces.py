@@ -34,6 +34,8 @@ class Relation:
     kind: str | None = None
     """What the setting is then, where that is not the kind that it shows in."""
     scope: str | None = None
+    last_resort: bool = False
+    """So rare that it is not looked at where another relation explains what was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +138,13 @@ ASPECTS = (
                 shown=_times(lambda seen: 1 / _ranks(seen) / _updates_apart(seen)),
                 scope="global",
             ),
-            Relation(name="of-one-update", shown=_times(_updates_apart), scope="micro"),
-            Relation(name="of-one-device", shown=_times(_ranks), scope="device"),
+            Relation(
+                name="of-one-update",
+                shown=_times(_updates_apart),
+                scope="micro",
+                last_resort=True,
+            ),
+            Relation(name="of-one-device", shown=_times(_ranks), scope="device", last_resort=True),
         ),
     ),
     Aspect(

@@ -32,7 +32,8 @@ def _look(session: Session, now: float) -> None:
     if session.first_event is None:
         session.first_event = now
         if plan.get("mode", "window") == "window":
-            session.next_check = now + float(plan.get("measure_s") or 3.0)
+            first_look = now + float(plan.get("measure_s") or 3.0)
+            session.next_check = min(first_look, _last_moment(session))
     many = session.world_size > 1
     if many and ranks.must_stop(session):
         stop(session)

@@ -127,6 +127,14 @@ def test_a_name_that_another_value_was_seen_for_explains_nothing() -> None:
     assert "zorp" in paths(seen(), config("batch_size: 64\nzorp: 20"))
 
 
+def test_a_rare_relation_is_for_what_nothing_else_explains() -> None:
+    """5 samples in each of 4 parts are 20 too; where a 20 stands there, it is looked at alone."""
+    effects = seen(accumulation=4.0, workers=0)
+    assert paths(effects, config("zorp: 5")) == ["zorp"]
+    assert paths(effects, config("zorp: 5\nfrell: 20")) == ["frell"]
+    assert paths(effects, config("zorp: 5\nfrell: 80")) == ["frell"]
+
+
 # --- what they are tried out with ---------------------------------------------------------
 
 
