@@ -149,7 +149,7 @@ class Job:
             return usable if self.target.gpu else min(usable, host)
         if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
             return 0.92 * self.target.gpu.memory_free_gib
-        return host
+        return host  # no GPU, or one that says nothing before the program has run on it
 
 
 def prepare(options: Options, command: list[str] | None) -> Job:

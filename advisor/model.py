@@ -250,6 +250,8 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     device: str | None = None
+    fused: bool | None = None
+    """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None
     """Whether zero_grad dropped gradients instead of filling them with zeros."""
     loader_site: str | None = None
@@ -280,6 +282,21 @@ class WhatIfOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card a process computed on, as CUDA told it there."""
+
+    index: int
+    """As CUDA counts in that process; NVML may count otherwise."""
+    name: str | None = None
+    uuid: str | None = None
+    """As torch spells it; None before torch 2.5."""
+    total_gib: float | None = None
+    available_gib: float | None = None
+    """Free, and what the process held itself: all that it could have."""
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -299,9 +316,15 @@ class Shares:
 
     data_wait: float | None = None
     host_to_device: float | None = None
+    """A device had nothing to do while the host copied to it, or could not queue ahead for that."""
     compute: float | None = None
+    """Of the host in the model's calls; where a device computes, of that device at work."""
+    launch: float | None = None
+    """A device had no more to do than the kernels that the host was just launching."""
+    sync: float | None = None
+    """A device had nothing to do because the host had waited for it instead of queueing ahead."""
     other: float | None = None
-    """Python between steps, logging, saving, gaps."""
+    """Python between steps, logging, gaps; where a device computes, with nothing queued for it."""
     validation: float | None = None
     sampling: float | None = None
     saving: float | None = None
@@ -314,6 +337,8 @@ class Telemetry:
     gpu_util_pct: float | None = None
     gpu_mem_used_gib: float | None = None
     """Highest."""
+    gpu_mem_others_gib: float | None = None
+    """Highest that processes which are not the program's own held there, at work or not."""
     power_w: float | None = None
     energy_j: float | None = None
     """Growth of the card's energy counter."""
@@ -409,6 +434,7 @@ class Run:
     """Device allocator peak; host peak RSS of the process tree where there is no device."""
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
+    """What the device allocator held at most, freed blocks included: the card must give it."""
     alloc_retries: int | None = None
     loss_first: float | None = None
     loss_last: float | None = None
@@ -419,6 +445,8 @@ class Run:
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
+    cards: tuple[Card, ...] = ()
+    """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     files_created: tuple[str, ...] = ()
@@ -442,6 +470,11 @@ class Run:
         """Whether the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")
 
+    @property
+    def held_gib(self) -> float | None:
+        """Memory that must be there for it: reserved on the device, else the host's peak."""
+        return self.peak_device_gib or self.peak_mem_gib
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -462,6 +495,8 @@ class Failure:
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()
     isolation: str | None = None
+    gpu_mem_others_gib: float | None = None
+    """Highest that others held on the card meanwhile."""
 
 
 # --- machines -----------------------------------------------------------------------------

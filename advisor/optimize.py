@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import documents
@@ -21,11 +21,13 @@ from advisor.errors import (
     InterruptedByUserError,
     TrialFailedError,
 )
+from advisor.experiments.attempts import Attempt
 from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
 from advisor.history import History, program_key
 from advisor.job import Job, add_arguments, options_of, prepare
+from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
     import threading
 
     from advisor.engines import Engine
-    from advisor.experiments.attempts import Attempt
     from advisor.model import Change
     from advisor.report.model import Report
     from advisor.report.progress import Progress
@@ -63,17 +64,17 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         engine_of(job, off) as engine,
     ):
         lab = open_lab(job, engine, started)
-        facts = facts_of(job, lab)
+        aim = Aim(job=job, facts=facts_of(job, lab))
         answers: list[Answer] = []
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
-            stop = search(facts, lab, answers, job.progress)
+            stop = search(aim, lab, answers, job.progress)
         except InterruptedByUserError as interrupted:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
-        report = conclude(job, lab, facts, answers, stop, wall_s=time.monotonic() - started)
+        report = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=time.monotonic() - started)
     writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
@@ -83,17 +84,42 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return 0
 
 
-def search(facts: Facts, lab: Lab, answers: list[Answer], progress: Progress) -> Stop:
+@dataclass(kw_only=True)
+class Aim:
+    """What is tuned for, which the original's first run may correct."""
+
+    job: Job
+    facts: Facts
+
+    def correct(self, answer: Answer) -> None:
+        """The card that the program is on is known once it ran: its memory, its precisions."""
+        run = answer.run if isinstance(answer, Attempt) else None
+        if run is None or not run.cards:
+            return
+        aimed = target.computed_on(self.job.target, self.job.machine, run.cards[0])
+        if aimed != self.job.target:
+            self.job = replace(self.job, target=aimed)
+            self.facts = replace(
+                self.facts,
+                memory_limit_gib=self.job.memory_limit_gib,
+                precisions=aimed.precisions,
+                has_gpu=True,
+            )
+
+
+def search(aim: Aim, lab: Lab, answers: list[Answer], progress: Progress) -> Stop:
     """Ask, answer, ask again; what was answered so far is in `answers`, also when interrupted."""
     stage = ""
     while True:
-        turn = next_turn(facts, answers)
+        turn = next_turn(aim.facts, answers)
         if isinstance(turn, Stop):
             return turn
         if turn.ask.purpose != stage:
             stage = turn.ask.purpose
             progress.stage(stage)
         answers.append(lab.answer(turn.ask))
+        if stage == "baseline":
+            aim.correct(answers[-1])
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:

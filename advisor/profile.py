@@ -104,6 +104,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
         sys.stdout.write(shown)
         return FAILURE_EXIT_CODES[result.kind]
+    if result[0].cards:
+        aim = target.computed_on(aim, machine, result[0].cards[0])
     found = diagnose(result, profile=aim.profile)
     help_ = bounds.bounds(result, cpus=machine.cpus)
     if args.json:

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, patience, ranks, record, steps, window
+from . import ceilings, exchange, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -19,7 +19,7 @@ TRAINING_PATIENCE_S = 30.0
 
 def tick(session: Session, now: float) -> None:
     """Called by the hooks where a step may have ended, once `now` is past `session.due`."""
-    if session.stopping:
+    if session.stopping or session.capture is not None:
         return
     try:
         _look(session, now)
@@ -43,7 +43,8 @@ def _look(session: Session, now: float) -> None:
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
         session.log.trim()
-        session.clock = session.clock or start_if_in_use(session.torch)
+        if session.clock is None and session.state == "stepping":  # else its card is not known yet
+            session.attempt(_begin_clock, session)
         record.beat(session)
     if now >= session.next_check:
         need = missing_s(session, now)
@@ -66,6 +67,13 @@ def _last_moment(session: Session) -> float:
     longest_s = session.plan.get("longest_s")
     began = session.first_event
     return float("inf") if longest_s is None or began is None else began + float(longest_s)
+
+
+def _begin_clock(session: Session) -> None:
+    """Once the program is seen to compute on a card."""
+    session.clock = start_if_in_use(session.torch, session.log.roots)
+    if session.clock is not None:
+        exchange.watch(session)
 
 
 def missing_s(session: Session, now: float) -> float | None:

@@ -124,6 +124,10 @@ class Log:
         """(enter, exit)"""
         self.opts: list[tuple[float, float, int]] = []
         """(enter, exit, optimizer)"""
+        self.copies: list[tuple[float, float]] = []
+        """(enter, exit) of what copies to a device, where the program uses one."""
+        self.waits: list[tuple[float, float]] = []
+        """(enter, exit) of what waits for a device."""
         self.saves: list[tuple[float, float]] = []
         """(enter, exit) of torch.save and the like."""
         self.loaders: list[dict[str, Any]] = []
@@ -141,6 +145,8 @@ class Log:
             self.inners,
             self.backwards,
             self.opts,
+            self.copies,
+            self.waits,
             self.saves,
         ):
             if len(entries) > LIMIT:
@@ -151,6 +157,11 @@ class Log:
         """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
         most = max(len(self.forwards), len(self.inners), len(self.nexts))
         return bool(self.opts) or most > SETTING_UP
+
+    def last_items(self) -> float:
+        """Items of the latest batch, or forward; 0 before any."""
+        entries = self.nexts or self.forwards
+        return max(entries[-1][3], 0.0) if entries else 0.0
 
     def last_time(self) -> float | None:
         """End of the latest entry, or None before the first."""

@@ -6,7 +6,7 @@ import bisect
 import math
 from typing import Any, Sequence
 
-from . import steps
+from . import steps, timeline
 from .averages import median
 from .clock import DeviceClock
 from .log import EXHAUSTED, Log
@@ -258,11 +258,7 @@ def overlap(entries: Sequence[tuple[Any, ...]], start: float, end: float) -> flo
 
 
 def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[str, float]:
-    """Parts of the window's wall clock; they add up to 1.
-
-    On a device, waiting is the time in which it had nothing left to do while the host waited for
-    the loader, and what lies between is not told apart.
-    """
+    """Parts of the window's wall clock; they add up to 1. On a device see `timeline.shares`."""
     ledger, start, end = window.ledger, window.start, window.end
     total = window.seconds
     if total <= 0:
@@ -274,8 +270,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
         if seconds := overlap(spans, start, end):
             parts[name] = seconds
     if clock is not None:
-        parts["compute"] = max(0.0, total - sum(parts.values()))
-        return {name: seconds / sum(parts.values()) for name, seconds in parts.items()}
+        return _beside_device(log, window, clock, foreign)
     busy = 0.0
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (
@@ -294,6 +289,34 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     whole = max(total, sum(parts.values()))
     parts["other"] = whole - sum(parts.values())
     return {name: seconds / whole for name, seconds in parts.items()}
+
+
+def _beside_device(
+    log: Log, window: Window, clock: DeviceClock, foreign: list[tuple[float, float]]
+) -> dict[str, float]:
+    """The same where a device works; what the host did is told of the watched batches alone."""
+    whole = [(window.start, window.end)]
+    parts: dict[str, float] = {}
+    left = whole
+    for name, spans in (("validation", foreign), ("saving", log.saves)):
+        rest = timeline.without(left, timeline.merged(spans))
+        seconds = sum(b - a for a, b in left) - sum(b - a for a, b in rest)
+        if seconds:
+            parts[name] = seconds / window.seconds
+        left = rest
+    own = window.ledger.loader
+    mine = [entry for entry in log.nexts if entry[2] == own]
+    unwatched = [(one[0], other[0]) for one, other in zip(mine, mine[1:]) if not one[4]]
+    host = timeline.Host(
+        fetches=[] if own is None else _waits(log, window.ledger, None),
+        calls=[*log.forwards, *log.inners, *log.backwards, *log.opts],
+        copies=log.copies,
+        waits=log.waits,
+    )
+    watched = timeline.without(left, timeline.merged(unwatched)) or left
+    found = timeline.shares(host, clock.marks(), watched)
+    scale = max(0.0, 1.0 - sum(parts.values()))
+    return {**parts, **{name: share * scale for name, share in found.items()}}
 
 
 def _unwatched(log: Log, window: Window) -> float:
@@ -329,6 +352,8 @@ def wait_share(log: Log, window: Window, clock: DeviceClock | None = None) -> fl
 
 
 def _waits(log: Log, ledger: steps.Ledger, clock: DeviceClock | None) -> list[tuple[float, float]]:
+    if clock is not None and ledger.loader is None:
+        return []  # what the device waits for there is not data, as far as can be told
     if ledger.loader is not None:
         own = {ledger.loader, *ledger.beside}
         waits = [(n[0], n[1]) for n in log.nexts if n[2] in own]

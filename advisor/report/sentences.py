@@ -21,6 +21,7 @@ REASONS = {
     "{stopped}",
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
+    "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, with every quality measure inside its tolerance"
     "{moved}. {stopped}",
     "changed-along": "Moves with what it is linked to.",
@@ -47,6 +48,10 @@ REASONS = {
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
     "no-precision-inside": "No other precision was faster inside its guard{seen}.",
+    "no-flag-inside": "Switched on it was no faster inside its guard{seen}.",
+    "flag-on": "It is on already.",
+    "flag-without-gpu": "It does something on a GPU only, and the model is not on one.",
+    "no-plain-flag": "It is no plain true or false; left alone.",
     "no-quality-measure": "Fewer steps change the result, and no quality measure is declared in "
     "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
     "quality-not-read": "The original's quality could not be measured: the declared patterns did "

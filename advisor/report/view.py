@@ -31,6 +31,8 @@ SHARES = {
     "data_wait": "waiting for data",
     "host_to_device": "copy to device",
     "compute": "compute",
+    "launch": "launching kernels",
+    "sync": "waiting for the GPU",
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",

@@ -159,7 +159,7 @@ def with_answer(
         return replace(below, stop=told if moved else found.stop)
     if lost := effects.lost_results(now.original, run):
         return replace(below, stop=(*lost, ("value", cell[0])))
-    peak_gib = run.peak_mem_gib
+    peak_gib = run.held_gib
     if peak_gib is not None and peak_gib > now.facts.memory_limit_gib:
         told = (("stop", "memory-peaked"), ("value", cell[0]), ("peak_gib", peak_gib))
         return replace(below, stop=told)
@@ -222,7 +222,7 @@ def cells(now: Standing, found: Explored) -> list[Cell]:
 
 def leap(now: Standing, found: Explored) -> int:
     """How many times the largest batch that ran may be tried next."""
-    peaks = {batch: run.peak_mem_gib for (batch, _), (_, run) in found.runs.items()}
+    peaks = {batch: run.held_gib for (batch, _), (_, run) in found.runs.items()}
     first = peaks[found.start[0]]
     if len(peaks) > 1 or not first:
         return LEAP
@@ -288,7 +288,7 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
 def memory_refusal(now: Standing, found: Explored, batch: int) -> Data:
     """Why `batch` must not even be tried, from the memory of the two largest that ran."""
     runs = {cell[0]: run for cell, (_, run) in found.runs.items()}
-    peaks = [(b, run.peak_mem_gib) for b, run in sorted(runs.items()) if run.peak_mem_gib]
+    peaks = [(b, run.held_gib) for b, run in sorted(runs.items()) if run.held_gib]
     if not peaks:
         return ()
     (last, high) = peaks[-1]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.strategy.baseline import baseline, worth_trying
 from advisor.strategy.discover import discover
+from advisor.strategy.flags import tune_flags
 from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, tune_loader
@@ -40,6 +41,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
     now = yield from tune_precision(now)
+    now = yield from tune_flags(now)
     now = yield from tune_steps(now)
     if now.waits:
         now = yield from tune_workers(now)

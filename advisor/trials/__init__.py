@@ -42,8 +42,9 @@ from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from advisor.model import Card
     from advisor.trials.prepare import Job
 
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
@@ -52,8 +53,10 @@ __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 class Sampler(Protocol):
     """What watches the GPU meanwhile; `advisor.machine.telemetry.Sampler` is one."""
 
-    def summary(self, window_start: float, window_end: float) -> Telemetry:
-        """Means over a window of epoch seconds."""
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Means over a window of epoch seconds, of the cards that the program used."""
         ...
 
 
@@ -116,10 +119,12 @@ def run_trial(
             next_step=finding.next_step,
             log_tail=log_tail(ending),
             effects=glimpse(ending.processes),
+            gpu_mem_others_gib=_held_by_others_gib(seen, ending),
             **facts,
         )
     assert rate is not None
-    telemetry = seen.summary(rate.window_start, rate.window_end) if seen else Telemetry()
+    cards = reading.cards if reading else ()
+    telemetry = seen.summary(rate.window_start, rate.window_end, cards) if seen else Telemetry()
     return Run(
         **(_probed(reading) if reading else {})
         | _hosted(reading, ending)
@@ -163,6 +168,12 @@ def _clean(
         "windows": window_rates(judged.counted),
         "disturbance": on_card(told, telemetry),
     }
+
+
+def _held_by_others_gib(seen: Sampler | None, ending: Ending) -> float | None:
+    """Memory of the card that was not there for a program which failed."""
+    cards = [process.card for process in ending.processes if process.card is not None]
+    return seen.summary(ending.started, ending.ended, cards).gpu_mem_others_gib if seen else None
 
 
 def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
