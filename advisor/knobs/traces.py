@@ -20,7 +20,7 @@ Shown = float | str
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on a setting may decide their number."""
 SMALLEST_SIDE = 8
-"""Of an image or a sequence; shorter ones are channels."""
+"""Of an image; shorter ones are channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +110,11 @@ def _counts(*numbers: float | None, least: float = 0.0) -> frozenset[Shown]:
     return frozenset(float(n) for n in numbers if n is not None and n >= least)
 
 
-def _sides(seen: Effects, *, image: bool) -> frozenset[Shown]:
-    """Heights and widths of inputs with channels; lengths of those without."""
+def _sides(seen: Effects) -> frozenset[Shown]:
+    """Heights and widths of inputs with channels; flatter ones do not tell what is a length."""
     shapes = [re.findall(r"\d+", shape) for shape in seen.input_shapes]
-    sides = [shape[-2:] if image else shape[:1] for shape in shapes if (len(shape) > 2) is image]
-    return _counts(*(float(side) for shape in sides for side in shape), least=SMALLEST_SIDE)
+    sides = (float(side) for shape in shapes if len(shape) > 2 for side in shape[-2:])
+    return _counts(*sides, least=SMALLEST_SIDE)
 
 
 ASPECTS = (
@@ -185,15 +185,6 @@ ASPECTS = (
         seen=lambda seen: frozenset({seen.dtype} if seen.dtype else ()),
         relations=(Relation(name="spelled", shown=_spelled),),
     ),
-    Aspect(
-        kind="image_size",
-        seen=lambda seen: _sides(seen, image=True),
-        relations=(ITSELF,),
-    ),
-    Aspect(
-        kind="seq_len",
-        seen=lambda seen: _sides(seen, image=False),
-        relations=(ITSELF,),
-    ),
+    Aspect(kind="image_size", seen=_sides, relations=(ITSELF,)),
 )
 """What the search can use comes first."""
