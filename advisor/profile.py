@@ -36,9 +36,9 @@ RUNS = 2
 """Nothing is told from one draw."""
 
 MEASURED = (
-    "units", "window", "units_per_s", "units_per_s_range", "runs", "disturbed", "wait_share",
-    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "advice",
+    "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
+    "wait_share", "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib",
+    "effects", "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -189,6 +189,7 @@ def as_object(
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s": run.units_per_s,
         "units_per_s_range": [min(rates), max(rates)],
+        "tokens_per_s": run.tokens_per_s,
         "runs": len(result),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "wait_share": run.wait_share,
@@ -252,6 +253,8 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     finished = round(run.units, 2 if run.units < 10 else None)
     done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
     facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
+    if run.tokens_per_s is not None and run.unit != "token":
+        facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),

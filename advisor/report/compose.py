@@ -78,6 +78,12 @@ class Outcome:
         return self.stop is None
 
 
+def unit_of(found: Outcome) -> str:
+    """What was counted: the workload's unit, or tokens where the samples could not be told."""
+    originals = found.standing.originals
+    return originals[-1].unit if originals else found.program.unit
+
+
 def optimize_report(found: Outcome, asked: Asked) -> Report:
     """The whole report of one `optimize`."""
     now, winner, objective = found.standing, found.winner, found.standing.facts.objective
@@ -97,7 +103,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         gain=gain_entry(whole),
         gain_free=gain_entry(free.interval(objective)) if free else None,
         gain_quality=gain_entry(on_top.interval(objective)) if on_top else None,
-        unit=found.program.unit,
+        unit=unit_of(found),
         before=before,
         after=after,
         changes=[
@@ -217,7 +223,7 @@ def reason(found: Outcome) -> str:
         )
     whole = gained_by(found)
     if whole is not None:
-        text = f"The tuned config {sentences.gained(whole, found.program.unit)}."
+        text = f"The tuned config {sentences.gained(whole, unit_of(found))}."
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text

@@ -60,6 +60,8 @@ class Side(_Part):
     units_per_s: float | None = None
     units_per_s_low: float | None = None
     units_per_s_high: float | None = None
+    tokens_per_s: float | None = None
+    """Of a language model: beside its samples."""
     peak_mem_gib: float | None = None
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None

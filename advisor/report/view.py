@@ -36,7 +36,7 @@ SHARES = {
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",
-    "other": "other",
+    "other": "host code between steps",
 }
 """Parts of a unit's time, in the order in which they are drawn."""
 
@@ -111,6 +111,8 @@ def measures(report: Report) -> list[Row]:
         (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
+    if any(side.tokens_per_s is not None for side in sides) and unit != "token":
+        table.insert(1, ("tokens/s", [numbers.number(side.tokens_per_s) for side in sides]))
     if any(side.wait_share is not None for side in sides):
         table.append(("waiting for data", [numbers.percent(side.wait_share) for side in sides]))
     if any(side.power_w is not None for side in sides):
