@@ -3,6 +3,7 @@ a knob, whatever it is called. At most two processes, and none where names told 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,8 +27,8 @@ MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
 SHORT_S = 1.0
 """Window of a run that only shows what is followed."""
-LEAST_S = 10.0
-"""A moved run may step so long, or as long as the original did, before it is read as it stands."""
+LEAST_S = 8.0
+"""A moved run may step so long, or about as long as the original did; then it is read as it is."""
 FEW_STEPS = 4
 CRASHES = ("crash-start", "crash-step", "config-rejected")
 """Failures of values that do not go together; after others they were too large."""
@@ -169,7 +170,8 @@ def ask_to_move(now: Standing, moved: Sequence[Move]) -> Ask:
     plan = now.plan(Candidate(), measure_s=min(SHORT_S, now.facts.measure_s), min_steps=FEW_STEPS)
     original = now.original
     stepping_s = original.wall_s - (original.startup_s or 0.0)
-    plan = replace(plan, longest_s=max(LEAST_S, stepping_s))
+    # A power of two: the same in the next call, which then finds this run in its history.
+    plan = replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return Ask(arm=Arm(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s)
