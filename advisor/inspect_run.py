@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor import documents, invocation, knobs
+from advisor import invocation, knobs
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import InterruptedByUserError, TrialFailedError
@@ -68,10 +68,9 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
     asked = invocation.resolve(config, command, use_case="inspect --run")
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = documents.of_command(asked.argv)
-    told = None if asked.workload.phase == "any" else asked.workload.phase
+    flags = asked.command_line
     sources = tuple(
-        Source(document=document, findings=knobs.find(document, told=told))
+        Source(document=document, findings=knobs.find(document, told=asked.phase))
         for document in (asked.config, flags)
         if document is not None
     )

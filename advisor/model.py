@@ -59,6 +59,10 @@ class Scalar:
     """Why it is not editable: an alias, an interpolation, a block scalar."""
     comment: str | None = None
     """Comment on the same line, or directly above it."""
+    choices: tuple[JsonScalar, ...] = ()
+    """The only values the program takes, where that is known."""
+    default_of: str | None = None
+    """`train.py:12`: it is written there as the program's default, and not in this document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs, masking, versions
+from advisor import invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.experiments.program import Program
+from advisor.isolation.offer import unisolated
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan, Run
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = documents.of_command(asked.argv)
+    flags = asked.command_line
     program = Program(
         config=asked.config,
         command_line=flags,
@@ -129,6 +131,8 @@ def measure(
         LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         ask = Ask(arm=Arm(), purpose="profile", plan=plan)
+        for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
+            progress.note(note)
         progress.stage("profile")
         for number in range(1, RUNS + 1):
             trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))

@@ -197,10 +197,14 @@ def room(now: Standing) -> float:
 
 
 def writable(now: Standing, move: Move) -> bool:
-    """Whether its document takes the value."""
+    """Whether its document takes the value, and the program too as far as it says so."""
+    documents = {source.document.name: source.document for source in now.facts.sources}
+    document, path = documents[move.suspect.document], move.suspect.path
+    choices = document.scalars[path].choices
+    if choices and move.new not in choices:
+        return False
     try:
-        documents = {source.document.name: source.document for source in now.facts.sources}
-        documents[move.suspect.document].with_values({move.suspect.path: move.new})
+        document.with_values({path: move.new})
     except EditRefusedError:
         return False
     return True
