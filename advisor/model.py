@@ -171,6 +171,9 @@ class MeasurePlan:
     min_steps: int = 20
     whole_batches: int = 0
     """In window mode, finish at least this many loader batches before stopping."""
+    longest_s: float | None = None
+    """In window mode, stop so long after the first step however full the window is: for a run of
+    which only the effects are asked for."""
     forwards_per_unit: float | None = None
     """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
     ceilings_workers: tuple[int, ...] = ()

@@ -165,7 +165,7 @@ def test_a_run_shows_what_the_program_follows_whatever_it_is_called(
     assert experiment["processes"] == 1
     assert {s["path"] for s in experiment["unfollowed"]} == {"plum.grault", "quonk"}
     assert experiment["followed"][0]["told"] == (
-        "`plum.zorp` is the batch size: with 24 in place of 6, it loaded batches of 24, not 6."
+        "`plum.zorp` is the batch size: with 24 in place of 6, its batches held 24, not 6."
     )
     assert {path: path.read_bytes() for path in before} == before
 

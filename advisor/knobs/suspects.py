@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -77,9 +77,27 @@ def suspects(
         for leaf in _unknown(document, findings)
         if (suspect := _suspect(document, findings, leaf, seen, aspects)) is not None
     ]
+    all_ = _without_last_resorts(all_)
     free = frozenset[str]().union(*(each.kinds for each in all_ if not each.built))
     kept = [each for each in all_ if not each.built or each.kinds - free]
     return tuple(sorted(kept, key=lambda each: -each.weight))
+
+
+def _without_last_resorts(all_: Sequence[Suspect]) -> list[Suspect]:
+    """What only a rare relation makes a suspect is none where a plainer one explains the same."""
+    plain = {aspect.kind for each in all_ for aspect, r in each.traces if not r.last_resort}
+    kept = (
+        replace(
+            each,
+            traces=tuple(
+                (aspect, relation)
+                for aspect, relation in each.traces
+                if not relation.last_resort or aspect.kind not in plain
+            ),
+        )
+        for each in all_
+    )
+    return [each for each in kept if each.traces]
 
 
 def _suspect(

@@ -20,7 +20,7 @@ Shown = float | str
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on a setting may decide their number."""
 SMALLEST_SIDE = 8
-"""Of an image or a sequence; shorter ones are channels."""
+"""Of an image; shorter ones are channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Relation:
     kind: str | None = None
     """What the setting is then, where that is not the kind that it shows in."""
     scope: str | None = None
+    last_resort: bool = False
+    """So rare that it is not looked at where another relation explains what was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,11 +110,11 @@ def _counts(*numbers: float | None, least: float = 0.0) -> frozenset[Shown]:
     return frozenset(float(n) for n in numbers if n is not None and n >= least)
 
 
-def _sides(seen: Effects, *, image: bool) -> frozenset[Shown]:
-    """Heights and widths of inputs with channels; lengths of those without."""
+def _sides(seen: Effects) -> frozenset[Shown]:
+    """Heights and widths of inputs with channels; flatter ones do not tell what is a length."""
     shapes = [re.findall(r"\d+", shape) for shape in seen.input_shapes]
-    sides = [shape[-2:] if image else shape[:1] for shape in shapes if (len(shape) > 2) is image]
-    return _counts(*(float(side) for shape in sides for side in shape), least=SMALLEST_SIDE)
+    sides = (float(side) for shape in shapes if len(shape) > 2 for side in shape[-2:])
+    return _counts(*sides, least=SMALLEST_SIDE)
 
 
 ASPECTS = (
@@ -136,8 +138,13 @@ ASPECTS = (
                 shown=_times(lambda seen: 1 / _ranks(seen) / _updates_apart(seen)),
                 scope="global",
             ),
-            Relation(name="of-one-update", shown=_times(_updates_apart), scope="micro"),
-            Relation(name="of-one-device", shown=_times(_ranks), scope="device"),
+            Relation(
+                name="of-one-update",
+                shown=_times(_updates_apart),
+                scope="micro",
+                last_resort=True,
+            ),
+            Relation(name="of-one-device", shown=_times(_ranks), scope="device", last_resort=True),
         ),
     ),
     Aspect(
@@ -178,15 +185,6 @@ ASPECTS = (
         seen=lambda seen: frozenset({seen.dtype} if seen.dtype else ()),
         relations=(Relation(name="spelled", shown=_spelled),),
     ),
-    Aspect(
-        kind="image_size",
-        seen=lambda seen: _sides(seen, image=True),
-        relations=(ITSELF,),
-    ),
-    Aspect(
-        kind="seq_len",
-        seen=lambda seen: _sides(seen, image=False),
-        relations=(ITSELF,),
-    ),
+    Aspect(kind="image_size", seen=_sides, relations=(ITSELF,)),
 )
 """What the search can use comes first."""

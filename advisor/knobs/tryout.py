@@ -152,7 +152,7 @@ def _alternatives(
         most = min(most, _of_one_update(seen))
     times = [value * n for n in MULTIPLES if value and value * n <= most]
     parts = [value // n for n in MULTIPLES if value % n == 0 and value // n > 1]
-    costly = kinds <= {"timesteps", "num_workers"}  # more of it only takes longer
+    costly = kinds <= {"timesteps", "num_workers", "grad_accum"}  # more of it takes longer to show
     first = [*parts, *times] if lower or costly else [*times, *parts]
     more = (value + n for n in range(1, 4 * MOST))
     less = (value - n for n in range(1, value))

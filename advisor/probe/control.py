@@ -37,7 +37,8 @@ def _look(session: Session, now: float) -> None:
     if session.first_event is None:
         session.first_event = now
         if plan.get("mode", "window") == "window":
-            session.next_check = now + FIRST_LOOK * float(plan.get("measure_s") or 3.0)
+            first_look = now + FIRST_LOOK * float(plan.get("measure_s") or 3.0)
+            session.next_check = min(first_look, _last_moment(session))
     many = session.world_size > 1
     if many and ranks.must_stop(session):
         stop(session)
@@ -53,8 +54,10 @@ def _look(session: Session, now: float) -> None:
     if now >= session.next_check:
         need = missing_s(session, now)
         looked = time.perf_counter()
-        session.next_check = float("inf") if need is None else looked + need
-        session.next_check = max(session.next_check, looked + (looked - now) / LIGHT)
+        session.next_check = float("inf")
+        if need is not None:
+            later = max(looked + need, looked + (looked - now) / LIGHT)
+            session.next_check = min(later, _last_moment(session))
         if need is None and not many:
             window_is_full(session)
         elif need is None and session.rank == 0:
@@ -66,6 +69,13 @@ def _look(session: Session, now: float) -> None:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
 
 
+def _last_moment(session: Session) -> float:
+    """When the process stops however full its window is."""
+    longest_s = session.plan.get("longest_s")
+    began = session.first_event
+    return float("inf") if longest_s is None or began is None else began + float(longest_s)
+
+
 def _begin_clock(session: Session) -> None:
     """Once the program is seen to compute on a card."""
     session.clock = start_if_in_use(session.torch, session.log.roots)
@@ -75,6 +85,9 @@ def _begin_clock(session: Session) -> None:
 
 def missing_s(session: Session, now: float) -> float | None:
     """Seconds until the window may be full; None when it is."""
+    if now >= _last_moment(session):
+        session.cut_short = True
+        return None
     ledger = steps.read(session.log, session.plan)
     if ledger is None:
         return 0.2

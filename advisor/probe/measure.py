@@ -16,7 +16,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
     ledger = steps.read(log, plan, ended)
     if ledger is None:
         return {"measured": None}
-    whole = ended or plan.get("mode", "window") != "window"
+    whole = ended or session.cut_short or plan.get("mode", "window") != "window"
     found, _ = window.find(log, ledger, plan, whole=whole)
     session.ledger = ledger
     clock = _read(session)

@@ -99,6 +99,8 @@ class Session:
         self.first_event: float | None = None
         self.target: tuple[str, int] | None = None
         """The announced end of a job of several ranks: kind of step, and its count."""
+        self.cut_short = False
+        """The longest time of the plan was over before the window was full."""
         self.stopping = False
         self.replay: Any = None
         """Set while a cached batch stands in for the loader."""

@@ -106,18 +106,16 @@ KINDS = {
     "timesteps": "the number of sampling steps",
     "precision": "the precision",
     "image_size": "the image size",
-    "seq_len": "the sequence length",
 }
 """Kinds that an experiment finds."""
 
 SHOWN = {
-    "batch_size": "it loaded batches of {after}, not {before}",
+    "batch_size": "its batches held {after}, not {before}",
     "num_workers": "the workers of its loader were {after}, not {before}",
     "grad_accum": "it took {after} backward passes an update, not {before}",
     "timesteps": "it took {after} forwards a {unit}, not {before}",
     "precision": "it computed in {after}, not {before}",
     "image_size": "its model saw sides of {after}, not {before}",
-    "seq_len": "its model saw lengths of {after}, not {before}",
 }
 """What was seen of a value that is followed."""
 
@@ -140,7 +138,7 @@ SCOPES = {
 
 
 def followed(found: Followed, unit: str = "unit") -> str:
-    """`zorp is the batch size: with 40 in place of 20 it loaded batches of 40, not 20.`"""
+    """`zorp is the batch size: with 40 in place of 20 its batches held 40, not 20.`"""
     shown = SHOWN[found.shown_in].format(
         unit=unit, before=_count_or_word(found.before), after=_count_or_word(found.after)
     )

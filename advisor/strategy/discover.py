@@ -3,6 +3,7 @@ a knob, whatever it is called. At most two processes, and none where names told 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
 SHORT_S = 1.0
 """Window of a run that only shows what is followed."""
+LEAST_S = 8.0
+"""A moved run may step so long, or about as long as the original did; then it is read as it is."""
 FEW_STEPS = 4
 CRASHES = ("crash-start", "crash-step", "config-rejected")
 """Failures of values that do not go together; after others they were too large."""
@@ -165,6 +168,10 @@ def ask_to_move(now: Standing, moved: Sequence[Move]) -> Ask:
     )
     candidate = Candidate().with_changes(*changes)
     plan = now.plan(Candidate(), measure_s=min(SHORT_S, now.facts.measure_s), min_steps=FEW_STEPS)
+    original = now.original
+    stepping_s = original.wall_s - (original.startup_s or 0.0)
+    # A power of two: the same in the next call, which then finds this run in its history.
+    plan = replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return Ask(arm=Arm(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s)
@@ -190,10 +197,14 @@ def room(now: Standing) -> float:
 
 
 def writable(now: Standing, move: Move) -> bool:
-    """Whether its document takes the value."""
+    """Whether its document takes the value, and the program too as far as it says so."""
+    documents = {source.document.name: source.document for source in now.facts.sources}
+    document, path = documents[move.suspect.document], move.suspect.path
+    choices = document.scalars[path].choices
+    if choices and move.new not in choices:
+        return False
     try:
-        documents = {source.document.name: source.document for source in now.facts.sources}
-        documents[move.suspect.document].with_values({move.suspect.path: move.new})
+        document.with_values({path: move.new})
     except EditRefusedError:
         return False
     return True

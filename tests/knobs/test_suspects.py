@@ -73,7 +73,6 @@ def test_a_value_that_equals_what_was_seen_is_a_suspect_whatever_it_is_called() 
         ("zorp: 20.0", {}),
         ("zorp: fp32", {"dtype": "float32"}),
         ("zorp: 64", {"input_shapes": ("3x64x64",)}),
-        ("zorp: 128", {"input_shapes": ("128",)}),
     ],
 )
 def test_products_and_quotients_by_ranks_and_accumulation_count(
@@ -94,6 +93,12 @@ def test_products_and_quotients_by_ranks_and_accumulation_count(
 def test_what_a_name_or_a_comment_speaks_against_is_none(text: str) -> None:
     """Nor what the finder knows to be something else, nor what stands there twice by reference."""
     assert [path for path in paths(seen(), config(text)) if path != "zorp" or "&" not in text] == []
+
+
+@pytest.mark.parametrize("shape", ["128", "128x16"])
+def test_what_a_flat_input_measures_is_not_guessed(shape: str) -> None:
+    """Features, channels and tokens look alike: none is called a length."""
+    assert paths(seen(input_shapes=(shape,)), config("zorp: 128")) == []
 
 
 def test_a_part_of_the_network_is_moved_only_where_nothing_else_can_be_it() -> None:
@@ -125,6 +130,14 @@ def test_a_name_whose_value_cannot_be_compared_is_believed(text: str) -> None:
 def test_a_name_that_another_value_was_seen_for_explains_nothing() -> None:
     """`batch_size: 64` where batches of 20 are loaded is not what this run follows."""
     assert "zorp" in paths(seen(), config("batch_size: 64\nzorp: 20"))
+
+
+def test_a_rare_relation_is_for_what_nothing_else_explains() -> None:
+    """5 samples in each of 4 parts are 20 too; where a 20 stands there, it is looked at alone."""
+    effects = seen(accumulation=4.0, workers=0)
+    assert paths(effects, config("zorp: 5")) == ["zorp"]
+    assert paths(effects, config("zorp: 5\nfrell: 20")) == ["frell"]
+    assert paths(effects, config("zorp: 5\nfrell: 80")) == ["frell"]
 
 
 # --- what they are tried out with ---------------------------------------------------------

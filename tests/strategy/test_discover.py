@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.engines.formula import Formula
 from advisor.engines.recorded import RecordedEngine
+from advisor.history import History
 from advisor.model import Failure
 from advisor.strategy.discover import MOST_PROCESSES
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
@@ -62,6 +63,17 @@ def test_a_disturbed_experiment_is_not_run_again(tmp_path: Path) -> None:
     assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
     assert len(found.asked("effects")) == 1
     assert found.asked("effects")[0].run.disturbance.disturbed
+
+
+def test_the_next_call_finds_the_experiment_in_its_history(tmp_path: Path) -> None:
+    """However long its own originals took."""
+    text, kept = "zorp: 6\nvex: 2\n", History(tmp_path / "history.sqlite", print)
+    for process_s in (1.0, 1.1):
+        engine = on_formula(names=NAMES, process_s=process_s)
+        found = formula_search(tmp_path, engine, text, workload=TEST, history=kept)
+    (experiment,) = found.asked("effects")
+    assert experiment.reused
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
 
 
 def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:

@@ -198,3 +198,12 @@ def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> No
     failure = run_trial(make_trial(*program("fail_crash_start")))
     assert isinstance(failure, Failure)
     assert failure.effects is None
+
+
+def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial: MakeTrial) -> None:
+    """A window that would take minutes is read as it stands."""
+    plan = MeasurePlan(measure_s=300.0, longest_s=1.0)
+    run = run_trial(make_trial(*program("fail_training", "never-ends"), plan=plan))
+    assert isinstance(run, Run), run
+    assert (run.effects.batch, run.effects.batch_asked, run.effects.workers) == (8, 8, 0)
+    assert run.window_end - run.window_start < 60
