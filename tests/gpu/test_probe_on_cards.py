@@ -70,7 +70,7 @@ def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards: Run) -> No
     assert found.outcome.measured.cards == ()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def replays(on_cards: Run, short: MeasurePlan) -> Simulated:
     return on_cards("--train", "--kernel", "8", "--graph", plan=short)
 
