@@ -486,6 +486,8 @@ class Failure:
     evidence: str
     next_step: str
     log_tail: str = ""
+    effects: Effects | None = None
+    """What was seen of it before it failed; None where it did not come to load anything."""
     exit_code: int | None = None
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()

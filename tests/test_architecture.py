@@ -15,7 +15,7 @@ PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
-    {"optimize", "profile", "inspect", "gate", "revert", "job", "invocation"},
+    {"optimize", "profile", "inspect", "inspect_run", "gate", "revert", "job", "invocation"},
     {"report"},
     {"advice", "strategy", "experiments"},
     {"engines", "history", "versions", "state", "quality"},

@@ -23,7 +23,7 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     if isinstance(knob.value, bool):
         dtype = _dtype_of_flag(knob)
         return {} if knob.value or dtype is None else {dtype: True}
-    row, current = _row(knob.value)
+    row, current = row_of(knob.value)
     return {
         dtype: _cased(word, knob.value)
         for dtype, word in row.items()
@@ -39,7 +39,7 @@ def _dtype_of_flag(knob: Knob) -> str | None:
     return "bfloat16" if "bf16" in name or "bfloat16" in name else "float16"
 
 
-def _row(value: object) -> tuple[dict[str, JsonScalar], str]:
+def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
     """The spelling family of `value`, and the dtype it asks for; the first row that has it."""
     for row in catalogue().precision_rows:
         for dtype, word in row.items():

@@ -75,7 +75,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     ledger = session.ledger
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None
-    loader = ledger.loader if ledger is not None else None
+    loader = ledger.loader if ledger is not None else _only(log.loaders)
     told: dict[str, Any] = {
         "model_site": dominant.site if dominant else None,
         "accumulation": ledger.accumulation if ledger is not None else None,
@@ -102,6 +102,11 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         except Exception as problem:
             session.fail(problem)
     return told
+
+
+def _only(built: list[Any]) -> int | None:
+    """Before any step: the loader that the program built, where it is one."""
+    return 0 if len(built) == 1 else None
 
 
 LOADER_KEYS = ("site", "left_out", "workers", "prefetch", "persistent", "pin")

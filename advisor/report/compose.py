@@ -309,7 +309,12 @@ def how_to_run(found: Outcome, asked: Asked) -> str:
 
 def notes(found: Outcome, asked: Asked) -> list[str]:
     """What a reader must know before trusting the figures."""
-    told, now = [], found.standing
+    now = found.standing
+    told = [
+        f"Found by experiment: {sentences.followed(each, found.program.unit)}"
+        for source in now.facts.sources
+        for each in source.findings.followed
+    ]
     if not now.facts.has_gpu:
         told.append(
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "

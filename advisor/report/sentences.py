@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
+    from advisor.knobs.findings import Followed
+    from advisor.knobs.sureness import Sureness
     from advisor.model import Interval, Neighbour
     from advisor.strategy.facts import Skipped
 
@@ -96,6 +98,65 @@ ADVICE = {
     "then averages over {times:g} times the samples, the learning rate and its schedule have to "
     "follow, and an epoch has fewer updates.",
 }
+
+KINDS = {
+    "batch_size": "the batch size",
+    "num_workers": "the number of loader workers",
+    "grad_accum": "the gradient accumulation",
+    "timesteps": "the number of sampling steps",
+    "precision": "the precision",
+    "image_size": "the image size",
+    "seq_len": "the sequence length",
+}
+"""Kinds that an experiment finds."""
+
+SHOWN = {
+    "batch_size": "it loaded batches of {after}, not {before}",
+    "num_workers": "the workers of its loader were {after}, not {before}",
+    "grad_accum": "it took {after} backward passes an update, not {before}",
+    "timesteps": "it took {after} forwards a {unit}, not {before}",
+    "precision": "it computed in {after}, not {before}",
+    "image_size": "its model saw sides of {after}, not {before}",
+    "seq_len": "its model saw lengths of {after}, not {before}",
+}
+"""What was seen of a value that is followed."""
+
+SURE = {
+    "followed": "the program followed it when it was moved",
+    "other-seen": "its name says so, and another value was seen in the run",
+    "no-value": "its name says so, and its value stands elsewhere",
+    "rivals": "its name says so, and {one} has another value",
+    "same-seen": "its name says so, and its value was seen in the run",
+    "name": "its name and value say so",
+}
+"""Why it is sure, or not, that a knob is one."""
+
+SCOPES = {
+    "global": ", counted over all that is shared out",
+    "micro": ", counted by the smallest part",
+    "device": ", counted by device",
+    None: "",
+}
+
+
+def followed(found: Followed, unit: str = "unit") -> str:
+    """`zorp is the batch size: with 40 in place of 20 it loaded batches of 40, not 20.`"""
+    shown = SHOWN[found.shown_in].format(
+        unit=unit, before=_count_or_word(found.before), after=_count_or_word(found.after)
+    )
+    return (
+        f"`{found.path}` is {KINDS[found.kind]}{SCOPES[found.scope]}: with {found.moved_to} in "
+        f"place of {found.value}, {shown}."
+    )
+
+
+def _count_or_word(shown: float | str) -> str:
+    return shown if isinstance(shown, str) else numbers.count(shown)
+
+
+def sure(sureness: Sureness) -> str:
+    """Why it is as sure as it is."""
+    return SURE[sureness.reason].format(**dict(sureness.data))
 
 
 def why(decision: Decision) -> str:

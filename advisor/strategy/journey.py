@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.strategy.baseline import baseline, worth_trying
+from advisor.strategy.discover import discover
 from advisor.strategy.flags import tune_flags
 from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
@@ -36,6 +37,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     if now.fewest_s > now.left_s and worth_trying(now):
         whole_s = SPARE * (facts.budget_s - now.left_s + now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)
+    now = yield from discover(now)
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
     now = yield from tune_precision(now)

@@ -37,7 +37,7 @@ from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
 from advisor.trials.rates import Rate, best_rate
-from advisor.trials.reading import Reading, read
+from advisor.trials.reading import Reading, glimpse, read
 from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def run_trial(
             evidence=finding.evidence,
             next_step=finding.next_step,
             log_tail=log_tail(ending),
+            effects=glimpse(ending.processes),
             gpu_mem_others_gib=_held_by_others_gib(seen, ending),
             **facts,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from advisor.model import Card, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,6 +117,15 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         startup_s=min(steps) - min(starts) if starts and steps else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
     )
+
+
+def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
+    """What a program that failed had come to: its loader. None where it had none yet."""
+    began = [process for process in processes if process.loader != Loader()]
+    if not began:
+        return None
+    loader = max(began, key=lambda process: process.steps).loader
+    return Effects(batch_asked=loader.asked_batch, workers=loader.workers)
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

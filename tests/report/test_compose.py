@@ -106,3 +106,14 @@ def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> 
     report = reported(search, tmp_path)
     proofs = [run for proof in search.standing.proofs for run in proof.runs("before")]
     assert (report.bottleneck_before is None) is (len(proofs) == 0)
+
+
+def test_a_knob_found_by_experiment_is_told_with_what_showed_it(tmp_path: Path) -> None:
+    """No name speaks for it, so the report says what was moved and what was seen."""
+    engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
+    search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
+    report = reported(search, tmp_path)
+    told = "`plum.zorp` is the batch size: with 12 in place of 6, it loaded batches of 12, not 6."
+    assert f"Found by experiment: {told}" in report.notes
+    assert {change.path for change in report.changes} >= {"plum.zorp"}
+    assert told in rendering.render(report)
