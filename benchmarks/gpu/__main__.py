@@ -29,7 +29,7 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "gate": whole.gate,
     "several": several.right_card,
 }
-SHORT = ("card", "overhead", "rates", "memory", "causes", "several")
+SHORT = ("card", "rates", "memory", "causes", "several")
 """On a simulated card: what is right or wrong there, inside a minute."""
 LEAST_S = 15.0
 """With less time left a step is not begun."""
