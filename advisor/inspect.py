@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, knobs
+from advisor import documents, knobs, options
+from advisor.documents.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.invocation import configs_among
 from advisor.knobs.joining import joined
 from advisor.knobs.sureness import how_sure
 from advisor.model import Link
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from advisor.knobs.sureness import Sureness
     from advisor.model import Knob, Phase
 
-SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
 COMMAND_LINE = "command line"
 
 
@@ -74,7 +75,7 @@ def inspect(
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
     if command:
-        waiting += [(path, COMMAND_LINE) for path in _configs_among(command)]
+        waiting += [(path, COMMAND_LINE) for path in configs_among(command, Path())]
     while waiting:
         path, named_by = waiting.pop(0)
         real = os.path.realpath(path)
@@ -86,8 +87,11 @@ def inspect(
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        document = documents.of_command(command)
+        known = () if paths else options.of_command(command, Path.cwd())
+        document = documents.of_command(command, known)
         found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
+        if not paths and (why := options.why_unread(command, Path.cwd())):
+            found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected), shown=shown)
 
@@ -138,13 +142,8 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _is_config(path: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.parts)
-    return path.suffix.lower() in SUFFIXES and not hidden and path.is_file()
-
-
-def _configs_among(command: Sequence[str]) -> list[Path]:
-    """Config files that the words of a command name."""
-    words = (Path(word.split("=", 1)[-1]) for word in command)
-    return [word for word in words if word.suffix.lower() in SUFFIXES and word.is_file()]
+    known = path.suffix.lower() in SUFFIXES and path.suffix != ".py"  # most are programs
+    return known and not hidden and path.is_file()
 
 
 def _files_named(findings: Findings, path: Path) -> list[Path]:
@@ -166,7 +165,12 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
     """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
     found = inspection.findings
     told = {
-        "knobs": [_knob(knob, _sureness(knob, inspection)) for one in found for knob in one.knobs],
+        "knobs": [
+            _knob(knob, default_of(knob, one.document), _sureness(knob, inspection))
+            for one in inspection.documents
+            if one.findings
+            for knob in one.findings.knobs
+        ],
         "traps": [
             {"document": t.document, "path": t.path, "why": t.why}
             for one in found
@@ -210,7 +214,7 @@ def _experiment(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _knob(knob: Knob, sureness: Sureness) -> dict[str, Any]:
+def _knob(knob: Knob, default: str | None, sureness: Sureness) -> dict[str, Any]:
     return {
         "document": knob.document,
         "path": knob.path,
@@ -220,6 +224,7 @@ def _knob(knob: Knob, sureness: Sureness) -> dict[str, Any]:
         "unit": knob.unit,
         "scope": knob.scope,
         "value": knob.value,
+        "default_of": default,
         "editable": knob.editable,
         "why": knob.why,
         "sure": sureness.level,
@@ -267,7 +272,7 @@ def _section(one: Inspected, inspection: Inspection) -> str:
     if one.findings is None:
         return f"{title}\n  not read: {one.error}"
     sure = {knob.path: _sureness(knob, inspection) for knob in one.findings.knobs}
-    lines = [title, *_table(one.findings.knobs, sure)]
+    lines = [title, *_table(one.findings.knobs, one.document, sure)]
     lines += [
         f"  {sureness.level}  {path}: {sentences.sure(sureness)}"
         for path, sureness in sure.items()
@@ -279,10 +284,12 @@ def _section(one: Inspected, inspection: Inspection) -> str:
     return "\n".join(lines)
 
 
-def _table(found: Sequence[Knob], sure: Mapping[str, Sureness]) -> list[str]:
+def _table(
+    found: Sequence[Knob], document: Document | None, sure: Mapping[str, Sureness]
+) -> list[str]:
     if not found:
         return ["  no knobs"]
-    rows = [_HEADS, *(_row(knob, sure[knob.path]) for knob in found)]
+    rows = [_HEADS, *(_row(knob, default_of(knob, document), sure[knob.path]) for knob in found)]
     rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return [
@@ -292,11 +299,18 @@ def _table(found: Sequence[Knob], sure: Mapping[str, Sureness]) -> list[str]:
     ]
 
 
-def _row(knob: Knob, sureness: Sureness) -> tuple[str, ...]:
+def default_of(knob: Knob, document: Document | None) -> str | None:
+    """Where the program's source has the value of an option that was not typed."""
+    scalar = document.scalars.get(knob.path) if document else None
+    return scalar.default_of if scalar else None
+
+
+def _row(knob: Knob, default: str | None, sureness: Sureness) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
-    editable = "yes" if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
+    can = f"yes, a default: {default}" if default else "yes"
+    editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
     level = sureness.level
     return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, level, editable)
 
@@ -330,7 +344,7 @@ def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspec
     """The inspection of one program, with what runs of it showed. Raises AdvisorError."""
     from advisor import inspect_run
 
-    named = args.config or _configs_among(command or ())[:1]
+    named = args.config or configs_among(command or (), Path.cwd())[:1]
     if len(named) > 1 or any(path.is_dir() for path in named):
         msg = "--run runs one program: name one config, or only `-- YOUR COMMAND`."
         raise UsageError(msg)

@@ -24,6 +24,14 @@ Purpose = Literal[
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
 
+TrainingSign = Literal["optimizer", "backward", "gradients", "moved", "asked"]
+"""optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
+itself; moved: its parameters changed; asked: it takes gradients that may only be guidance."""
+
+
+TRAINING_STEPS = ("optimizer step", "training step")
+"""Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""
+
 
 # --- documents and knobs ------------------------------------------------------------------
 
@@ -51,6 +59,10 @@ class Scalar:
     """Why it is not editable: an alias, an interpolation, a block scalar."""
     comment: str | None = None
     """Comment on the same line, or directly above it."""
+    choices: tuple[JsonScalar, ...] = ()
+    """The only values the program takes, where that is known."""
+    default_of: str | None = None
+    """`train.py:12`: it is written there as the program's default, and not in this document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +254,8 @@ class Effects:
     compiled: bool | None = None
     channels_last: bool | None = None
     accumulation: float | None = None
+    trains: TrainingSign | None = None
+    """What was seen that speaks for a training, the clearest sign; None: nothing was."""
     world_size: int | None = None
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
@@ -321,7 +335,8 @@ class Shares:
     sync: float | None = None
     """A device had nothing to do because the host had waited for it instead of queueing ahead."""
     other: float | None = None
-    """Python between steps, logging, gaps; where a device computes, with nothing queued for it."""
+    """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
+    device computes, with nothing queued for it."""
     validation: float | None = None
     sampling: float | None = None
     saving: float | None = None
@@ -412,6 +427,8 @@ class Run:
     units: float
     """Units of work finished inside the window."""
     units_per_s: float
+    tokens_per_s: float | None = None
+    """Token positions a second, without padding where that is known; None: no tokens go in."""
     rate_source: str
     """How the units were counted, in words: `optimizer steps x batch`."""
     window_start: float
@@ -421,9 +438,11 @@ class Run:
     """Units/s of consecutive sub-windows; steadiness only, never a sample of runs."""
     disturbance: Disturbance = field(default_factory=Disturbance)
     step_ms: float | None = None
-    """Mean wall time of one step: optimizer step, or loader batch, or root forward."""
+    """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
+    batch, or of a root forward."""
     step_kind: str | None = None
     wait_share: float | None = None
+    """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
     whole_units: float = 0.0
     """Units that were finished from load to result, not extrapolated from forwards."""
@@ -461,6 +480,11 @@ class Run:
     exit_code: int | None = None
     wall_s: float = 0.0
     notes: tuple[str, ...] = ()
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program trains, whoever steps; in doubt it does."""
+        return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
     def on_gpu(self) -> bool:

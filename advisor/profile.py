@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs, masking, versions
+from advisor import invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.experiments.program import Program
+from advisor.isolation.offer import unisolated
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan, Run
@@ -36,9 +38,9 @@ RUNS = 2
 """Nothing is told from one draw."""
 
 MEASURED = (
-    "units", "window", "units_per_s", "units_per_s_range", "runs", "disturbed", "wait_share",
-    "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
-    "shares", "bottleneck", "advice",
+    "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
+    "wait_share", "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib",
+    "effects", "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = documents.of_command(asked.argv)
+    flags = asked.command_line
     program = Program(
         config=asked.config,
         command_line=flags,
@@ -129,6 +131,8 @@ def measure(
         LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         ask = Ask(arm=Arm(), purpose="profile", plan=plan)
+        for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
+            progress.note(note)
         progress.stage("profile")
         for number in range(1, RUNS + 1):
             trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
@@ -189,6 +193,7 @@ def as_object(
         "window": {"start": run.window_start, "end": run.window_end},
         "units_per_s": run.units_per_s,
         "units_per_s_range": [min(rates), max(rates)],
+        "tokens_per_s": run.tokens_per_s,
         "runs": len(result),
         "disturbed": any(each.disturbance.disturbed for each in result),
         "wait_share": run.wait_share,
@@ -252,6 +257,8 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     finished = round(run.units, 2 if run.units < 10 else None)
     done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
     facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
+    if run.tokens_per_s is not None and run.unit != "token":
+        facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
     told = {
         "batch": numbers.count(effects.batch),
         "workers": numbers.count(effects.workers),

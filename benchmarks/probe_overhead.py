@@ -6,7 +6,9 @@ Hooks are put in and taken out again and again inside one process, so that both 
 machine's moods; each round is one sample, and the interval is over rounds. CPU time is compared,
 not the wall's: the hooks never wait. Other tenants of the machine empty its caches all the same;
 `least` compares each arm's least disturbed round. What the probe does once, in the first steps of
-a program, is a row of its own: it belongs to the warm-up that is discarded.
+a program, is a row of its own: it belongs to the warm-up that is discarded. The last
+rows are of one session that goes on and on, over a loop without a loader whose window is never
+full: what a step costs after so many of them, looks at the log included, and what is held by then.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from advisor.probe import hooks
+from advisor.probe.log import KINDS
 from advisor.probe.session import Session
 
 if TYPE_CHECKING:
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 
 SITE = Path(hooks.__file__).parent / "site"
 STEP_MS = 10.0
+LENGTHS = (10, 1_000, 100_000)
+SHORT_STEP_MS, PADDED_STEPS = 1.0, 100
+ENDLESS = {"mode": "window", "measure_s": 3.0, "min_steps": 10, "whole_batches": 10**9}
+"""A plan that is looked at again and again, and never done."""
 WARM = 40
 """First steps, in which the probe looks at everything once."""
 
@@ -64,6 +71,15 @@ class Loop:
         for _ in range(steps):
             self._step(next(batches))
         return (time.thread_time() - start) / steps, start - begin
+
+    def without_a_loader(self, steps: int, pad_ms: float) -> float:
+        """Mean seconds of a step on one batch, which is there already."""
+        self._pad_ms = pad_ms
+        batch = torch.zeros(8, 64), torch.zeros(8, dtype=torch.long)
+        start = time.thread_time()
+        for _ in range(steps):
+            self._step(batch)
+        return (time.thread_time() - start) / steps
 
     def _step(self, batch: Any) -> None:
         x, y = batch
@@ -123,6 +139,32 @@ def compare(pad_ms: float, steps: int, rounds: int, folder: str) -> tuple[Arms, 
     return later, first
 
 
+def over_length(rounds: int, folder: str) -> Iterator[tuple[int, Arms, int]]:
+    """(steps so far, seconds of a step then, entries held) of one session that never ends."""
+    loop, done = Loop(0.0), 0
+    session = Session({"records": folder, "plan": ENDLESS})
+
+    def probed_steps(steps: int, pad_ms: float) -> float:
+        hooks.install(torch, session)
+        try:
+            return loop.without_a_loader(steps, pad_ms)
+        finally:
+            session.patches.undo()
+
+    loop.without_a_loader(WARM, 0.0)
+    for length in LENGTHS:
+        probed_steps(length - done, 0.0)
+        arms = Arms()
+        for number in range(rounds):
+            seconds = {}
+            for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+                run = probed_steps if arm == "probed" else loop.without_a_loader
+                seconds[arm] = run(PADDED_STEPS, SHORT_STEP_MS)
+            arms.add(seconds)
+        done = session.log.count("opts")
+        yield length, arms, sum(len(getattr(session.log, kind)) for kind in KINDS)
+
+
 def start_up(rounds: int, folder: str) -> Arms:
     """CPU seconds of a process that imports torch."""
     spec = Path(folder, "spec.json")
@@ -178,6 +220,13 @@ def main() -> None:
         middle, low, high = interval(values)
         label = f"{name} [{unit}]" if unit else name
         print(f"{label:34}{middle:9.4g}{low:11.4g} {high:8.4g}{least:9.4g}{limit:9.4g}")
+    with tempfile.TemporaryDirectory() as folder:
+        for length, arms, held in over_length(args.rounds, folder):
+            values, least = arms.added(1e6)
+            middle, low, high = interval(values)
+            label = f"added a step after {length:,} [us]"
+            print(f"{label:34}{middle:9.4g}{low:11.4g} {high:8.4g}{least:9.4g}{15.0:9.4g}", end="")
+            print(f"  {held:,} entries held")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
+from advisor.isolation.offer import FORCED
 from benchmarks import kills
 from benchmarks.rewriting import Failures
 from benchmarks.ways import seen
@@ -85,6 +86,19 @@ def test_a_profile_leaves_the_tree_as_it_was_and_does_not_block_the_next(
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert seen(project) == before
+
+
+def test_that_nothing_isolates_is_said_before_the_first_trial(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    env = {**os.environ, FORCED: "guard"}
+    for argv in (
+        ("optimize", "c.json", "--budget", "1s"),
+        ("profile", "c.json", "--window", "0.2s"),
+    ):
+        done = gpu_advisor.call(*argv, cwd=project, env=env)
+        before = done.stderr.partition("trial 1 ")[0]
+        assert "not isolated: what the program writes is real" in before, done.stderr
 
 
 def test_a_budget_smaller_than_the_baseline_ends_with_a_report(

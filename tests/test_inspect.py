@@ -53,12 +53,28 @@ def as_json(ran: Ran) -> dict[str, Any]:
 def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
     found = as_json(inspect(config.name, "--json"))
     assert set(found) == {"knobs", "traps", "links", "documents"}
-    keys = "document path kind phase class unit scope value editable why sure sure_why"
+    keys = "document path kind phase class unit scope value default_of editable why sure sure_why"
     assert all(list(knob) == keys.split() for knob in found["knobs"])
     knobs = {(knob["document"], knob["path"]): knob for knob in found["knobs"]}
     assert knobs["config.yaml", "train.batch_size"]["value"] == 8
     assert knobs["config.yaml", "mini_batch_sizes"]["editable"] is False
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
+
+
+def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    text = "import argparse\np = argparse.ArgumentParser()\n"
+    text += "p.add_argument('-b', '--batch-size', type=int, default=4)\n"
+    text += "p.add_argument('-j', '--workers', type=int, default=2)\n"
+    (config.parent / "main.py").write_text(text)
+    found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
+    knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}
+    assert knobs == {"--batch-size": (8, None), "--workers": (2, "main.py:4")}
+    assert "yes, a default: main.py:4" in inspect("--", "python", "main.py", "-b", "8").stdout
+    assert "leads to no Python file" in inspect("--", "python", "gone.py").stdout
+    named = as_json(inspect(config.name, "--json", "--", "python", "main.py", "-c", config.name))
+    assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
 def test_a_named_file_is_followed_and_shown(config: Path, inspect: Callable[..., Ran]) -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "train.json"
     path.write_bytes(ORIGINAL)
     return path
+
+
+def test_a_rewritten_python_config_is_never_taken_for_what_was_compiled_before(
+    tmp_path: Path,
+) -> None:
+    """Python believes a compiled file by size and second: each rewrite is a second newer."""
+    config = tmp_path / "config.py"
+    config.write_text("batch_size = 16\n")
+    ahead = int(time.time()) + 2
+    os.utime(config, (ahead, ahead))
+    read = [sys.executable, "-c", "import config; print(config.batch_size)"]
+
+    def batch() -> str:
+        done = subprocess.run(read, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert batch() == "16"
+    rewrite(config, batch_size=32)
+    assert (batch(), int(config.stat().st_mtime)) == ("32", ahead + 1)
+    revert(config)
+    assert (batch(), int(config.stat().st_mtime)) == ("16", ahead + 2)
 
 
 def test_revert_gives_the_original_bytes(config: Path) -> None:

@@ -209,7 +209,7 @@ class Lab:
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":
-            msg = "Interrupted; the config is untouched and what was measured is kept."
+            msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.recall.append(key, result)
         attempt = self._tell(trial.id, ask, result)

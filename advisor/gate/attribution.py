@@ -22,7 +22,7 @@ PARTS = {
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",
-    "other": "gaps and Python",
+    "other": "host code between steps",
 }
 """Shares of a unit's time, by the name a reader knows."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
+ASKED_FOR = f"{FORCED} asks for it"
 LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
 """Variable: folder, on a disk, that takes what a trial writes, in place of memory."""
 LAYER_SIZE = "GPU_ADVISOR_LAYER_SIZE"
@@ -66,6 +67,16 @@ def offered(cwd: str, environ: Mapping[str, str] = os.environ) -> Offer:
         msg = f"{FORCED} asks for {forced}, which does not hold here: {offer.why_not_better}."
         raise UsageError(msg)
     return offer
+
+
+def unisolated(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What whoever starts a program in `cwd` must know before: that what it writes is real.
+
+    Raises UsageError as `offered` does.
+    """
+    offer = offered(cwd, environ)
+    why = offer.why_not_better or ASKED_FOR
+    return Confinement(kind=offer.kind, why_not_better=why).notes
 
 
 @cache
@@ -138,7 +149,7 @@ def confinement(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=_upper_bytes(environ) if in_memory else 0,
         private_memory=not serves_mps(environ),
-        why_not_better=offer.why_not_better or f"{FORCED} asks for it",
+        why_not_better=offer.why_not_better or ASKED_FOR,
     )
 
 

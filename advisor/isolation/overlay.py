@@ -15,6 +15,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.isolation import kernel, layers, namespaces, sockets
+from advisor.isolation.compiled import date_by_content
 from advisor.isolation.mounts import Step, look_around, plan, read_mounts
 from advisor.isolation.supervisor import RENAMES, Supervisor, rename_folder
 
@@ -135,6 +136,7 @@ class Overlay:
             with open(draft, "wb") as file:
                 file.write(content)
             kernel.bind(draft, real)
+        date_by_content(real, content)
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.knobs import finder
@@ -13,7 +14,7 @@ from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
     from advisor.documents import Document
-    from advisor.model import Phase
+    from advisor.model import Knob, Phase
 
 __all__ = [
     "Findings",
@@ -35,10 +36,18 @@ def find(document: Document, *, told: Phase | None = None) -> Findings:
     found = finder.classify(document, told)
     return Findings(
         document=document.name,
-        knobs=found.knobs,
+        knobs=tuple(_told_where(knob, document) for knob in found.knobs),
         links=(*find_links(found), *found.links),
         traps=found.traps,
-        outputs=found.outputs,
+        outputs=tuple(p for p in found.outputs if document.scalars[p].default_of is None),
         references=found.references,
         notes=document.notes,
     )
+
+
+def _told_where(knob: Knob, document: Document) -> Knob:
+    """A knob that is not written in the document says where its default is."""
+    scalar = document.scalars.get(knob.path)
+    if scalar is None or scalar.default_of is None or not knob.editable:
+        return knob
+    return replace(knob, why=f"{knob.why}; the program's own default, {scalar.default_of}")

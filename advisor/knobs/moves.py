@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from advisor.model import JsonScalar, Knob, Link
 
 
+MOST_SHOWN = 8
+"""Values of a choice that are told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """A knob that cannot be moved so, and why."""
@@ -40,12 +44,18 @@ def move(
     if not knob.editable:
         return Refusal(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value)
+    if why := plan.not_taken(path, value):
+        return Refusal(reason=f"{path} = {value}: {why}")
     for link in findings.links:
         linked = path in link.paths and link.kind in _MOVES
         refusal = _MOVES[link.kind](plan, link) if linked else None
         if refusal:
             return Refusal(reason=f"{path} = {value}: {refusal}")
-    return tuple(change for change in plan.changes.values() if change.new != change.old)
+    changes = tuple(change for change in plan.changes.values() if change.new != change.old)
+    for change in changes:
+        if not document.takes(change.path, change.new):
+            return Refusal(reason=f"{change.path} cannot be set to {change.new}")
+    return changes
 
 
 class _Plan:
@@ -66,11 +76,21 @@ class _Plan:
         scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
+    def not_taken(self, path: str, value: JsonScalar) -> str | None:
+        """Why the program would not take `value`, where it says which values it takes."""
+        scalar = self.scalars.get(path)
+        if scalar is None or not scalar.choices or value in scalar.choices:
+            return None
+        shown = ", ".join(map(str, scalar.choices[:MOST_SHOWN]))
+        more = ", ..." if len(scalar.choices) > MOST_SHOWN else ""
+        return f"the program takes only {shown}{more}"
+
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`; the reason where it cannot be written."""
         scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
+        why = why or self.not_taken(path, value)
         if why:
             return f"{path} would have to become {value}, but {why}"
         self._plan(path, value, kind or (knob or self.knob).kind)

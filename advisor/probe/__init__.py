@@ -11,11 +11,14 @@ program's namespace is shadowed; for that reason its modules import each other r
     session.py              the process-wide state
     control.py              when to look, write and stop
     patches.py              what was replaced in the process, so that it can be put back
+    follow.py               into processes that are started with an environment of their own
     hooks.py                what torch tells us: batches, forwards, backwards, optimizer steps
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module
     inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds
+    layout.py               which dimension counts the samples, as the layers tell
+    gradients.py            what gradients tell of a training without an optimizer of torch's
     log.py                  what the hooks saw, as flat tuples
     ledger.py               what one step is, when each ended, how many units it finished
     steps.py                log to ledger: inference, samplers

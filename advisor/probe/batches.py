@@ -49,7 +49,7 @@ class Counter:
     def _search(self, batch: Any) -> float:
         tensors: list[tuple[float, tuple[Any, ...]]] = []
         sequences: list[tuple[float, tuple[Any, ...]]] = []
-        for path, value in _walk(batch, ()):
+        for path, value in walk(batch):
             if is_tensor(value):
                 if len(value.shape):
                     tensors.append((float(value.shape[0]), path))
@@ -106,7 +106,8 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
                 yield (False, name), child
 
 
-def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def walk(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """(way, value) of a nested value and of everything in it."""
     yield path, value
     if is_tensor(value) or len(path) >= DEPTH:
         return
@@ -115,7 +116,7 @@ def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], 
     except Exception:  # one part that cannot be looked into hides no other
         return
     for step, child in children:
-        yield from _walk(child, (*path, step))
+        yield from walk(child, (*path, step))
 
 
 def copied(value: Any, depth: int = 0) -> Any:
@@ -140,7 +141,7 @@ def copied(value: Any, depth: int = 0) -> Any:
 def tensors_in(value: Any, limit: int = 16) -> list[Any]:
     """The first tensors of a nested value."""
     found = []
-    for _, child in _walk(value, ()):
+    for _, child in walk(value):
         if is_tensor(child):
             found.append(child)
             if len(found) == limit:

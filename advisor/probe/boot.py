@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, Callable
 
+from . import follow
 from .guard import Guard
 from .session import Session, load_spec
 
@@ -42,8 +43,10 @@ def start(spec_path: str) -> None:
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
     guard.watch()
+    follow.watch(session, spec_path)
     actions: dict[str, list[Action]] = {
         "argparse": [lambda module: _argparse(module, session)],
+        "subprocess": [lambda module: follow.popen(module, session, spec_path)],
         "torch": [lambda module: _torch(module, session)],
         "torch._dynamo.eval_frame": [lambda module: _dynamo(module, session)],
     }

@@ -13,6 +13,11 @@ from .session import Session
 
 BEAT_S = 1.0
 """Shortest time between two rewrites of the record."""
+FIRST_LOOK = 0.25
+"""The first look comes after this part of the seconds to be measured: it tells when a window may
+be full while there is little to read."""
+LIGHT = 0.02
+"""Looking takes no larger share of the time: what has to be read grows with the run."""
 TRAINING_PATIENCE_S = 30.0
 """How long inference is watched on when the program seems about to train."""
 
@@ -32,7 +37,7 @@ def _look(session: Session, now: float) -> None:
     if session.first_event is None:
         session.first_event = now
         if plan.get("mode", "window") == "window":
-            session.next_check = now + float(plan.get("measure_s") or 3.0)
+            session.next_check = now + FIRST_LOOK * float(plan.get("measure_s") or 3.0)
     many = session.world_size > 1
     if many and ranks.must_stop(session):
         stop(session)
@@ -47,7 +52,9 @@ def _look(session: Session, now: float) -> None:
         record.beat(session)
     if now >= session.next_check:
         need = missing_s(session, now)
-        session.next_check = float("inf") if need is None else time.perf_counter() + need
+        looked = time.perf_counter()
+        session.next_check = float("inf") if need is None else looked + need
+        session.next_check = max(session.next_check, looked + (looked - now) / LIGHT)
         if need is None and not many:
             window_is_full(session)
         elif need is None and session.rank == 0:
@@ -88,9 +95,10 @@ def _more_s(session: Session, full: window.Window) -> float | None:
 
 def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
     """A first validation pass must not be taken for the workload."""
-    if ledger.kind == steps.OPTIMIZER or not session.optimizers_built:
+    if ledger.kind in steps.TRAINING or not session.optimizers_built:
         return False
-    idle = any(not loader.get("iterated") for loader in session.log.loaders)
+    loaders = session.log.loaders
+    idle = not loaders or any(not loader.get("iterated") for loader in loaders)
     return idle and now - (session.first_event or now) < TRAINING_PATIENCE_S
 
 

@@ -32,6 +32,14 @@ def starts(log: Log, root: int, calls: list[int]) -> list[int] | None:
     return runs if runs is not None else by_number
 
 
+def gone_on(found: list[int], forgotten: int, held: int) -> list[int]:
+    """Positions among the calls that are `held`, where the first so many are `forgotten`: `found`
+    is of the first calls of all, and what came later went on like that."""
+    each = round(median([b - a for a, b in zip([0, *found], found)]))
+    later = range(found[-1] + each, forgotten + held, each)
+    return [at - forgotten for at in (*found, *later) if at > forgotten]
+
+
 def jumps(values: list[float | None]) -> list[int] | None:
     """Positions at which `values` jump back; None if they do not run one way."""
     known = [value for value in values if value is not None]

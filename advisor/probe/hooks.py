@@ -10,9 +10,10 @@ import functools
 import sys
 import time
 import types
+from threading import get_ident
 from typing import Any, Callable
 
-from . import applying, batches, control, graphs, inner, loaders, observe, roots
+from . import applying, batches, control, gradients, graphs, inner, loaders, observe, roots
 from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
@@ -100,8 +101,9 @@ def _batches(torch: Any, session: Session) -> None:
             return control.replayed(session)
         enter = clock()
         step_ended(enter)
-        pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         log, rota = session.log, session.rota
+        if log.thread in (None, get_ident()):  # else the work goes on meanwhile
+            pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         try:
             batch = fetch(self)
         except BaseException as problem:
@@ -116,6 +118,7 @@ def _batches(torch: Any, session: Session) -> None:
         try:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
+            facts["thread"] = get_ident()
             if watched:
                 if session.root_finder is not None:
                     pre_hooks[PRE] = session.root_finder
@@ -284,13 +287,17 @@ def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwa
 def _backwards(torch: Any, session: Session) -> None:
     original = torch.autograd.backward
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = _step_ended(session)
+    gradient = gradients.Gradient()
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if session.muted:
             return original(tensors, *args, **kwargs)
-        backwards = session.log.backwards
-        if len(backwards) < observe.LOSSES_KEPT or not len(backwards) % observe.LOSSES_LATER:
+        log = session.log
+        many = log.count("backwards")
+        if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
+        fresh = gradient.is_fresh()
         finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
@@ -302,13 +309,39 @@ def _backwards(torch: Any, session: Session) -> None:
             if finder is not None and session.root_finder is not None:
                 pre_hooks[PRE] = finder
         end = clock()
-        backwards.append((enter, end))
+        log.backwards.append((enter, end, fresh))
+        session.attempt(gradient.note, log)
         if session.clock is not None and session.capture is None:
             session.attempt(session.clock.mark, end, True)
+        if not log.opts:
+            step_ended(end)
         return result
 
     _dress(backward, original)
     session.patches.put(torch.autograd, "backward", backward)
+
+
+def _gradients(torch: Any, session: Session) -> None:
+    """Gradients that are asked for by name, by autograd.grad itself or by torch.func."""
+    original, compiling = torch.autograd.grad, _is_compiling(torch)
+    step_ended = _step_ended(session)
+
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or session.muted or is_muted(session):
+            return original(outputs, inputs, *args, **kwargs)
+        enter = clock()
+        result = original(outputs, inputs, *args, **kwargs)
+        end = clock()
+        if gradients.of_parameters(torch, inputs, session.heavy_roots > 0):
+            session.log.grads.append((enter, end, True))
+            if not session.log.opts:
+                step_ended(end)
+        else:
+            session.asked_gradients = True
+        return result
+
+    _dress(grad, original)
+    session.patches.put(torch.autograd, "grad", grad)
 
 
 def _scaler(torch: Any, session: Session) -> None:
@@ -385,6 +418,7 @@ def _graphs(torch: Any, session: Session) -> None:
 
 
 PARTS = (
-    _loaders, _batches, _roots, _backwards, _scaler, _optimizers, _graphs, applying.install,
+    _loaders, _batches, _roots, _backwards, _gradients, _scaler, _optimizers, _graphs,
+    applying.install,
 )  # fmt: skip
 """What is hooked, each by itself: where one part cannot be, the others are."""

@@ -227,7 +227,7 @@ def begin(session: Session, root: Root, ended: Callable[[float], None]) -> None:
     """A root was entered."""
     if not root.parameters or (root.calls > SCOUTED and not root.inners):
         return
-    if session.log.opts and session.torch.is_grad_enabled():
+    if (session.log.opts or session.log.passes) and session.torch.is_grad_enabled():
         return  # a training step is not told by its forwards
     session.watch = Watch(session, root, ended)
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from .averages import most_common
 from .log import Log
 
 OPTIMIZER, LOADER, FORWARD = "optimizer step", "loader batch", "root forward"
+UPDATE = "training step"
+"""Of a program that updates its parameters by itself."""
+TRAINING = (OPTIMIZER, UPDATE)
+
+SOURCES = {
+    "sample": "batch dimension of the root forwards",
+    "token": "tokens of the root forwards, of which the samples cannot be told",
+    "step": "steps, of which no layer tells how many samples they hold",
+}
+"""What a unit is where no loader says, and how it was counted."""
 
 
 class Ledger:
@@ -14,6 +25,8 @@ class Ledger:
         self.kind = kind
         self.source = source
         """How the units were counted, in words."""
+        self.unit = "sample"
+        """sample, or token or step where the samples cannot be told: a key of SOURCES."""
         self.bounds: list[float] = []
         self.units: list[float] = []
         self.marks: list[int] = []
@@ -37,6 +50,12 @@ class Ledger:
         """Many forwards make one unit, and bounds lie between forwards."""
         self.from_plan = False
         """Forwards per unit came from the plan, not from this process."""
+
+    def of_forwards(self, unit: str, items: list[float]) -> None:
+        """Units are counted by root forwards of so many items each."""
+        self.unit = unit
+        self.source = SOURCES[unit]
+        self.batch = most_common(items) if unit == "sample" else None
 
     @property
     def steps(self) -> int:

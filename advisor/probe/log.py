@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any
 
 from . import batches
+from .layout import Layout, Teller
 
-LIMIT = 200_000
-"""Entries kept of one kind; beyond it the older half is dropped."""
+LIMIT = 40_000
+"""Entries kept of one kind; beyond it everything before the middle one of them is dropped."""
+KINDS = (
+    "nexts", "forwards", "inners", "backwards", "grads", "opts", "copies", "waits", "saves"
+)  # fmt: skip
+"""The lists of a Log."""
 
 EXHAUSTED = -1.0
 """Items of a `next` that ended in StopIteration."""
@@ -32,7 +38,9 @@ class Root:
         "calls",
         "counter",
         "entered",
+        "forgotten",
         "inners",
+        "layout",
         "looped",
         "module",
         "name",
@@ -44,6 +52,9 @@ class Root:
         "seen",
         "shapes",
         "site",
+        "teller",
+        "tokens",
+        "values",
         "watched",
     )
 
@@ -71,8 +82,34 @@ class Root:
         """The output has the shape of the input: what a denoiser does, and a classifier not."""
         self.scalars: list[dict[str, Any]] = []
         """Numbers among the arguments of each call, where no loader tells items apart."""
+        self.forgotten = 0
+        """Of its calls from outside, those that the log no longer holds."""
         self.watched: list[tuple[Any, dict[str, int]]] = []
         """Leaves that carry a hook during this call, and parameters by output dtype."""
+        self.teller: Teller | None = None
+        """What its layers say during its first call, and then what came of that."""
+        self.layout: Layout | None = None
+        self.tokens = (0.0, 0.0)
+        """Tokens and items of the calls so far, where tokens were seen."""
+        self.values: list[list[Any]] = []
+        """A few numbers of its parameters: early on, and later."""
+
+    @property
+    def unit(self) -> str:
+        """What one of its items is: sample, or token where the samples cannot be told."""
+        return self.layout.unit if self.layout is not None else "sample"
+
+    def items(self, inputs: Any) -> float:
+        """Items that go through one call with `inputs`, (args, kwargs)."""
+        if self.layout is None:
+            return self.counter.count(inputs)
+        found = self.layout.count(inputs)
+        if found is None:
+            return self.counter.count(inputs)
+        if self.layout.tokens is not None:
+            tokens, items = self.tokens
+            self.tokens = tokens + (self.layout.count_tokens(inputs) or 0.0), items + found
+        return found
 
 
 class Rota:
@@ -95,9 +132,9 @@ class Rota:
         if seen <= WATCHED_AT_FIRST:
             self.on = True
             if seen == 1:
-                self._began[loader] = len(log.forwards) + len(log.inners)
+                self._began[loader] = log.count("forwards") + log.count("inners")
             elif seen == WATCHED_AT_FIRST:
-                forwards = len(log.forwards) + len(log.inners) - self._began[loader]
+                forwards = log.count("forwards") + log.count("inners") - self._began[loader]
                 many = forwards >= FEW_FORWARDS * WATCHED_AT_FIRST
                 if many or 0 < forwards < USED_AT_FIRST:
                     self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
@@ -120,8 +157,10 @@ class Log:
         """The same of networks called many times within a root's forward."""
         self.running: tuple[float, int] | None = None
         """(enter, root) of the root that runs, where its inner calls are followed."""
-        self.backwards: list[tuple[float, float]] = []
-        """(enter, exit)"""
+        self.backwards: list[tuple[float, float, bool]] = []
+        """(enter, exit, fresh); fresh: gradients had been taken up, or there were none yet."""
+        self.grads: list[tuple[float, float, bool]] = []
+        """The same of gradients that were asked for by `autograd.grad` and torch.func."""
         self.opts: list[tuple[float, float, int]] = []
         """(enter, exit, optimizer)"""
         self.copies: list[tuple[float, float]] = []
@@ -134,28 +173,40 @@ class Log:
         self.roots: list[Root] = []
         self.warm_until = 0.0
         """Until then a one-time cost was being paid; the window begins later."""
-        self.dropped = 0
-        """Entries no longer held."""
+        self.thread: int | None = None
+        """Of the first root forward: where the work is done."""
+        self.dropped = dict.fromkeys(KINDS, 0)
+        """Entries no longer held, by kind."""
+        self._first: float | None = None
+
+    @property
+    def passes(self) -> list[tuple[float, float, bool]]:
+        """What took gradients for an update: backward passes, else those asked for by name."""
+        return self.backwards or self.grads
+
+    def count(self, kind: str) -> int:
+        """Entries of `kind` so far, those no longer held included."""
+        return self.dropped[kind] + len(getattr(self, kind))
 
     def trim(self) -> None:
-        """Keep the lists bounded in programs that run for hours."""
-        for entries in (
-            self.nexts,
-            self.forwards,
-            self.inners,
-            self.backwards,
-            self.opts,
-            self.copies,
-            self.waits,
-            self.saves,
-        ):
-            if len(entries) > LIMIT:
-                self.dropped += LIMIT // 2
-                del entries[: LIMIT // 2]
+        """Keep the lists bounded in programs that run for hours: all end at one moment, so that
+        what remains still fits together."""
+        longest: list[Any] = max((getattr(self, kind) for kind in KINDS), key=len)
+        if len(longest) <= LIMIT:
+            return
+        self._first = self.first_time()
+        cut = longest[len(longest) // 2][0]
+        for kind in KINDS:
+            entries = getattr(self, kind)
+            many = sum(1 for _ in itertools.takewhile(lambda entry: entry[0] < cut, entries))
+            for entry in entries[:many] if kind == "forwards" else ():
+                self.roots[entry[2]].forgotten += 1
+            self.dropped[kind] += many
+            del entries[:many]
 
     def at_work(self) -> bool:
         """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
-        most = max(len(self.forwards), len(self.inners), len(self.nexts))
+        most = max(self.count(kind) for kind in ("forwards", "inners", "nexts", "backwards"))
         return bool(self.opts) or most > SETTING_UP
 
     def last_items(self) -> float:
@@ -163,11 +214,25 @@ class Log:
         entries = self.nexts or self.forwards
         return max(entries[-1][3], 0.0) if entries else 0.0
 
+    def steps(self) -> int:
+        """Steps so far, of what tells best: optimizers, else batches, forwards or gradients."""
+        kinds = ("nexts", "forwards", "inners", "backwards", "grads")
+        return self.count("opts") or max(self.count(kind) for kind in kinds)
+
+    def first_time(self) -> float | None:
+        """End of the first batch's loading, or else the first entry's begin."""
+        if self._first is not None:
+            return self._first
+        if self.nexts:
+            return self.nexts[0][1]
+        calls = self.forwards or self.inners or self.passes
+        return calls[0][0] if calls else None
+
     def last_time(self) -> float | None:
         """End of the latest entry, or None before the first."""
         ends = [
             entries[-1][1]
-            for entries in (self.nexts, self.forwards, self.inners, self.opts)
+            for entries in (self.nexts, self.forwards, self.inners, self.passes, self.opts)
             if entries
         ]
         return max(ends) if ends else None

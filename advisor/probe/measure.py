@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from . import cards, observe, steps, window
+from . import cards, gradients, observe, steps, window
 from .clock import DeviceClock
+from .log import Root
 from .session import Session
 
 
@@ -28,6 +29,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
         "measured": {
             "kind": ledger.kind,
             "source": ledger.source,
+            "unit": None if ledger.unit == "sample" else ledger.unit,
             "units_per_s": rate,
             "window_start": found.start + session.epoch,
             "window_end": found.end + session.epoch,
@@ -37,7 +39,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             ],
             "step_ms": 1000.0 * found.seconds / found.count,
             "wait_share": window.wait_share(log, found, clock),
-            "backward_share": window.overlap(log.backwards, found.start, found.end) / found.seconds,
+            "backward_share": window.overlap(log.passes, found.start, found.end) / found.seconds,
             "shares": window.shares(log, found, clock),
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
@@ -79,6 +81,8 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     told: dict[str, Any] = {
         "model_site": dominant.site if dominant else None,
         "accumulation": ledger.accumulation if ledger is not None else None,
+        "trains": gradients.told(session),
+        "tokens_per_item": _tokens(dominant),
         "set_to_none": session.set_to_none,
         "fused": session.fused,
         "skipped_updates": session.skipped_updates,
@@ -107,6 +111,12 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
 def _only(built: list[Any]) -> int | None:
     """Before any step: the loader that the program built, where it is one."""
     return 0 if len(built) == 1 else None
+
+
+def _tokens(root: Root | None) -> float | None:
+    """Token positions of one sample, padding included, where the inputs are tokens."""
+    tokens, items = root.tokens if root is not None else (0.0, 0.0)
+    return tokens / items if items and root is not None and root.unit == "sample" else None
 
 
 LOADER_KEYS = ("site", "left_out", "workers", "prefetch", "persistent", "pin")

@@ -10,6 +10,8 @@ from .session import Session
 
 AHEAD_S = 0.6
 """The stop is announced this long before it comes."""
+RECENT = 40
+"""Steps from which it is told how many come in that time."""
 LOOK_S = 0.1
 """How often a rank looks for the announcement."""
 
@@ -17,8 +19,8 @@ LOOK_S = 0.1
 def announce(session: Session, now: float) -> None:
     """Rank 0 tells every rank, itself included, after which step to stop."""
     kind, done = _progress(session)
-    elapsed = now - (session.first_event or now)
-    ahead = max(3, math.ceil(AHEAD_S * done / max(elapsed, 1e-3)))
+    recent = [entry[1] for entry in getattr(session.log, kind)[-RECENT:]]  # start-up was slower
+    ahead = max(3, math.ceil(AHEAD_S * len(recent) / max(now - recent[0], 1e-3)))
     session.target = (kind, done + ahead)
     path = _path(session)
     with open(path + ".tmp", "w", encoding="utf-8") as file:
@@ -42,11 +44,10 @@ def must_stop(session: Session) -> bool:
 
 def _progress(session: Session) -> tuple[str, int]:
     log = session.log
-    if log.opts:
-        return "optimizer", len(log.opts)
-    if log.nexts:
-        return "next", len(log.nexts)
-    return "forward", len(log.forwards)
+    for kind in ("opts", "nexts", "backwards"):
+        if log.count(kind):
+            return kind, log.count(kind)
+    return "forwards", log.count("forwards")
 
 
 def _path(session: Session) -> str:

@@ -60,8 +60,7 @@ def full(session: Session, ended: bool) -> dict[str, Any]:
 def _head(session: Session) -> dict[str, Any]:
     log = session.log
     last = log.last_time()
-    calls = log.forwards or log.inners
-    first = log.nexts[0][1] if log.nexts else (calls[0][0] if calls else None)
+    first = log.first_time()
     return {
         "version": VERSION,
         "pid": session.pid,
@@ -71,13 +70,14 @@ def _head(session: Session) -> dict[str, Any]:
         "boot_time": session.boot_time,
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
-        "steps": len(log.opts) or max(len(log.nexts), len(log.forwards), len(log.inners)),
+        "steps": log.steps(),
         "rank": session.rank,
         "world_size": session.world_size,
         "exception": session.exception,
         "swallowed": session.swallowed,
         "guard": session.guard,
         "writes": session.writes,
+        "unreached": session.unreached,
         "errors": session.errors,
         "notes": session.notes,
     }

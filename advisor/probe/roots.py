@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
+import weakref
 from typing import Any, Callable
 
 from . import batches, loaders
+from .layout import Teller, judge
 from .log import Root
 from .session import Session
 
@@ -14,6 +17,10 @@ SAMPLES = 64
 SCALARS_KEPT = 4096
 LOOKS = (2, 8, 64, 512)
 """Calls at which dtype, flags and layout are looked at; settings may change after the first."""
+VALUES_AT = (2, 8, 64, 512)
+"""Calls at which a few parameters are looked at, to be held against those of the first look."""
+HELD, NUMBERS = 8, 16
+"""So many parameters, and numbers of each."""
 LEAVES = 16
 LEAF = -7002
 """Key of the hook that looks into a leaf during one call."""
@@ -26,11 +33,24 @@ def known(session: Session, module: Any) -> Root:
     if root is None or root.module() is not module:
         held = module.parameters() if hasattr(module, "parameters") else ()
         size = sum(p.numel() for p in held if not _lazy(p))
-        root = Root(module, len(session.log.roots), size)
+        root = _gone_like(session, module, size)
+        if root is None:
+            root = Root(module, len(session.log.roots), size)
+            session.log.roots.append(root)
+            root.site = loaders.call_site()
         session.roots[id(module)] = root
-        session.log.roots.append(root)
-        root.site = loaders.call_site()
     return root
+
+
+def _gone_like(session: Session, module: Any, size: int) -> Root | None:
+    """The root of a module that is no more and was like this one: a program may make its modules
+    anew for every step."""
+    name = type(module).__name__
+    for root in session.log.roots:
+        if root.name == name and root.parameters == size and root.module() is None:
+            root.module = weakref.ref(module)
+            return root
+    return None
 
 
 def listen(module: Any, key: int, hook: Any) -> None:
@@ -71,6 +91,10 @@ def enter(session: Session, module: Any) -> Root | None:
 def look(session: Session, root: Root, module: Any) -> None:
     """Another call of `root` begins."""
     root.calls += 1
+    if root.parameters and root.calls == 1:
+        session.attempt(_begin_telling, session, root, module)
+    if root.parameters and root.calls in VALUES_AT and session.capture is None:
+        session.attempt(_keep_values, root, module)
     if root.calls in LOOKS and root.parameters:
         root.seen = _look(session, module)
         if not root.seen.get("compiled"):
@@ -85,12 +109,18 @@ def leave(
     if output is None and problem is not None:
         if root.watched:
             _unwatch_leaves(root)
+        if root.teller is not None:
+            root.teller.stop()
+            root.teller, root.calls = None, 0  # it did not come to its end: listen again
         session.swallow(problem, "forward", root.counter.count((args, kwargs or {})))
         return
     items = noted(session, root, args, kwargs, output)
     graded = session.torch.is_grad_enabled()
-    session.log.forwards.append((start, end, root.number, items, graded))
-    if not session.log.nexts and session.capture is None and len(root.scalars) < SCALARS_KEPT:
+    log = session.log
+    log.forwards.append((start, end, root.number, items, graded))
+    if log.thread is None:
+        log.thread = threading.get_ident()
+    if not log.nexts and session.capture is None and len(root.scalars) < SCALARS_KEPT:
         root.scalars.append(_numbers(args, kwargs or {}, items))
 
 
@@ -101,12 +131,29 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
     inputs = (args, kwargs or {})
     if root.by_output is None:
         root.by_output = _by_output(args, kwargs, output)
+    if root.teller is not None:
+        session.attempt(_end_telling, session, root, inputs, output)
     if root.calls <= OUTPUTS_KEPT and root.parameters:
         if not root.shapes:
             _note_shapes(root, inputs, output)
         if session.capture is None:
             root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
-    return root.counter.count(output if root.by_output else inputs)
+    return root.counter.count(output) if root.by_output else root.items(inputs)
+
+
+def _begin_telling(session: Session, root: Root, module: Any) -> None:
+    root.teller = Teller(session.torch, quiet=any(map(_is_compiled, module.modules())))
+    root.teller.listen(module)
+
+
+def _end_telling(session: Session, root: Root, inputs: Any, output: Any) -> None:
+    teller, root.teller = root.teller, None
+    if teller is None:
+        return
+    teller.stop()
+    nexts = session.log.nexts
+    if not root.by_output:
+        root.layout = judge(teller, inputs, output, nexts[-1][3] if nexts else None)
 
 
 def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
@@ -122,7 +169,8 @@ def _has_rows(value: Any) -> bool:
 
 def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
     shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
-    root.shapes = tuple("x".join(map(str, shape[1:])) or "scalar" for shape in shapes)
+    samples = root.layout.count(inputs) if root.layout is not None else None
+    root.shapes = tuple("x".join(map(str, _one(shape, samples))) or "scalar" for shape in shapes)
     results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]
     if shapes and results and len(results[0]) > 1:
         root.same_shape = any(
@@ -130,6 +178,12 @@ def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
             for shape in shapes
             if len(shape) == len(results[0])
         )
+
+
+def _one(shape: tuple[int, ...], samples: float | None) -> tuple[int, ...]:
+    """`shape` without its batch dimension: the second one of [time, batch], else the first."""
+    axis = 1 if len(shape) > 1 and shape[0] != samples == shape[1] else 0
+    return shape[:axis] + shape[axis + 1 :]
 
 
 def _numbers(args: Any, kwargs: dict[str, Any], items: float) -> dict[str, Any]:
@@ -151,6 +205,37 @@ def _samples(tensor: Any) -> Any:
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
+
+
+def _keep_values(root: Root, module: Any) -> None:
+    root.values = [*root.values[:1], _values(module)]
+
+
+def _values(module: Any) -> list[Any]:
+    """Some numbers of some parameters, copied without waiting for the device."""
+    held = [p for p in module.parameters() if not _lazy(p) and p.numel()]
+    some = held[:: max(1, len(held) // HELD)][:HELD]
+    return [_few(parameter) for parameter in some]
+
+
+def _few(parameter: Any) -> Any:
+    flat = _plain(parameter.detach()).reshape(-1)
+    return flat[:: max(1, flat.numel() // NUMBERS)][:NUMBERS].clone()
+
+
+def moved(root: Root) -> bool:
+    """Whether its parameters are other ones by now; this waits for the device."""
+    module = root.module()
+    now = [_values(module)] if module is not None else []
+    first, *later = [*root.values, *now] or [[]]
+    return any(_differ(first, other) for other in later)
+
+
+def _differ(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and any(
+        a.shape == b.shape and a.dtype == b.dtype and bool((a.to(b.device) != b).any())
+        for a, b in zip(some, others)
+    )
 
 
 def _plain(tensor: Any) -> Any:

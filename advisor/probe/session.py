@@ -73,6 +73,8 @@ class Session:
         self.skipped_updates = 0
         self.fused: bool | None = None
         """Of the first optimizer that stepped."""
+        self.asked_gradients = False
+        """Gradients were asked for that update nothing by themselves."""
         self.set_to_none: bool | None = None
         """What zero_grad was last asked for."""
         self.kept_batch: tuple[int, Any, float] | None = None
@@ -80,6 +82,8 @@ class Session:
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
+        self.unreached: list[str] = []
+        """Command lines of Pythons that were started where the probe cannot follow."""
         self.guard: str | None = None
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
@@ -157,7 +161,7 @@ class Session:
             frame.filename.startswith("<frozen importlib") for frame in frames
         )
         log = self.log
-        stepping = bool(log.nexts or log.forwards or log.opts or self.swallowed)
+        stepping = bool(log.steps() or self.swallowed)
         self.exception = {
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],

@@ -2,7 +2,7 @@
 
 Pure functions over a Log. Nothing of any workload is known here, only four shapes of loop:
 
-    optimizer step   training, see `training`
+    optimizer step   training, or training step where no optimizer of torch's steps: `training`
     loader batch     inference over a DataLoader, a few forwards a batch
     root forward     an iterative sampler (many forwards a batch, or many forwards of a network
                      within a root's own), or no loader at all
@@ -15,10 +15,10 @@ from typing import Any
 
 from . import cycles, training
 from .averages import median, most_common
-from .ledger import FORWARD, LOADER, OPTIMIZER, Ledger, dominant_root
+from .ledger import FORWARD, LOADER, TRAINING, Ledger, dominant_root
 from .log import EXHAUSTED, Log
 
-__all__ = ["FORWARD", "LOADER", "OPTIMIZER", "Ledger", "dominant_root", "read"]
+__all__ = ["FORWARD", "LOADER", "TRAINING", "Ledger", "dominant_root", "read"]
 
 SAMPLER_FORWARDS = 4
 """From this many forwards of one module a batch, the loop is taken for an iterative sampler."""
@@ -41,8 +41,8 @@ def read(log: Log, plan: dict[str, Any], ended: bool = False) -> Ledger | None:
 
     `ended`: the program came to its own end, so that the last batch is a finished one.
     """
-    if log.opts:
-        return training.read(log)
+    if log.opts or log.passes:
+        return training.read(log, ended)
     loader = _busiest_loader(log)
     outer = dominant_root(log)
     root, calls = _loop_of(log, outer)
@@ -244,6 +244,8 @@ def _without_loader(
     """An iterative sampler, if there is a sign of one; else every forward is a step."""
     positions = [index for index, entry in enumerate(log.forwards) if entry[2] == root]
     found = cycles.starts(log, root, positions)
+    if found and log.roots[root].forgotten:
+        found = cycles.gone_on(found, log.roots[root].forgotten, len(calls))
     known = plan.get("forwards_per_unit")
     if found is None and not known:
         return _forwards(log, root, _items(log, calls), calls)
@@ -282,9 +284,9 @@ def _items(log: Log, calls: list[Call]) -> list[Call]:
 
 
 def _forwards(log: Log, root: int, items: list[Call], calls: list[Call]) -> Ledger:
-    ledger = Ledger(FORWARD, "batch dimension of the root forwards")
+    ledger = Ledger(FORWARD, "")
     ledger.root = root
-    ledger.batch = most_common([call[3] for call in items])
+    ledger.of_forwards(log.roots[items[0][2]].unit, [call[3] for call in items])
     ledger.bounds = [call[1] for call in items]
     ledger.units = [call[3] for call in items[1:]]
     ledger.whole_units = sum(call[3] for call in items)

@@ -1,4 +1,4 @@
-"""The ledger of a training: a step is an optimizer step.
+"""The ledger of a training: a step is an optimizer step, or an update of the program's own.
 
 Units are the items of the train loaders' batches, or of the root forwards where there is no
 loader. Batches that the program loaded and skipped are no units.
@@ -7,9 +7,10 @@ loader. Batches that the program loaded and skipped are no units.
 from __future__ import annotations
 
 import bisect
+from typing import Tuple
 
 from .averages import median, most_common
-from .ledger import OPTIMIZER, Ledger, dominant_root
+from .ledger import OPTIMIZER, UPDATE, Ledger, dominant_root
 from .log import EXHAUSTED, Log
 
 Fed = list[tuple[float, float]]
@@ -23,45 +24,72 @@ RARE_SHARE = 0.05
 """So few batches with fewer backwards than the others say nothing."""
 SKIPPED_SHARE = 0.02
 """Fewer batches without a backward are those loaded ahead."""
+EVALUATIONS_SHARE = 0.2
+"""Calls without gradients in more of the steps belong to the steps."""
+NEVER_FRESH = 200
+"""After so many backwards nobody is waited for who drops or zeroes gradients."""
 
 
-def read(log: Log) -> Ledger:
-    """The ledger of a program whose optimizers have stepped."""
-    main = _main_optimizer(log)
-    ledger = Ledger(OPTIMIZER, "")
-    ledger.bounds = [end for _, end, optimizer in log.opts if optimizer == main]
+def read(log: Log, ended: bool = False) -> Ledger | None:
+    """The ledger of a program that trains; None before its first update.
+
+    `ended`: the program came to its own end, so that its last gradients were taken up.
+    """
+    updates = _updates(log, ended)
+    if not updates:
+        return None
+    main = _main_optimizer(updates)
+    ledger = Ledger(OPTIMIZER if log.opts else UPDATE, "")
+    ledger.bounds = [end for _, end, optimizer in updates if optimizer == main]
     ledger.root = dominant_root(log)
     ledger.loader, also, ledger.beside = train_loaders(log)
-    clusters = _backwards_of_steps(log, main)
+    clusters = _passes_of_steps(log, updates, main)
     counts = [float(len(cluster)) for cluster in clusters[1:] if cluster]
     ledger.accumulation = median(counts) if counts else None
     fed = _from_loaders(log, ledger.loader, also)
     middle = ledger.bounds[len(ledger.bounds) // 2]
     if ledger.loader is not None and (len(ledger.bounds) < 4 or (fed and fed[-1][0] >= middle)):
-        ledger.source = "items of the train loader's batches, at optimizer steps"
-        ledger.finished_batches = bisect.bisect_right([end for end, _ in fed], ledger.bounds[-1])
-        ledger.whole_units = sum(items for _, items in fed[: ledger.finished_batches])
+        ledger.source = f"items of the train loader's batches, at {ledger.kind}s"
         first = [n[3] for n in log.nexts if n[2] == ledger.loader and n[3] != EXHAUSTED]
         ledger.batch = most_common(first)
     else:
         ledger.loader, ledger.beside = None, set()
-        ledger.source = "batch dimension of the root forwards, at optimizer steps"
-        fed = _from_forwards(log, ledger.root, clusters)
-        ledger.whole_units = sum(batch for end, batch in fed if end <= ledger.bounds[-1])
-        ledger.batch = most_common([items for _, items in fed])
+        unit, fed = _from_forwards(log, ledger.root, clusters)
+        ledger.of_forwards(unit, [items for _, items in fed])
+        ledger.source += f", at {ledger.kind}s"
+    ledger.finished_batches = bisect.bisect_right([end for end, _ in fed], ledger.bounds[-1])
+    ledger.whole_units = sum(items for _, items in fed[: ledger.finished_batches])
     ledger.units = _between(ledger.bounds, fed)
     steps_fed = _between(ledger.bounds, [(end, 1.0) for end, _ in fed])
     ledger.batches_per_step = sum(steps_fed) / len(steps_fed) if steps_fed else 1.0
-    if ledger.loader is not None:
-        ledger.marks = _interruptions(log, ledger)
+    own = _interruptions(log, ledger) if ledger.loader is not None else None
+    ledger.marks = own if own is not None else _holding(ledger, evaluations(log, ledger.root))
     return ledger
 
 
-def _main_optimizer(log: Log) -> int:
+Update = Tuple[float, float, int]
+"""(enter, exit, optimizer) of a step."""
+
+
+def _updates(log: Log, ended: bool) -> list[Update]:
+    """The steps of torch's optimizers; of a program that steps by itself, what came before each
+    backward that found its gradients taken up."""
+    if log.opts:
+        return log.opts
+    passes = log.passes
+    ends = [a[1] for a, b in zip(passes, passes[1:]) if b[2]]
+    if not ends and len(passes) > NEVER_FRESH:  # whoever takes them up leaves them as they are
+        ends = [each[1] for each in passes[:-1]]
+    if ended and passes:
+        ends.append(passes[-1][1])
+    return [(end, end, 0) for end in ends]
+
+
+def _main_optimizer(updates: list[Update]) -> int:
     counts: dict[int, int] = {}
-    for _, _, optimizer in log.opts:
+    for _, _, optimizer in updates:
         counts[optimizer] = counts.get(optimizer, 0) + 1
-    last = log.opts[-1][2]
+    last = updates[-1][2]
     return max(counts, key=lambda key: (counts[key], key == last))
 
 
@@ -87,8 +115,32 @@ def _interruptions(log: Log, ledger: Ledger) -> list[int]:
         for _, end, loader, items, _ in log.nexts
         if loader not in own or (loader == ledger.loader and items == EXHAUSTED)
     ]
-    steps = {bisect.bisect_left(ledger.bounds, time) - 1 for time in times}
+    return _holding(ledger, [(time, time) for time in times])
+
+
+def _holding(ledger: Ledger, spans: list[tuple[float, float]]) -> list[int]:
+    """Steps in which the spans begin."""
+    steps = {bisect.bisect_left(ledger.bounds, start) - 1 for start, _ in spans}
     return sorted(step for step in steps if 0 <= step < ledger.steps)
+
+
+def evaluations(log: Log, root: int | None) -> list[tuple[float, float]]:
+    """Spans in which the trained network was called without gradients, now and then: a validation
+    in a program without a loader. What each step does so belongs to the steps."""
+    found: list[tuple[float, float]] = []
+    steps = open_ = 0
+    for enter, end, which, _, graded in log.forwards:
+        if which != root:
+            continue
+        if graded:
+            steps += 1
+            open_ = 0
+        elif open_:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((enter, end))
+            open_ = 1
+    return found if len(found) < EVALUATIONS_SHARE * steps else []
 
 
 # --- train loaders ------------------------------------------------------------------------
@@ -106,7 +158,7 @@ def train_loaders(log: Log) -> tuple[int | None, set[int], set[int]]:
     main = max(credit, key=lambda key: credit[key])
     site = log.loaders[main].get("site")
     total = sum(credit.values())
-    work = [end for _, end in log.backwards]
+    work = [end for _, end, _ in log.passes]
     others = {
         loader
         for loader, times in credit.items()
@@ -138,7 +190,7 @@ def _credit(log: Log) -> dict[int, int]:
     served = [entry for entry in log.nexts if entry[3] != EXHAUSTED]
     exits = [entry[1] for entry in served]
     credited: dict[int, set[int]] = {}
-    for _, end in log.backwards:
+    for _, end, _ in log.passes:
         at = bisect.bisect_right(exits, end) - 1
         if at >= 0:
             credited.setdefault(served[at][2], set()).add(at)
@@ -207,7 +259,7 @@ def _used(log: Log, mine: list[Next], epochs: int) -> list[Next]:
     Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
     the balance of all, and by the root forwards of those batches that were watched.
     """
-    starts = [start for start, _ in log.backwards]
+    starts = [start for start, *_ in log.passes]
     runs: list[_Run] = []
     pending: list[Next] = []
     for position, entry in enumerate(mine):
@@ -252,17 +304,17 @@ def _kept(run: _Run, forwards: list[float], each: float) -> float:
 # --- without a loader ----------------------------------------------------------------------
 
 
-def _backwards_of_steps(log: Log, main: int) -> list[list[int]]:
+def _passes_of_steps(log: Log, updates: list[Update], main: int) -> list[list[int]]:
     """For each step of the main optimizer, the backwards that it applied, as indices.
 
     Those of another optimizer's step in between (two networks trained on the same batch) are not
     its own, and a closure that is called again and again goes through one batch.
     """
-    enters = [enter for enter, _ in log.backwards]
+    enters = [enter for enter, *_ in log.passes]
     found: list[list[int]] = []
     cluster: list[int] = []
     position = 0
-    for enter, end, optimizer in log.opts:
+    for enter, end, optimizer in updates:
         before, after = bisect.bisect_left(enters, enter), bisect.bisect_left(enters, end)
         fresh = [*range(position, before), *range(max(position, before), after)[-1:]]
         cluster = fresh or cluster
@@ -273,19 +325,23 @@ def _backwards_of_steps(log: Log, main: int) -> list[list[int]]:
     return found
 
 
-def _from_forwards(log: Log, root: int | None, clusters: list[list[int]]) -> Fed:
-    """One root forward for each backward; the others saw the same batch."""
-    heavy = [e for e in log.forwards if log.roots[e[2]].parameters]
+def _from_forwards(log: Log, root: int | None, clusters: list[list[int]]) -> tuple[str, Fed]:
+    """(unit, what was trained on): one root forward for each backward, the others saw the same
+    batch. Without any forward each pass is a step of an unknown number of samples."""
+    heavy = [e for e in log.forwards if log.roots[e[2]].parameters] or log.forwards
     mine = [e for e in heavy if e[4]] or heavy
+    passes = log.passes
     exits = [entry[1] for entry in mine]
     fed: Fed = []
+    unit = log.roots[root].unit if root is not None else "sample"
     for index in (index for cluster in clusters for index in cluster):
-        enter, end = log.backwards[index]
-        since = log.backwards[index - 1][1] if index else float("-inf")
+        enter, end, _ = passes[index]
+        since = passes[index - 1][1] if index else float("-inf")
         inside = mine[bisect.bisect_left(exits, since) : bisect.bisect_right(exits, enter)]
         own = [entry for entry in inside if entry[2] == root] or inside
         if own:
             fed.append((end, own[-1][3]))
+    fed = fed or [(end, batch) for _, end, which, batch, _ in mine if which == root]
     if fed:
-        return fed
-    return [(end, batch) for _, end, which, batch, _ in mine if which == root]
+        return unit, fed
+    return "step", [(passes[cluster[-1]][1], 1.0) for cluster in clusters if cluster]

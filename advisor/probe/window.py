@@ -6,7 +6,7 @@ import bisect
 import math
 from typing import Any, Sequence
 
-from . import steps, timeline
+from . import steps, timeline, training
 from .averages import median
 from .clock import DeviceClock
 from .log import EXHAUSTED, Log
@@ -21,6 +21,7 @@ PARTS = 128
 PATIENCE = 4.0
 """Past so many times the measured seconds, a few slow steps are enough."""
 FEW_STEPS = 3
+MANY_STEPS = 10_000
 DISCARD_LIMIT = 4.0
 """A deep loader queue is waited for during at most this many times the measured seconds."""
 
@@ -173,6 +174,8 @@ def find(
     window = Window(ledger, first, last)
     slack_s = cycle_s / 2 if cycle_s else 0.0
     missing_s = measure_s - slack_s - window.seconds
+    if window.count >= MANY_STEPS and any(log.dropped.values()):
+        missing_s = 0.0  # of steps as quick as these no more are held at once
     missing_steps = min_steps - window.count
     if window.seconds >= PATIENCE * measure_s:
         missing_steps = min(missing_steps, FEW_STEPS - window.count)
@@ -263,9 +266,9 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     total = window.seconds
     if total <= 0:
         return {}
-    wait = overlap(_waits(log, ledger, clock), start, end)
-    foreign = _foreign_spans(log, ledger) if ledger.kind == steps.OPTIMIZER else []
-    parts = {"data_wait": wait}
+    waits = _waits(log, ledger, clock)
+    foreign = _foreign_spans(log, ledger) if ledger.kind in steps.TRAINING else []
+    parts = {} if waits is None else {"data_wait": overlap(waits, start, end)}
     for name, spans in (("validation", foreign), ("saving", log.saves)):
         if seconds := overlap(spans, start, end):
             parts[name] = seconds
@@ -277,7 +280,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
             log.forwards if log.running is None else [*log.forwards, (log.running[0], end)],
             _unwatched(log, window),
         ),
-        (log.backwards, 1.0),
+        (log.passes, 1.0),
         (log.opts, 1.0),
     ]
     for entries, scale in parts_of_a_step:
@@ -308,7 +311,7 @@ def _beside_device(
     mine = [entry for entry in log.nexts if entry[2] == own]
     unwatched = [(one[0], other[0]) for one, other in zip(mine, mine[1:]) if not one[4]]
     host = timeline.Host(
-        fetches=[] if own is None else _waits(log, window.ledger, None),
+        fetches=[] if own is None else _waits(log, window.ledger, None) or [],
         calls=[*log.forwards, *log.inners, *log.backwards, *log.opts],
         copies=log.copies,
         waits=log.waits,
@@ -330,10 +333,11 @@ def _unwatched(log: Log, window: Window) -> float:
 
 
 def _foreign_spans(log: Log, ledger: steps.Ledger) -> list[tuple[float, float]]:
-    """Spans in which another loader than the measured ones was in turn."""
+    """Spans in which another loader than the measured ones was in turn; without any, those in
+    which the network was called without gradients."""
     spans: list[tuple[float, float]] = []
     if ledger.loader is None:
-        return spans
+        return training.evaluations(log, ledger.root)
     for position, (enter, end, which, items, _) in enumerate(log.nexts):
         if which == ledger.loader or which in ledger.beside:
             continue
@@ -343,30 +347,27 @@ def _foreign_spans(log: Log, ledger: steps.Ledger) -> list[tuple[float, float]]:
 
 
 def wait_share(log: Log, window: Window, clock: DeviceClock | None = None) -> float | None:
-    """Share of the window spent waiting for the loader; without one, from the optimizer step
-    (or the last root forward) to the next root forward."""
-    if window.seconds <= 0:
-        return None
+    """Share of the window spent inside the loader's `__next__`; None without a loader, and where
+    another thread than the one that works waits for it."""
     waits = _waits(log, window.ledger, clock)
+    if window.seconds <= 0 or waits is None:
+        return None
     return min(1.0, overlap(waits, window.start, window.end) / window.seconds)
 
 
-def _waits(log: Log, ledger: steps.Ledger, clock: DeviceClock | None) -> list[tuple[float, float]]:
-    if clock is not None and ledger.loader is None:
-        return []  # what the device waits for there is not data, as far as can be told
-    if ledger.loader is not None:
-        own = {ledger.loader, *ledger.beside}
-        waits = [(n[0], n[1]) for n in log.nexts if n[2] in own]
-    elif ledger.kind == steps.OPTIMIZER:
-        waits = []
-        enters = [f[0] for f in log.forwards if f[2] == ledger.root]
-        for _, end, *_ in log.opts:
-            at = bisect.bisect_left(enters, end)
-            if at < len(enters):
-                waits.append((end, enters[at]))
-    else:
-        waits = [(a[1], b[0]) for a, b in zip(log.forwards, log.forwards[1:]) if b[0] > a[1]]
-    if clock is None:
-        return waits
-    idle = [(max(start, clock.done(start)), end) for start, end in waits]
+def _waits(
+    log: Log, ledger: steps.Ledger, clock: DeviceClock | None
+) -> list[tuple[float, float]] | None:
+    if ledger.loader is None:
+        return None
+    if log.thread not in (None, log.loaders[ledger.loader].get("thread", log.thread)):
+        return None
+    own = {ledger.loader, *ledger.beside}
+    waits = [(n[0], n[1]) for n in log.nexts if n[2] in own]
+    return waits if clock is None else _idle(waits, clock)
+
+
+def _idle(spans: list[tuple[float, float]], clock: DeviceClock) -> list[tuple[float, float]]:
+    """The parts of the host's `spans` in which the device had nothing left to do."""
+    idle = [(max(start, clock.done(start)), end) for start, end in spans]
     return [(start, end) for start, end in idle if end > start]

@@ -55,6 +55,7 @@ def typical(runs: Sequence[Run]) -> Run:
     return replace(
         last,
         units_per_s=statistics.fmean(run.units_per_s for run in runs),
+        tokens_per_s=_mean([run.tokens_per_s for run in runs]),
         wait_share=_mean([run.wait_share for run in runs]),
         step_ms=_mean([run.step_ms for run in runs]),
         startup_s=_mean([run.startup_s for run in runs]),
@@ -131,12 +132,16 @@ def diagnose(
         name = "compute"
         worked = ranged(runs, lambda r: r.shares.compute, numbers.percent)
         sentence = f"The GPU had work during {worked} of the time: the model sets the rate."
-    elif run.shares.compute is not None and wait is not None:
+    elif run.shares.compute is not None:
         name = "compute"
         compute = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        rest = (
+            f"host code between steps {ranged(runs, lambda r: r.shares.other, numbers.percent)}"
+            if wait is None
+            else f"waiting for data only {waited}"
+        )
         sentence = (
-            f"The model's forwards, backwards and updates take {compute} of the time; "
-            f"waiting for data only {waited}."
+            f"The model's forwards, backwards and updates take {compute} of the time; {rest}."
         )
     else:
         name = "other"

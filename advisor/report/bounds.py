@@ -50,7 +50,7 @@ PARTS = {
         "a larger batch, a lower precision or compilation",
     ),
     "other": (
-        "code outside the model's calls",
+        "host code between steps, outside the model's calls",
         "Do less between the model's calls",
         "fewer conversions, prints and `.item()` calls",
     ),

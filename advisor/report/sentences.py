@@ -40,9 +40,9 @@ REASONS = {
     "no-gain-tried": "No other value was tried with a gain.",
     "no-gpu-to-pin-for": "Pinned memory only helps copies to a GPU; none is here.",
     "no-plain-count": "{value!r} is no plain count; left alone.",
-    "training-batch": "{to} was faster in the search, but one update would average over {to} "
-    "samples instead of {from}, no accumulation makes up for it, and the learning rate was chosen "
-    "for {from}.",
+    "training-batch": "{trains}{to} was faster in the search, but one update would average over "
+    "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
+    "chosen for {from}.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
@@ -94,9 +94,9 @@ STOPS = {
 ADVICE = {
     "switch": "In the code: `{code}`.{seen}{cost}",
     "loader": "They stand in the code and no config key holds them.{caution}",
-    "training-batch": "It changes how the model is trained, so it is yours to decide: one update "
-    "then averages over {times:g} times the samples, the learning rate and its schedule have to "
-    "follow, and an epoch has fewer updates.",
+    "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
+    "update then averages over {times:g} times the samples, the learning rate and its schedule "
+    "have to follow, and an epoch has fewer updates.",
 }
 
 KINDS = {
@@ -159,6 +159,17 @@ def sure(sureness: Sureness) -> str:
     return SURE[sureness.reason].format(**dict(sureness.data))
 
 
+TRAINS = {
+    "backward": "It trains by steps of its own: backward passes were seen, and no optimizer of "
+    "torch's. ",
+    "gradients": "It trains by steps of its own: gradients of its parameters were taken, and no "
+    "optimizer of torch's stepped. ",
+    "moved": "Its parameters changed while it ran, so it trains. ",
+    "asked": "It takes gradients, so it may train. ",
+}
+"""Sign of a training without an optimizer of torch's, to words."""
+
+
 def why(decision: Decision) -> str:
     """The sentence of one decision."""
     data = dict(decision.data)
@@ -167,6 +178,7 @@ def why(decision: Decision) -> str:
         "stopped": STOPS[str(data["stop"])].format(**data) if "stop" in data else "",
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
+        "trains": TRAINS.get(str(data.get("trains")), ""),
         "band": numbers.percent(_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",
@@ -234,6 +246,7 @@ def advised(advice: Advice) -> str:
         cost=f" It takes {_float(cost):.0f} s once, at the start." if cost else "",
         caution=f" Mind that {caution}." if caution else "",
         times=new / old,
+        trains=TRAINS.get(str(data.get("trains")), ""),
     )
     return f"{text} Measured in {advice.gain.n} interleaved pairs of fresh processes."
 

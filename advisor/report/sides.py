@@ -55,6 +55,7 @@ def side(runs: list[Run], quality: dict[str, float], compute: float | None = Non
         units_per_s=rates.estimate,
         units_per_s_low=rates.low if rates.n > 1 else None,
         units_per_s_high=rates.high if rates.n > 1 else None,
+        tokens_per_s=_middle([run.tokens_per_s for run in runs]),
         peak_mem_gib=_most([run.peak_mem_gib for run in runs]),
         quality=quality,
         gpu_util_pct=_middle([run.telemetry.gpu_util_pct for run in runs]),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.documents import argv
 from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ SHARES = {
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",
-    "other": "other",
+    "other": "host code between steps",
 }
 """Parts of a unit's time, in the order in which they are drawn."""
 
@@ -48,6 +50,14 @@ class Row:
     label: str
     before: str
     after: str
+
+
+def subject(report: Report) -> str:
+    """What the report is about: the config, or without one the program that was run."""
+    if report.config:
+        return report.config
+    words = shlex.split(report.command)
+    return shlex.join(words[: argv.first_own_word(words)])
 
 
 def title(report: Report) -> str:
@@ -111,6 +121,8 @@ def measures(report: Report) -> list[Row]:
         (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
+    if any(side.tokens_per_s is not None for side in sides) and unit != "token":
+        table.insert(1, ("tokens/s", [numbers.number(side.tokens_per_s) for side in sides]))
     if any(side.wait_share is not None for side in sides):
         table.append(("waiting for data", [numbers.percent(side.wait_share) for side in sides]))
     if any(side.power_w is not None for side in sides):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.model import TRAINING_STEPS
+
 if TYPE_CHECKING:
     from advisor.model import Change, EffectVerdict, Knob, Run
     from advisor.strategy.facts import Data
@@ -82,7 +84,7 @@ def lost_results(before: Run, after: Run) -> Data:
     In training a smaller last batch that is left out comes back in another epoch, and files are
     checkpoints; in inference both are results.
     """
-    if after.step_kind == "optimizer step":
+    if after.step_kind in TRAINING_STEPS:
         return ()
     was, now = before.effects.left_out, after.effects.left_out
     batch = after.effects.batch

@@ -33,6 +33,9 @@ LEAST_GAIN = 0.01
 """An expected gain below this ends the search, and so much closer rates are a tie; at least a tenth
 of the noise."""
 
+OWN_STEPS = ("backward", "gradients", "moved", "asked")
+"""Signs of a training without an optimizer of torch's."""
+
 Cell = tuple[int, int]
 """Batch and workers; 0 stands for a knob that is not moved."""
 
@@ -71,13 +74,15 @@ def tune_grid(now: Standing) -> Stage:
         else:
             now = now.settle(key_of(knob), "listed", "no-plain-count", value=str(value))
     workers = worker_knobs(now)
-    if batches and not alters_training(now, doubled(now, batches[0])):
+    if batches and not now.trains:
         now = yield from explore(now, batches.pop(0), workers.pop(0) if workers else None)
-    for knob in workers:
+    turns: tuple[Knob | None, ...] = (None, *batches)
+    for turn in turns:  # in training: the workers before each batch, and after the last
+        if turn is not None:
+            now = yield from explore(now, turn, None)
         if now.waits:
-            now = yield from explore(now, None, knob)
-    for knob in batches:
-        now = yield from explore(now, knob, None)
+            for each in workers:
+                now = yield from explore(now, None, each)
     return now
 
 
@@ -317,7 +322,7 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     if gained <= math.log1p(now.facts.smallest_gain):
         chosen = found.start
     candidate, run = found.runs[chosen]
-    if alters_training(now, candidate) and found.batch is not None:
+    if found.batch is not None and alters_training(now, candidate, run):
         return propose(now, found, chosen)
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
@@ -362,7 +367,7 @@ def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
         arm=Arm(candidate=candidate),
         run=run,
         gain=now.gain(run, now.front),
-        data=(("from", found.start[0]), ("to", chosen[0])),
+        data=(("from", found.start[0]), ("to", chosen[0]), ("trains", sign(now))),
         knob=key,
     )
     others = tuple(p for p in now.proposals if p.knob != key)
@@ -370,14 +375,20 @@ def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
     return now.settle(key, "advised", "training-batch", **dict(proposal.data))
 
 
-def doubled(now: Standing, knob: Knob) -> Candidate | knobs.Refusal:
-    """The next batch up."""
-    return now.with_value(knob, 2 * count_of(now, knob))
+def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
+    """Whether the program trains and `candidate`, as it ran, moves its effective batch.
+
+    An accumulation that moves along makes up for it, unless the program was seen not to follow;
+    of one that steps by itself it must be seen that it does.
+    """
+    if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+        return False
+    along = [change for change in candidate.changes if change.kind == "grad_accum"]
+    doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
+    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
 
 
-def alters_training(now: Standing, candidate: Candidate | knobs.Refusal) -> bool:
-    """Whether the program trains and `candidate` moves its effective batch."""
-    if isinstance(candidate, knobs.Refusal):
-        return now.trains
-    kinds = [change.kind for change in candidate.changes]
-    return now.trains and "batch_size" in kinds and "grad_accum" not in kinds
+def sign(now: Standing) -> str | None:
+    """What was seen that speaks for a training, where no optimizer of torch's stepped."""
+    told = now.original.effects.trains
+    return told if told in OWN_STEPS else None

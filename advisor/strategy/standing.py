@@ -90,8 +90,8 @@ class Standing:
 
     @property
     def trains(self) -> bool:
-        """Whether the program steps an optimizer."""
-        return self.original.step_kind == "optimizer step"
+        """Whether the program trains, whoever steps; in doubt it does."""
+        return any(run.trains for run in self.originals)
 
     @property
     def waits(self) -> bool:

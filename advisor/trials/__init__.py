@@ -145,7 +145,7 @@ def run_trial(
 
 def _probed(reading: Reading) -> dict[str, Any]:
     """What a Run takes over from the probe as it is."""
-    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts"}
+    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts", "unit"}
     return {name: getattr(reading, name) for name in names}
 
 
@@ -157,10 +157,12 @@ def _clean(
     judged = judge(rate.parts, others.slices, start, end)
     told = replace(judged.disturbance, who=others.who(start, end))
     ranks = reading.rank_units_per_s if reading else ()
+    tokens = reading.tokens_per_s if reading else None
     return {
         "unit": rate.unit,
         "units": rate.units,
         "units_per_s": rate.units_per_s * judged.factor,
+        "tokens_per_s": tokens and tokens * judged.factor,
         "rank_units_per_s": tuple(each * judged.factor for each in ranks),
         "rate_source": rate.rate_source,
         "window_start": start,

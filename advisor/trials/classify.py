@@ -21,7 +21,7 @@ from advisor.trials.signs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from advisor.model import Trial
     from advisor.trials.records import ProgramException
@@ -107,7 +107,7 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
             seen = f"the last one seen was step {ending.steps}"
             return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
-        case "start-limit" if ending.booted:
+        case "start-limit" if ending.booted and not ending.lost:
             return Finding.of(
                 "no-steps",
                 f"no step within {ending.silence_s:.0f} s; last line: {_last_line(ending)}",
@@ -209,7 +209,7 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
             f"{ended}; {lines}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
-    if not ending.booted:
+    if not ending.booted or (not ending.steps and any(_unreached(ending))):
         return _probe_missing(trial, ending)
     problems = _raised(ending)
     if problems:
@@ -352,13 +352,22 @@ def _exception_lines(lines: Sequence[str]) -> list[str]:
 
 
 def _probe_missing(trial: Trial, ending: Ending) -> Finding:
-    isolated = next(filter(None, map(_ISOLATED.search, [" ".join(trial.command)])), None)
-    why = f" (python {isolated[1]} keeps it out)" if isolated else ""
+    isolated = _ISOLATED.search(" ".join(trial.command))
+    why = f"python {isolated[1]} keeps it out" if isolated else next(_unreached(ending), "")
     return Finding.of(
         "probe-not-loaded",
-        f"no Python process of the command loaded the probe{why}; "
-        f"it ran {ending.wall_s:.1f} s, last line: {_last_line(ending)}",
+        f"no Python process of the command that does the work loaded the probe"
+        f"{f': {why}' if why else ''}; it ran {ending.wall_s:.1f} s, "
+        f"last line: {_last_line(ending)}",
     )
+
+
+def _unreached(ending: Ending) -> Iterator[str]:
+    """Pythons that the probe could not follow into, and why: as it knows, and as seen outside."""
+    for process in ending.processes:
+        for command in process.unreached:
+            yield f"`{command}` ignores PYTHONPATH, and was started by the program itself"
+    yield from ending.lost
 
 
 def _last_line(ending: Ending) -> str:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if __name__ == "__main__":  # the room below is all that this process needs of the package
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from advisor.isolation.compiled import date_by_content
 from advisor.isolation.inside import isolation
 
 if TYPE_CHECKING:
@@ -178,8 +179,10 @@ def lay_beside(job: dict[str, Any]) -> None:
         if entry["keep"] or entry["over"]:
             continue
         path = Path(entry["path"])
+        content = base64.b64decode(entry["content"])
         with path.open("xb") as file:
-            file.write(base64.b64decode(entry["content"]))
+            file.write(content)
+        date_by_content(str(path), content)
         if entry["mode_of"]:
             with contextlib.suppress(OSError):
                 path.chmod(stat.S_IMODE(Path(entry["mode_of"]).stat().st_mode))

@@ -128,12 +128,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "plan": dataclasses.asdict(_probe_plan(trial.plan)),
         "shim": str(PROBE / "bin"),
     }
+    command = into_cleared(trial.command, env)
     return Job(
-        argv=(
-            trial.command
-            if confined.throws_away
-            else replace_paths(trial.command, trial.cwd, copies)
-        ),
+        argv=command if confined.throws_away else replace_paths(command, trial.cwd, copies),
         cwd=trial.cwd,
         env=tuple(env.items()),
         scratch=str(scratch),
@@ -160,6 +157,18 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     )
 
 
+def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
+    """`env -i python train.py` with the variables that start the probe among those it sets."""
+    if Path(command[0]).name != "env":
+        return command
+    cleared, at = False, 1
+    while at < len(command) and command[at].startswith("-"):
+        cleared = cleared or command[at] in {"-", "-i", "--ignore-environment"}
+        at += 2 if command[at] in {"-u", "-C"} else 1
+    set_here = tuple(f"{name}={env[name]}" for name in ("GPU_ADVISOR_SPEC", "PYTHONPATH"))
+    return (*command[:at], *set_here, *command[at:]) if cleared else command
+
+
 def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
     """Where the user's own pattern counts, the watcher closes the window, not the probe."""
     counted = plan.unit_regex is not None and plan.mode == "window"
@@ -170,6 +179,8 @@ def candidate_path(original: str, trial_id: str) -> str:
     """Beside the original, so that what it includes by relative path is still found."""
     path = Path(original).absolute()
     tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
+    if path.suffix == ".py":  # a name that can be imported
+        return str(path.with_name(f"gpu_advisor_{tag.replace('-', '_')}_{path.name}"))
     return str(path.with_name(f".{path.stem}.gpu-advisor-{tag}{path.suffix}"))
 
 

@@ -41,7 +41,7 @@ def probed_rate(trial: Trial, reading: Reading | None) -> Rate | None:
     if reading is None or not reading.units_per_s:
         return None
     return Rate(
-        unit=trial.unit,
+        unit=reading.unit or trial.unit,
         units=reading.units,
         units_per_s=reading.units_per_s,
         rate_source=reading.rate_source,

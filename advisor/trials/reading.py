@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import Card, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Shares, WhatIfOutcome
 from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+UNTOLD = {
+    "token": "which dimension of its token ids is the batch",
+    "step": "how many samples a step holds",
+}
+"""Why a unit is no sample."""
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 
@@ -27,6 +32,9 @@ class Reading:
 
     units: float
     units_per_s: float
+    unit: str | None = None
+    """token or step, where samples could not be told; None: the trial's own unit."""
+    tokens_per_s: float | None = None
     rate_source: str
     window_start: float
     window_end: float
@@ -88,6 +96,8 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
     return Reading(
         units=rate * lead.seconds,
         units_per_s=rate,
+        unit=lead.unit,
+        tokens_per_s=_tokens_per_s(ranks),
         rate_source=lead.source,
         window_start=lead.window_start,
         window_end=lead.window_end,
@@ -128,6 +138,19 @@ def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
     return Effects(batch_asked=loader.asked_batch, workers=loader.workers)
 
 
+def _tokens_per_s(ranks: Sequence[_Rank]) -> float | None:
+    """Of all ranks: without padding where the loader's batches tell, else positions."""
+    rates = []
+    for rank in ranks:
+        loader, window = rank.record.loader, rank.window
+        tokens = loader.tokens_per_item or rank.record.tokens_per_item
+        each = 1.0 if window.unit == "token" else tokens if window.unit is None else None
+        if each is None:
+            return None
+        rates.append(each * window.units_per_s)
+    return sum(rates)
+
+
 def _known(values: Iterable[T | None]) -> list[T]:
     return [value for value in values if value is not None]
 
@@ -140,7 +163,7 @@ def _of_one_job(able: Sequence[_Rank]) -> list[_Rank]:
 
     Training comes before inference, then the longer window.
     """
-    best = max(able, key=lambda each: (each.window.kind == "optimizer step", each.window.seconds))
+    best = max(able, key=lambda each: (each.window.kind in TRAINING_STEPS, each.window.seconds))
     ranks = [each for each in able if each is best or _side_by_side(each, best)]
     if best.record.world_size > 1:
         by_rank = {each.record.rank: each for each in ranks}
@@ -182,6 +205,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         compiled=seen.compiled,
         channels_last=seen.channels_last,
         accumulation=record.accumulation,
+        trains=record.trains,
         world_size=max(ranks, record.world_size),
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=record.input_shapes,
@@ -209,10 +233,16 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
         yield f"{finished} batches were finished to the end, {wanted} were asked for"
     for rank in ranks:
         record, loader = rank.record, rank.record.loader
+        if rank.window.unit is not None:
+            what = UNTOLD[rank.window.unit]
+            yield f"rates are in {rank.window.unit}s: {what} cannot be told from its layers"
         if loader.tokens_per_item is not None:
             rate = loader.tokens_per_item * rank.window.units_per_s
             tokens = f"{loader.tokens_per_item:.1f} tokens a unit"
             yield f"{tokens}, {rate:,.0f} tokens/s without padding"
+        elif record.tokens_per_item is not None and rank.window.unit is None:
+            rate = record.tokens_per_item * rank.window.units_per_s
+            yield f"{record.tokens_per_item:g} tokens a sample, {rate:,.0f} tokens/s"
         if loader.padding_share:
             yield f"{loader.padding_share:.0%} of the token positions of a batch were padding"
         if rank.window.shrunk_from is not None:

@@ -31,6 +31,7 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     JsonScalar,
     LoaderCeiling,
     Shares,
+    TrainingSign,
     WhatIfOutcome,
 )
 from advisor.probe.record import VERSION
@@ -59,9 +60,11 @@ class Measured:
     """The measured window of one process."""
 
     kind: str
-    """What a step is: optimizer step, loader batch, root forward."""
+    """What a step is: optimizer step, training step, loader batch, root forward."""
     source: str
     """How the units were counted, in words."""
+    unit: str | None = None
+    """token or step, where it could not be told how many samples they hold."""
     units_per_s: Finite
     window_start: Finite
     window_end: Finite
@@ -180,6 +183,8 @@ class ProcessRecord:
     """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
     """Files opened for writing outside the trial's scratch."""
+    unreached: tuple[str, ...] = ()
+    """Command lines of Pythons that it started where the probe cannot follow."""
     errors: tuple[str, ...] = ()
     """The probe's own: it then leaves the program alone, and tells of no more steps."""
     notes: tuple[str, ...] = ()
@@ -194,6 +199,9 @@ class ProcessRecord:
     seen: Seen = field(default_factory=Seen)
     input_shapes: tuple[str, ...] = ()
     accumulation: Finite | None = None
+    trains: TrainingSign | None = None
+    tokens_per_item: Finite | None = None
+    """Positions, padding included, of one sample that the dominant root module was given."""
     set_to_none: bool | None = None
     cpus: int | None = None
     losses: tuple[float, ...] = ()

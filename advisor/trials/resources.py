@@ -32,19 +32,22 @@ class TreeSampler:
         self._interval_s = interval_s
         self._due = 0.0
         self.peak_gib: float | None = None
+        self.tree: list[psutil.Process] = []
+        """As of the latest sample, the root first."""
         self._cpu: deque[CpuReading] = deque(maxlen=256)
 
-    def sample(self) -> None:
-        """Take a sample if one is due."""
+    def sample(self) -> bool:
+        """Take a sample if one is due; whether it was taken."""
         begun = time.monotonic()
         if begun < self._due:
-            return
+            return False
         memory = cpu_s = 0.0
         try:
             root = psutil.Process(self._root)
             tree = [root, *root.children(recursive=True)]
         except psutil.Error:
-            return
+            return False
+        self.tree = tree
         for process in tree:
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
@@ -59,6 +62,7 @@ class TreeSampler:
         self._cpu.append(CpuReading(time=time.time(), cpu_s=cpu_s))
         cost = time.monotonic() - begun
         self._due = begun + max(self._interval_s, cost / LIGHT)
+        return True
 
     def busy_cpus(self, start: float, end: float) -> float | None:
         """CPUs that the tree kept busy between two epoch times; None with too few samples."""

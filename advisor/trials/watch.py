@@ -16,6 +16,7 @@ import psutil
 from advisor.probe import patience
 from advisor.trials.disturbance import Span, extend
 from advisor.trials.output import Count, Tally, plain
+from advisor.trials.reach import Reach
 from advisor.trials.records import ProcessRecord, Records
 from advisor.trials.resources import OomCounter, TreeSampler, new_kills, oom_counters
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 TICK_S = 0.1
 """Between two looks; the command's end is heard at once."""
+LOST_S = 5.0
+"""A command whose Pythons are all without the probe is not waited for any longer."""
 RANKS_GRACE_S = 2.0
 """For the other ranks to fill their window, once one has."""
 EXIT_S = 0.5
@@ -80,6 +83,8 @@ class Ending:
     """The kernel's out-of-memory kills during the trial."""
     count: Count = NOTHING
     left: tuple[int, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Python processes that the probe could not be in, and why."""
 
     @property
     def wall_s(self) -> float:
@@ -137,6 +142,7 @@ class Watch:
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
         self._tree = TreeSampler(launched.guardian_pid)
+        self._reach = Reach(launched.guardian_pid)
 
     def until_end(self) -> Ending:
         """Watch, end every process of the trial, and tell how it went."""
@@ -146,7 +152,8 @@ class Watch:
         if end == "measured":  # mostly the command has just ended by itself, and says how
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
-        launched = self._launched
+        launched, lost = self._launched, self._reach.lost
+        kept_out = tuple(why for pid, why in lost.items() if end == "exited" or _alive(pid))
         stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
         launched.stop()
         if end in {"exited", "not-started"}:  # what came just before the end may still arrive
@@ -168,13 +175,15 @@ class Watch:
             oom=new_kills(self._oom_before, oom_counters()),
             count=self._tally.count,
             left=launched.left,
+            lost=kept_out,
         )
 
     def _wait(self) -> End:
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
-            self._tree.sample()
+            if self._tree.sample():
+                self._reach.look(self._tree.tree)
             if self._others.look():
                 self._tell_probe()
             end = self._look()
@@ -222,11 +231,20 @@ class Watch:
         alone = any(process.alone for process in stepping)
         if at_work and silence > self._hang_limit_s(alone=alone) and not self._warming_up(now):
             return "hang"
-        if not stepping and not at_work and silence > trial.start_limit_s:
+        if not stepping and not at_work and (silence > trial.start_limit_s or self._lost(now)):
             return "start-limit"
         if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
             return "total-limit"
         return None
+
+    def _lost(self, now: float) -> bool:
+        """No Python of the command is one that the probe is in, and nothing else can be counted."""
+        plan, since = self._trial.plan, self._reach.since
+        if plan.mode != "window" or plan.unit_regex is not None or since is None:
+            return False
+        lost = [pid for pid in self._reach.lost if _alive(pid)]
+        told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
+        return bool(lost) and not told and now - since > LOST_S
 
     def _too_long_at_work(self, now: float) -> bool:
         limit_s, since = self._trial.steps_limit_s, self._first_step
@@ -274,7 +292,8 @@ class Watch:
 
     def _stacks(self) -> str:
         """Stacks of all threads of every Python process that the probe reached."""
-        asked = [pid for pid in sorted(self._records.stacks()) if _alive(pid)]
+        known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
+        asked = [pid for pid in known if _alive(pid)]
         for pid in asked:
             self._launched.signal(pid, signal.SIGUSR1)
         deadline = time.monotonic() + STACKS_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -68,8 +69,12 @@ def test_a_call_with_no_room_below_tmpdir_says_so_at_once(tmp_path: Path) -> Non
 
 
 def test_without_any_place_for_temporary_files_it_is_a_sentence(tmp_path: Path) -> None:
-    world = "mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /"
-    done = call(tmp_path, world, *PROFILE, ENDLESS, GPU_ADVISOR_RUNTIME_DIR="/dev/shm/advisor-test")
+    world = (
+        "mkdir locks; mount --bind . .; mount -o remount,bind,ro .; mount -o remount,bind,ro /\n"
+        f"cd {tmp_path}; mount -t tmpfs none locks"
+    )
+    locks = str(tmp_path / "locks" / "own")
+    done = call(tmp_path, world, *PROFILE, ENDLESS, GPU_ADVISOR_RUNTIME_DIR=locks)
     assert done.returncode == StateUnusableError.exit_code, done.stderr
     assert "Set TMPDIR" in done.stderr
 
@@ -92,6 +97,20 @@ def test_a_full_disk_below_the_project_is_said_before_anything_runs(
     assert done.returncode == OutputRefusedError.exit_code, done.stderr
     assert "No space left" in done.stderr
     assert "trial 1" not in done.stderr
+
+
+@pytest.mark.slow
+def test_what_was_proven_is_reported_although_the_original_cannot_be_kept(
+    tmp_path: Path, project: Path
+) -> None:
+    """The state folder takes measurements, and then no file more."""
+    world = "mkdir project/.gpu-advisor; mount -t tmpfs -o nr_inodes=8 none project/.gpu-advisor"
+    done = call(tmp_path, world, "optimize", "c.json", "--window", "0.2s", "--budget", "60s")
+    assert done.returncode == StateUnusableError.exit_code, done.stderr
+    assert "could not be kept" in done.stderr
+    assert (project / "c.json").read_text() == '{"batch_size": 1}\n'
+    report = json.loads((project / "report.json").read_text())
+    assert (report["verdict"], report["written"]) == ("improved", None)
 
 
 # --- projects that cannot be written, users without a home --------------------------------

@@ -48,7 +48,7 @@ log, now = Log(), 0.0
 log.loaders = [{"workers": 0, "prefetch": None}]
 for _ in range(300):
     log.nexts.append((now, now + 0.002, 0, 4.0, True))
-    log.backwards.append((now + 0.002, now + 0.01))
+    log.backwards.append((now + 0.002, now + 0.01, True))
     log.opts.append((now + 0.01, now + 0.01, 1))
     now += 0.01
 ledger = steps.read(log, {})

@@ -140,8 +140,9 @@ def test_training_without_a_loader(tmp_path: Path) -> None:
     reading = outcome.measured
     assert close(reading.units_per_s, outcome.true_rate())
     assert reading.effects.batch == 12
-    assert reading.wait_share is not None
-    assert reading.wait_share > 0.4
+    assert reading.wait_share is None
+    assert reading.shares.other is not None
+    assert reading.shares.other > 0.4
 
 
 def test_inference_without_a_loader(tmp_path: Path) -> None:

@@ -104,11 +104,11 @@ def train(
     """Append training steps to `log`; returns when they ended."""
     now = start
     for _ in range(steps_made):
-        for _ in range(accumulate):
+        for number in range(accumulate):
             log.nexts.append((now, now + load, loader, batch, True))
             now += load
             log.forwards.append((now, now + work / 2, 0, batch, True))
-            log.backwards.append((now + work / 2, now + work))
+            log.backwards.append((now + work / 2, now + work, number == 0))
             now += work
         log.opts.append((now, now, 1))
     return now
@@ -177,7 +177,7 @@ def loop(log: Log, pattern: str, times: int) -> None:
                 items = SIZES["A"] * (1 + (event == "g"))
                 log.forwards.append((now, now + 0.0005, 0, items, True))
             elif event == "b":
-                log.backwards.append((now, now + 0.0005))
+                log.backwards.append((now, now + 0.0005, True))
             else:
                 log.opts.append((now, now + 0.0005, 1))
 

@@ -40,7 +40,9 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
         compose.Asked(
             config=folder / "train.yaml",
             report=folder / "report.md",
-            output=folder / "train.yaml",
+            output=None,
+            entry=None,
+            rewritten=(),
             dry_run=True,
             workload=None,
             command="python train.py",
@@ -87,6 +89,15 @@ def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
     assert report.verdict == "partial"
     assert report.changes == []
+
+
+def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) -> None:
+    """The budget bought the search and no round of the proof."""
+    engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
+    report = report_of(tmp_path, engine, budget_s=36.0)
+    assert any(trial.purpose == "search" for trial in report.trials)
+    assert not report.comparisons
+    assert "could not be proven before the budget was spent" in report.reason
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""Into the processes that the program starts with an environment of its own.
+
+What starts the probe in another process is two variables. A program that replaces or starts
+another one with an environment from which they are missing gets them added; where an option of
+Python's keeps them out all the same, its command line is noted, so that it can be told.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, Sequence
+
+from .session import KEPT, Session
+
+SPEC = "GPU_ADVISOR_SPEC"
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+OPTIONS_WITH_VALUE = "cmWX"
+SHUT_OUT = "IES"
+"""Options of Python's that ignore PYTHONPATH, or what is found through it."""
+
+
+def isolating(command: Sequence[str]) -> str | None:
+    """The option that keeps the probe out of a Python's command line: `-I`; None if none does."""
+    words = [os.fsdecode(word) for word in command]
+    if not words or not os.path.basename(words[0]).startswith("python"):
+        return None
+    for word in words[1:]:
+        if not word.startswith("-") or word.startswith("--") or word == "-":
+            return None
+        for letter in word[1:]:
+            if letter in SHUT_OUT:
+                return word
+            if letter in OPTIONS_WITH_VALUE:
+                break
+        if word[1:2] in ("c", "m"):
+            return None
+    return None
+
+
+def carried(environment: Any, spec_path: str) -> Any:
+    """`environment`, with what starts the probe added where it is missing."""
+    text = {os.fsdecode(name): os.fsdecode(value) for name, value in dict(environment).items()}
+    paths = [path for path in text.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if text.get(SPEC) == spec_path and SITE in paths:
+        return environment
+    return {
+        **{name: value for name, value in dict(environment).items() if _plain(name)},
+        SPEC: spec_path,
+        "PYTHONPATH": os.pathsep.join([SITE, *(path for path in paths if path != SITE)]),
+    }
+
+
+def _plain(name: Any) -> bool:
+    return os.fsdecode(name) not in (SPEC, "PYTHONPATH")
+
+
+def watch(session: Session, spec_path: str) -> None:
+    """Wrap what replaces this process, or starts another without Python's own modules."""
+    for name in ("execve", "posix_spawn", "posix_spawnp"):
+        original = getattr(os, name, None)
+        if original is not None:
+            setattr(os, name, _wrapped(session, spec_path, original))
+
+
+def _wrapped(session: Session, spec_path: str, original: Any) -> Any:
+    @functools.wraps(original)
+    def start(path: Any, argv: Any, env: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            note(session, argv)
+            env = carried(env, spec_path)
+        except Exception as problem:  # what the program asked for is done all the same
+            session.fail(problem)
+        return original(path, argv, env, *args, **kwargs)
+
+    return start
+
+
+def popen(subprocess: Any, session: Session, spec_path: str) -> None:
+    """The same of `subprocess.Popen`, once the module is there."""
+    build = subprocess.Popen.__init__
+
+    @functools.wraps(build)
+    def __init__(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
+        try:
+            if isinstance(args, (list, tuple)):
+                note(session, args)
+            if kwargs.get("env") is not None:
+                kwargs["env"] = carried(kwargs["env"], spec_path)
+        except Exception as problem:
+            session.fail(problem)
+        build(self, args, *rest, **kwargs)
+
+    subprocess.Popen.__init__ = __init__
+
+
+def note(session: Session, command: Sequence[Any]) -> None:
+    """Keep the command line of a Python that the probe cannot follow."""
+    if isolating(command) is None or len(session.unreached) >= KEPT:
+        return
+    from . import record
+
+    session.unreached.append(" ".join(map(os.fsdecode, command))[:300])
+    record.beat(session)

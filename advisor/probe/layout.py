@@ -1,0 +1,398 @@
+"""Which dimension of a module's inputs counts the samples, as its layers tell during one call.
+
+The first dimension of a tensor is the batch by custom only: a recurrent network takes [time,
+batch], hidden states begin with the number of layers, one observation has no batch at all. Layers
+know better: a convolution, a recurrent cell, attention, a batch norm each have a place for it. Of
+token ids without any such layer it cannot be told which dimension is the sample's, and then it is
+not told: tokens are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from typing import Any, Callable, Sequence, Tuple
+
+from . import batches
+
+Path = Tuple[Any, ...]
+"""Steps from (args, kwargs) to a value, as in `batches`."""
+Shape = Tuple[int, ...]
+
+KEY = -7004
+"""Key of these hooks in torch's dicts."""
+MODULES = 1024
+LAYERS = 96
+"""Most modules looked through, and layers listened to, in the one call."""
+CALLS = 512
+"""Most calls of layers that are heard."""
+INPUTS = 16
+"""Most tensors and lists among the inputs that are looked at."""
+
+
+class Layout:
+    """Where the samples and the tokens stand among a root's inputs."""
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        axis: int | None = None,
+        *,
+        alone: bool = False,
+        mapped: bool = False,
+        tokens: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.axis = axis
+        """Dimension of the tensor at `path`; None: `path` leads to a list of samples."""
+        self.alone = alone
+        """Each call is one sample without a batch dimension."""
+        self.mapped = mapped
+        """As torch.func.vmap shows it: the samples are behind the tensor."""
+        self.tokens = tokens
+        """Way to the token ids, where each position is a token."""
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "token" if self.path is None and not self.alone else "sample"
+
+    def count(self, inputs: Any) -> float | None:
+        """Units in one call; None where the inputs are no longer like that."""
+        if self.alone:
+            return 1.0
+        if self.path is None:
+            return self.count_tokens(inputs)
+        value = _at(inputs, self.path)
+        if self.mapped:
+            return _behind(value)
+        if self.axis is None:
+            return float(len(value)) if isinstance(value, (list, tuple)) else None
+        shape = getattr(value, "shape", ())
+        return float(shape[self.axis]) if self.axis < len(shape) else None
+
+    def count_tokens(self, inputs: Any) -> float | None:
+        """Token positions in one call, padding included."""
+        value = _at(inputs, self.tokens) if self.tokens is not None else None
+        shape = getattr(value, "shape", None)
+        return None if shape is None else float(math.prod(shape))
+
+
+def _behind(value: Any) -> float | None:
+    """How many samples torch.func.vmap hides behind a tensor; None where it hides none."""
+    functorch: Any = getattr(sys.modules["torch"]._C, "_functorch", None)
+    wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
+    while wrapped is not None and wrapped(value):
+        inside = functorch.get_unwrapped(value)
+        if functorch.is_batchedtensor(value):
+            return float(inside.shape[functorch.maybe_get_bdim(value)])
+        value = inside
+    return None
+
+
+def _at(value: Any, path: Path) -> Any:
+    try:
+        for by_item, key in path:
+            value = value[key] if by_item else getattr(value, key)
+    except Exception:
+        return None
+    return value
+
+
+# --- listening ----------------------------------------------------------------------------
+
+
+class Teller:
+    """What the layers of one module say during one call."""
+
+    def __init__(self, torch: Any, quiet: bool) -> None:
+        """`quiet`: it is compiled, and must not be listened to."""
+        self.samples: list[tuple[int, int, int]] = []
+        """(dimensions, axis, size) of what layers with a place for the batch were given."""
+        self.flat: list[int] = []
+        """Rows of what linear layers were given: a batch, or whatever was folded into it."""
+        self.alone: list[Shape] = []
+        """Shapes given to layers without any batch."""
+        self.ids: list[Shape] = []
+        """Shapes given to embeddings."""
+        self.embeds = False
+        """It holds embeddings, and what they are given cannot be seen."""
+        self.lengths: list[int] = []
+        """How long a sequence is: of positions, of attention, of masks."""
+        self.sequential = False
+        """Some layer works along a sequence."""
+        self._layers: list[Any] = []
+        self._functions: list[tuple[str, Any]] = []
+        self._torch = torch
+        self._quiet = quiet
+        self._heard = 0
+
+    def listen(self, module: Any) -> None:
+        """Put the hooks in."""
+        if self._quiet:
+            self._look_at(self._torch, module)
+            return
+        for layer in itertools.islice(module.modules(), MODULES):
+            hear = _hearing(self._torch.nn, layer)
+            if hear is not None and len(self._layers) < LAYERS:
+                layer._forward_hooks[KEY] = self._hook(hear)
+                self._layers.append(layer)
+        self._wrap("scaled_dot_product_attention", self._attention)
+        self._wrap("softmax", self._softmax)
+
+    def _look_at(self, torch: Any, module: Any) -> None:
+        """What can be seen without a call: causal masks, and tables of positions."""
+        for name, buffer in module.named_buffers():
+            shape = tuple(buffer.shape)
+            if len(shape) > 1 and shape[-1] == shape[-2] and "running" not in name:
+                self.lengths.append(shape[-1])
+        tables = [m for m in module.modules() if isinstance(m, torch.nn.Embedding)]
+        self.embeds = bool(tables)
+        most = max((table.num_embeddings for table in tables), default=0)
+        self.lengths += [t.num_embeddings for t in tables if t.num_embeddings < most]
+
+    def _hook(self, hear: Callable[..., None]) -> Callable[..., None]:
+        def hook(layer: Any, args: Any, output: Any) -> None:
+            self._heard += 1
+            if self._heard > CALLS:  # a loop within one call says the same again and again
+                return
+            try:
+                hear(self, layer, args[0] if args else output, output)
+            except Exception:  # a layer that is called in a way of its own tells nothing
+                pass
+
+        return hook
+
+    def _wrap(self, name: str, hear: Callable[[Any], None]) -> None:
+        functional = self._torch.nn.functional
+        original = getattr(functional, name, None)
+        if original is None:
+            return
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._heard += 1
+            try:
+                if self._heard <= CALLS:
+                    hear(next(iter((*args, *kwargs.values()))))
+            except Exception:  # called in a way of its own
+                pass
+            return original(*args, **kwargs)
+
+        self._functions.append((name, original))
+        setattr(functional, name, wrapped)
+
+    def _attention(self, query: Any) -> None:
+        if query.dim() == 4:
+            self.sequential = True
+            self.samples.append((query.dim(), 0, int(query.shape[0])))
+
+    def _softmax(self, scores: Any) -> None:
+        if scores.dim() > 2 and scores.shape[-1] == scores.shape[-2]:
+            self.sequential = True
+            self.lengths.append(int(scores.shape[-1]))
+
+    def stop(self) -> None:
+        """Take the hooks out."""
+        for layer in self._layers:
+            layer._forward_hooks.pop(KEY, None)
+        for name, original in self._functions:
+            setattr(self._torch.nn.functional, name, original)
+        self._layers, self._functions = [], []
+
+
+def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
+    """How to listen to `layer`; None where it tells nothing."""
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        return _convolution
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return _norm
+    if isinstance(layer, nn.RNNBase):
+        return _recurrent
+    if isinstance(layer, (nn.RNNCellBase, nn.Linear)):
+        return _rows
+    if isinstance(layer, nn.MultiheadAttention):
+        return _attended
+    if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+        return _transformed
+    return _embedded if isinstance(layer, nn.Embedding) else None
+
+
+def _convolution(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    if x.dim() == len(layer.kernel_size) + 1:
+        told.alone.append(tuple(x.shape))
+    else:
+        told.samples.append((x.dim(), 0, int(x.shape[0])))
+
+
+def _norm(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    told.samples.append((x.dim(), 0, int(x.shape[0])))
+
+
+def _recurrent(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    told.sequential = True
+    sizes = getattr(x, "batch_sizes", None)
+    if sizes is not None:  # a packed sequence: so many are in its first time step
+        told.samples.append((3, 0 if layer.batch_first else 1, int(sizes[0])))
+    else:
+        _along(told, layer.batch_first, x)
+
+
+def _attended(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    told.sequential = True
+    _along(told, layer.batch_first, output[0])
+
+
+def _transformed(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    told.sequential = True
+    _along(told, layer.self_attn.batch_first, output)
+
+
+def _along(told: Teller, batch_first: bool, x: Any) -> None:
+    if x.dim() == 2:
+        told.alone.append(tuple(x.shape))
+    else:
+        axis = 0 if batch_first else 1
+        told.samples.append((x.dim(), axis, int(x.shape[axis])))
+
+
+def _rows(told: Teller, layer: Any, x: Any, output: Any) -> None:
+    if x.dim() == 1:
+        told.alone.append(tuple(x.shape))
+    elif x.dim() == 2:
+        told.flat.append(int(x.shape[0]))
+
+
+def _embedded(told: Teller, layer: Any, ids: Any, output: Any) -> None:
+    told.ids.append(tuple(ids.shape))
+
+
+# --- judging ------------------------------------------------------------------------------
+
+
+class _Input:
+    """A tensor among the inputs, or a list of tensors."""
+
+    def __init__(self, path: Path, value: Any) -> None:
+        self.path = path
+        self.listed = isinstance(value, (list, tuple))
+        self.shape: Shape = (len(value),) if self.listed else tuple(value.shape)
+        kind = str(getattr(value, "dtype", ""))
+        self.integer = not self.listed and ("int" in kind and "uint8" not in kind)
+
+
+def judge(told: Teller, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
+    """The layout of `inputs`, (args, kwargs) of the call that was listened to; None where the
+    layers do not tell and the inputs are no token ids.
+
+    `loaded`: items of the loader's batch that the call belongs to, where there is one.
+    """
+    found = _inputs(inputs)
+    plain = [each for each in found if not each.listed and each.shape]
+    if not plain:
+        return None
+    for each in plain:
+        if _behind(_at(inputs, each.path)) is not None:
+            return Layout(each.path, mapped=True)
+    ids = next((each for each in plain if _is_ids(each, told)), None)
+    outputs = [tuple(value.shape) for value in batches.tensors_in(output, 1)]
+    tokens = ids.path if ids is not None and _language(ids, told, outputs) else None
+    place = _by_layers(told.samples, found)
+    if place is None and ids is not None and not _is_alone(ids, told):
+        axis = _by_signs(ids, plain, told, outputs, loaded)
+        if axis is None:
+            return Layout(tokens=ids.path) if len(ids.shape) == 2 else None
+        place = ids.path, axis
+    if place is None:
+        rows = [(2, 0, size) for size in told.flat]
+        place = _by_layers(rows, [each for each in plain if len(each.shape) > 1])
+    if place is None and any(_is_alone(each, told) for each in plain):
+        return Layout(alone=True, tokens=tokens)
+    return Layout(*place, tokens=tokens) if place is not None else None
+
+
+def _inputs(inputs: Any) -> list[_Input]:
+    found: list[_Input] = []
+    for path, value in batches.walk(inputs):
+        if batches.is_tensor(value):
+            found.append(_Input(path, value))
+        elif isinstance(value, (list, tuple)) and value and len(path) > 1:
+            if not all(batches.is_tensor(each) for each in value):
+                continue
+            found.append(_Input(path, value))
+        if len(found) == INPUTS:
+            break
+    return found
+
+
+def _is_ids(each: _Input, told: Teller) -> bool:
+    embedded = each.shape in told.ids or (told.embeds and len(each.shape) == 2)
+    return each.integer and 1 <= len(each.shape) <= 2 and embedded
+
+
+def _is_alone(each: _Input, told: Teller) -> bool:
+    """Whether a layer without a batch was given this input, or what an embedding made of it."""
+    return any(
+        math.prod(shape) == math.prod(each.shape) or (each.integer and shape[:1] == each.shape)
+        for shape in told.alone
+    )
+
+
+def _language(ids: _Input, told: Teller, outputs: Sequence[Shape]) -> bool:
+    """Whether its ids are tokens in a row, and no fields of a table."""
+    many = math.prod(ids.shape)
+    each = any(
+        len(shape) > 1 and (shape[: len(ids.shape)] == ids.shape or shape[0] == many)
+        for shape in outputs
+    )
+    return told.sequential or each or any(length in ids.shape for length in told.lengths)
+
+
+def _by_layers(
+    samples: Sequence[tuple[int, int, int]], found: Sequence[_Input]
+) -> tuple[Path, int | None] | None:
+    """The input and the dimension that a layer's batch came from, the clearest match first."""
+    tensors = [each for each in found if not each.listed]
+    for dims, axis, size in samples:
+        for each in tensors:
+            made = len(each.shape) + each.integer  # an embedding adds a dimension
+            if made == dims and axis < len(each.shape) and each.shape[axis] == size:
+                return each.path, axis
+        for each in found:
+            if each.listed and each.shape[0] == size:
+                return each.path, None
+        for each in tensors:
+            if len(each.shape) > axis and each.shape[axis] == size:
+                return each.path, axis
+        for each in tensors:
+            if each.shape[:2].count(size) == 1:
+                return each.path, each.shape[:2].index(size)
+        for each in tensors:
+            if len(each.shape) > 1 and each.shape[0] * each.shape[1] == size:
+                return each.path, 0
+    return None
+
+
+def _by_signs(
+    ids: _Input,
+    plain: Sequence[_Input],
+    told: Teller,
+    outputs: Sequence[Shape],
+    loaded: float | None,
+) -> int | None:
+    """Which dimension of [.., ..] token ids is the sample's; None where nothing tells."""
+    if len(ids.shape) != 2:
+        return None
+    given = [each.shape for each in plain]
+    made = [shape for shape in told.ids if shape not in given]
+    positions = [shape[-1] for shape in made if len(shape) == 1 or shape[:-1] == (1,)]
+    for length in [*positions, *told.lengths]:
+        if length in ids.shape:
+            return 0 if ids.shape[0] == ids.shape[1] else 1 - ids.shape.index(length)
+    hidden = [each.shape[1] for each in plain if not each.integer and len(each.shape) == 3]
+    labels = [each.shape[0] for each in plain if each.integer and len(each.shape) == 1]
+    pooled = [shape[0] for shape in outputs if 1 <= len(shape) <= 2]
+    for size in [loaded, *hidden, *told.flat, *labels, *pooled]:
+        if size in ids.shape:
+            return ids.shape.index(size)
+    return None

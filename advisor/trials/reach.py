@@ -1,0 +1,59 @@
+"""Python processes of a trial that the probe did not come to, and why.
+
+The probe comes by the environment. Whoever clears it (`env -i`, `sudo`, a program that replaces
+itself) or starts Python with an option that ignores it is seen from outside alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+import psutil
+
+from advisor.probe.follow import SPEC, isolating
+
+
+class Reach:
+    """Looks at each process of a tree once, and again when it became another program."""
+
+    def __init__(self, root: int) -> None:
+        """`root`: the guardian, whose own Python and its forks need no probe."""
+        self._guardians: tuple[str, ...] = ()
+        with contextlib.suppress(psutil.Error):
+            self._guardians = tuple(psutil.Process(root).cmdline())
+        self._seen: dict[int, tuple[str, ...]] = {}
+        self.lost: dict[int, str] = {}
+        """By pid: command line and reason, of those that were without the probe to the last."""
+        self.since: float | None = None
+        """Epoch seconds of the first of them."""
+
+    def look(self, tree: list[psutil.Process]) -> None:
+        """Note those of `tree` that the probe cannot be in."""
+        for process in tree:
+            try:
+                command = tuple(process.cmdline())
+                if self._seen.get(process.pid) == command or command == self._guardians:
+                    continue
+                self._seen[process.pid] = command
+                self.lost.pop(process.pid, None)
+                why = _why(process, command)
+            except psutil.Error:
+                continue
+            if why is not None:
+                self.since = self.since or time.time()
+                self.lost[process.pid] = f"`{' '.join(command)[:200]}` {why}"
+
+
+def _why(process: psutil.Process, command: tuple[str, ...]) -> str | None:
+    if not command or not os.path.basename(command[0]).startswith("python"):  # noqa: PTH119
+        return None
+    option = isolating(command)
+    if option is not None:
+        return f"keeps the probe out by {option}"
+    try:
+        told = SPEC in process.environ()
+    except psutil.AccessDenied:
+        return "runs as another user, whose environment is its own"
+    return None if told else "runs in an environment that was cleared, so the probe is not in it"

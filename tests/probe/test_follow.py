@@ -1,0 +1,76 @@
+"""Into processes that are started with an environment of their own, or not: then it is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.probe.follow import carried, isolating
+from advisor.trials.prepare import into_cleared
+from tests.probe.program import PROGRAMS, python, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TRAIN = str(PROGRAMS / "ok_train.py")
+WAYS = {
+    "exec": "os.execve(sys.executable, [sys.executable, *line], {})",
+    "exec, bytes": "os.execve(sys.executable, [sys.executable, *line], {b'A': b'b'})",
+    "run": "subprocess.run([sys.executable, *line], env={'PYTHONPATH': '/nowhere'})",
+    "spawn": "os.waitpid(os.posix_spawn(sys.executable, [sys.executable, *line], {}), 0)",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_cleared_environment_is_followed_into(tmp_path: Path, way: str) -> None:
+    """A program that starts itself again, or another one, with an environment of its own."""
+    code = f"import os, subprocess, sys; line = [{TRAIN!r}]; {WAYS[way]}"
+    reading = run(tmp_path, sys.executable, "-c", code).measured
+    assert reading.effects.batch == 16
+
+
+@pytest.mark.parametrize("context", ["spawn", "forkserver"])
+def test_loaders_of_every_start_method(tmp_path: Path, context: str) -> None:
+    """Workers are counted, and are no ranks."""
+    options = ("--workers", "1", "--context", context, "--items", "100000")
+    reading = python(tmp_path, "ok_train.py", *options).measured
+    assert (reading.effects.workers, reading.ranks) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("python -I x.py", "-I"),
+        ("/usr/bin/python3.11 -u -E x.py", "-E"),
+        ("python3 -uS x.py", "-uS"),
+        ("python -X importtime x.py", None),
+        ("python -W error::I x.py", None),
+        ("python -c I", None),
+        ("python -m pkg -I", None),
+        ("python x.py -I", None),
+        ("bash -I", None),
+    ],
+)
+def test_options_that_keep_the_probe_out(line: str, option: str | None) -> None:
+    assert isolating(line.split()) == option
+
+
+def test_what_is_there_already_is_left_as_it_is() -> None:
+    """The program's own variables stay, whatever they are spelled in."""
+    whole = carried({}, "/spec.json")
+    assert carried(whole, "/spec.json") is whole
+    other = carried({b"PYTHONPATH": b"/mine", "A": "b"}, "/spec.json")
+    assert other["A"] == "b"
+    assert other["PYTHONPATH"].split(os.pathsep)[1:] == ["/mine"]
+
+
+def test_an_env_i_of_the_command_line_is_followed_into() -> None:
+    """What starts the probe stands first, so that the command's own settings come after it."""
+    told = {"GPU_ADVISOR_SPEC": "s", "PYTHONPATH": "p"}
+    command = ("env", "-i", "-u", "X", "A=b", "python", "x.py", "-i")
+    expected = ("env", "-i", "-u", "X", "GPU_ADVISOR_SPEC=s", "PYTHONPATH=p", *command[4:])
+    assert into_cleared(command, told) == expected
+    assert into_cleared(("env", "A=b", "python"), told) == ("env", "A=b", "python")

@@ -1,0 +1,73 @@
+"""Programs without a DataLoader: what is a sample, a token and a step, and when they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe.program import python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHIN = 0.02
+BASELINE = MeasurePlan(measure_s=0.8, min_steps=8, whole_batches=1, ceilings_workers=(0, 1))
+
+
+@pytest.mark.parametrize("kind", ["gpt", "lstm", "encoder", "cells"])
+def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
+    """6 rows of 10 tokens, whichever comes first, and beside hidden states of two layers; asked
+    for as a baseline is, it ends by itself."""
+    outcome = python(tmp_path, "own_language.py", kind, plan=BASELINE)
+    reading = outcome.measured
+    assert [record.state for record in outcome.records] == ["stopped"]
+    assert reading.effects.batch == 6
+    assert reading.unit is None
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+    assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
+
+
+def test_samples_that_cannot_be_told_are_not_told(tmp_path: Path) -> None:
+    """An embedding alone has no place for the batch: tokens are counted, and it is said."""
+    outcome = python(tmp_path, "own_language.py", "bigram")
+    reading = outcome.measured
+    assert reading.effects.batch is None
+    assert reading.unit == "token"
+    assert reading.units_per_s == pytest.approx(10 * outcome.true_rate(), rel=WITHIN)
+    assert reading.tokens_per_s == reading.units_per_s
+    assert any("cannot be told" in note for note in reading.notes)
+
+
+def test_fields_of_a_table_are_no_tokens(tmp_path: Path) -> None:
+    """Integers into an embedding, one answer for each row."""
+    reading = python(tmp_path, "own_language.py", "classifier").measured
+    assert reading.effects.batch == 6
+    assert reading.tokens_per_s is None
+
+
+def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
+    """With an optimizer built, forwards without gradients are waited out."""
+    outcome = python(tmp_path, "own_language.py", "gpt", "4", "8", "torch", plan=BASELINE)
+    reading = outcome.measured
+    assert reading.step_kind == "optimizer step"
+    assert reading.effects.batch == 4
+
+
+def test_nothing_waits_for_a_loader_that_is_not_there(tmp_path: Path) -> None:
+    """What lies between the calls of the network is host code."""
+    reading = python(tmp_path, "own_language.py", "bigram").measured
+    assert reading.wait_share is None
+    assert reading.shares.data_wait is None
+    assert reading.shares.other is not None
+    assert reading.shares.other > 0.3
+
+
+def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) -> None:
+    """Its `__next__` takes nearly all the time of that thread, and none of the work's."""
+    outcome = python(tmp_path, "ok_background.py")
+    reading = outcome.measured
+    assert reading.effects.batch == 5
+    assert reading.wait_share is None
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)

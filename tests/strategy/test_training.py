@@ -1,0 +1,61 @@
+"""A batch that changes a training is never written, whoever steps; in doubt neither."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.report import sentences
+from benchmarks.formula_search import formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BATCH = "batch_size: 4\nnum_workers: 0\nlr: 0.1\n"
+ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign", "words"),
+    [
+        ("optimizer step", "optimizer", "64 was faster"),
+        ("training step", "backward", "backward passes were seen"),
+        ("training step", "gradients", "gradients of its parameters"),
+        ("root forward", "moved", "parameters changed"),
+        ("loader batch", "moved", "parameters changed"),
+        ("root forward", "asked", "may train"),
+    ],
+)
+def test_a_batch_of_a_training_is_advised_with_its_reason(
+    tmp_path: Path, kind: str, sign: str, words: str
+) -> None:
+    """Faster in every run, proven in rounds of its own, and left to the user."""
+    engine = on_formula(load_s=1e-6, step_kind=kind, observed={"trains": sign})
+    search = formula_search(tmp_path, engine, BATCH)
+    assert search.values == {}
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "advised"
+    assert words.replace("64", str(dict(decision.data)["to"])) in sentences.why(decision)
+    assert search.standing.proposals[0].outcome is not None
+
+
+def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:
+    """Forwards alone move nothing."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6, step_kind="root forward"), BATCH)
+    assert search.decisions["batch_size"].outcome == "changed"
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_an_accumulation_makes_up_for_it_where_it_is_followed(
+    tmp_path: Path, *, followed: bool
+) -> None:
+    """A batch that moves alone, because the program accumulates as before, is not free."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="training step",
+        observed={"trains": "backward"},
+        ignored=frozenset() if followed else frozenset({"accumulation_steps"}),
+    )
+    search = formula_search(tmp_path, engine, ACCUMULATED)
+    assert ("batch_size" in search.values) is followed

@@ -1,0 +1,46 @@
+"""Commands whose Pythons the probe is kept out of: measured where it can follow, else told why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import Failure, MeasurePlan, Run
+from advisor.trials import run_trial
+from tests.trials.conftest import program
+
+if TYPE_CHECKING:
+    from tests.trials.conftest import MakeTrial
+
+SLEEPS = "import time; time.sleep(60)"
+AGAIN = f"import os, sys; p = sys.executable; os.execv(p, [p, '-I', '-c', {SLEEPS!r}])"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("bash", "-c", f"env -i {sys.executable} -c '{SLEEPS}'; true"), "was cleared"),
+        (("bash", "-c", f"{sys.executable} -E -c '{SLEEPS}'; true"), "keeps it out"),
+        ((sys.executable, "-c", AGAIN), "keeps the probe out by -I"),
+    ],
+    ids=["cleared in a script", "an option in a script", "by itself"],
+)
+def test_where_it_cannot_follow_it_says_why(
+    make_trial: MakeTrial, command: tuple[str, ...], why: str
+) -> None:
+    """Long before the limit of its start."""
+    outcome = run_trial(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "probe-not-loaded"
+    assert why in outcome.evidence
+    assert outcome.wall_s < 20
+
+
+def test_env_i_is_measured(make_trial: MakeTrial) -> None:
+    """The command line is ours to complete."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=5)
+    outcome = run_trial(make_trial("env", "-i", *program("ok_train"), plan=plan))
+    assert isinstance(outcome, Run), outcome
+    assert outcome.effects.batch == 16
