@@ -70,7 +70,7 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
     aim = target.resolve("auto", machine)
     flags = documents.of_command(asked.argv)
     sources = tuple(
-        Source(document=document, findings=knobs.find(document))
+        Source(document=document, findings=knobs.find(document, told=asked.phase))
         for document in (asked.config, flags)
         if document is not None
     )

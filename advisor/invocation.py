@@ -19,6 +19,8 @@ from advisor.settings import Settings, Workload
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.model import Phase
+
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
 
 
@@ -43,6 +45,11 @@ class Invocation:
     def command(self) -> str:
         """The command as one would type it."""
         return shlex.join(self.argv)
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase that gpu-advisor.toml or the command names; None where neither does."""
+        return None if self.workload.phase == "any" else self.workload.phase
 
     def quality_argv(self) -> tuple[str, ...]:
         """The command of the quality measures: the declared one, else the command itself."""

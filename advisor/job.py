@@ -26,8 +26,7 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine, Phase
-    from advisor.settings import Workload
+    from advisor.model import Machine
     from advisor.trials.limits import Limits
 
 
@@ -207,7 +206,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         invocation=asked,
         config=asked.path,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document, told=_told(asked.workload)))
+            Source(document=document, findings=knobs.find(document, told=asked.phase))
             for document in (asked.config, asked.command_line)
             if document is not None
         ),
@@ -223,10 +222,6 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         entry=entry,
         settings_file=settings_file,
     )
-
-
-def _told(workload: Workload) -> Phase | None:
-    return None if workload.phase == "any" else workload.phase
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:

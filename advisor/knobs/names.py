@@ -55,6 +55,9 @@ class _KindOfName:
     kind: str
     family: Family
     phrases: Mapping[Words, int]
+    """The longest first, of those the heaviest."""
+    speaking: frozenset[str]
+    """First words of the phrases that speak for the kind."""
     called: Mapping[str, int]
     above: Mapping[str, int]
     beside: Mapping[str, int]
@@ -119,14 +122,17 @@ def _vocabulary() -> _Vocabulary:
 
 
 def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> _KindOfName:
+    weights = {
+        _respelled(phrase, spelling): int(weight)
+        for weight, phrases in row["name"].items()
+        for phrase in phrases
+    }
+    order = sorted(weights, key=lambda phrase: (-len(phrase), -abs(weights[phrase])))
     return _KindOfName(
         kind=kind,
         family=catalogue().families[row["value"]],
-        phrases={
-            _respelled(phrase, spelling): int(weight)
-            for weight, phrases in row["name"].items()
-            for phrase in phrases
-        },
+        phrases={phrase: weights[phrase] for phrase in order},
+        speaking=frozenset(phrase[0] for phrase in order if weights[phrase] > 0),
         called=_weights(row.get("called", {})),
         above=_weights(row.get("above", {})),
         beside=_weights(row.get("beside", {})),
@@ -180,7 +186,11 @@ def _unglued(token: str) -> Words:
 def _spoken(name: str) -> Mapping[str, Phrases]:
     """What a canonical name says about each kind that it has a word for."""
     words = words_in(name)
-    found = {kind.kind: _phrases(words, kind.phrases) for kind in _vocabulary().kinds}
+    found = {
+        kind.kind: _phrases(words, kind.phrases)
+        for kind in _vocabulary().kinds
+        if not kind.speaking.isdisjoint(words)
+    }
     return {kind: phrases for kind, phrases in found.items() if phrases.speaks}
 
 
@@ -188,7 +198,9 @@ def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
     vocabulary = _vocabulary()
     left = dict(enumerate(words))
     speaks, objects, weight, speaking = [], [], 0, 0
-    for phrase in sorted(weights, key=lambda p: (-len(p), -abs(weights[p]))):
+    for phrase in weights:
+        if phrase[0] not in words:
+            continue
         while (at := _where(phrase, left)) is not None:
             for place in at:
                 del left[place]

@@ -37,6 +37,7 @@ MADE_UP = {
     "persistent_workers": "dl_persistent_workers keepWorkersAlive reuse_workers",
     "precision": "usefp16 FP16_RUN enableAMP unet_dtype text_encoder_dtype vae_dtype amp_training",
     "epochs": "totalEpochs max_train_updates updates END_EPOCH num_update",
+    "image_size": "random_crop validation_resolution processing_resolution train_h imgSize2",
     "timesteps": "validation_num_inference_steps numSamplingSteps DENOISING_STEPS ddim_steps_val",
 }
 VALUES = {
@@ -44,6 +45,7 @@ VALUES = {
     "persistent_workers": "true",
     "precision": "fp16",
     "learning_rate": "0.01",
+    "image_size": "256",
 }
 
 
@@ -90,6 +92,9 @@ LOOK_ALIKES = [
     "num_classes_in_batch: 64",
     "batches_per_epoch: 500",
     "lr_layer_decay_step: 30",
+    "resolution_milestones: [200, 300]",
+    "gradient_checkpointing_backend: torch",
+    "train: {fixbase_epoch: 10}",
     "gan_lr_gamma: 0.5",
     "fp16_init_scale: 16",
     "ray_worker_count: 8",
