@@ -7,7 +7,7 @@ from typing import Any
 
 from .session import Session
 
-KINDS = ("forwards", "inners", "backwards", "opts")
+KINDS = ("forwards", "inners", "backwards", "grads", "opts")
 """Lists of the log whose entries begin with (enter, exit)."""
 CAPTURED = "_gpu_advisor_captured"
 

@@ -112,7 +112,7 @@ def leave(
         if root.teller is not None:
             root.teller.stop()
             root.teller, root.calls = None, 0  # it did not come to its end: listen again
-        session.swallow(problem, "forward", root.counter.count((args, kwargs or {})))
+        session.swallow(problem, "forward", root.items((args, kwargs or {})))
         return
     items = noted(session, root, args, kwargs, output)
     graded = session.torch.is_grad_enabled()

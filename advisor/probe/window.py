@@ -312,7 +312,7 @@ def _beside_device(
     unwatched = [(one[0], other[0]) for one, other in zip(mine, mine[1:]) if not one[4]]
     host = timeline.Host(
         fetches=[] if own is None else _waits(log, window.ledger, None) or [],
-        calls=[*log.forwards, *log.inners, *log.backwards, *log.opts],
+        calls=[*log.forwards, *log.inners, *log.passes, *log.opts],
         copies=log.copies,
         waits=log.waits,
     )

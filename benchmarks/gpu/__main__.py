@@ -29,7 +29,7 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "gate": whole.gate,
     "several": several.right_card,
 }
-SHORT = ("card", "overhead", "rates", "memory", "causes", "several")
+SHORT = ("card", "rates", "memory", "causes", "several")
 """On a simulated card: what is right or wrong there, inside a minute."""
 LEAST_S = 15.0
 """With less time left a step is not begun."""
@@ -71,7 +71,11 @@ def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
     from tests import simulated_gpu
 
     card = simulated_gpu.Card(memory_gib=8.0, copy_us_per_mb=2_000.0)
-    alone = {"GPU_ADVISOR_RUNTIME_DIR": str(folder), "GPU_ADVISOR_OTHERS": "unseen"}
+    alone = {
+        "GPU_ADVISOR_RUNTIME_DIR": str(folder),
+        "GPU_ADVISOR_OTHERS": "unseen",
+        "OMP_NUM_THREADS": "1",
+    }
     return simulated_gpu.environment((card,), base={**environ, **alone})
 
 

@@ -72,7 +72,6 @@ class Bench:
                  **plan: Any) -> Run | Failure:  # fmt: skip
         """The loop of `program` in one process under the probe."""
         number = next(self._numbers)
-        # the parent's own variables are what a trial inherits, so that NVML is asked alike
         trial = Trial(
             id=f"{number:03d}",
             purpose="profile",
@@ -84,6 +83,7 @@ class Bench:
             env=tuple({**self.environ, **(environ or {})}.items()),
             plan=MeasurePlan(**{"measure_s": 1.5, "min_steps": 8, **plan}),
             start_limit_s=limit_s,
+            hang_limit_s=limit_s,
             total_limit_s=max(1.0, min(limit_s, self.left_s)),
             caches=str(self.folder / "caches"),
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +12,6 @@ from advisor.model import MeasurePlan
 from tests import simulated_gpu
 from tests.probe.program import Outcome, python
 from tests.simulated_gpu import Card, Truth
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
 
@@ -36,11 +32,10 @@ class Simulated:
 Run = Callable[..., Simulated]
 
 
-@pytest.fixture
-def on_cards(tmp_path: Path) -> Run:
+@pytest.fixture(scope="session")
+def on_cards(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Runs a fixture program over simulated cards."""
     pytest.importorskip("torch")
-    number = itertools.count()
 
     def run(
         *args: str,
@@ -49,8 +44,7 @@ def on_cards(tmp_path: Path) -> Run:
         plan: MeasurePlan = PLAN,
         **options: Any,
     ) -> Simulated:
-        scratch = tmp_path / f"run-{next(number)}"
-        scratch.mkdir()
+        scratch = tmp_path_factory.mktemp("cards")
         told = scratch / "cards.json"
         env = simulated_gpu.environment(cards, base={}, truth=told)
         outcome = python(scratch, program, *args, plan=plan, env=env, **options)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from advisor.probe import clock, cycles, steps, training, window
+from advisor.probe import clock, cycles, observe, steps, training, window
 from advisor.probe.batches import Counter, copied
 from advisor.probe.log import EXHAUSTED, Log, Root, Rota
+from advisor.probe.session import Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclasses.dataclass
@@ -466,6 +470,25 @@ def test_loops_with_few_forwards_are_watched_now_and_then() -> None:
     for _ in range(96):
         assert many.turn(0, log)
         log.forwards.extend([(0.0, 0.0, 0, 1.0, True)] * 5)
+
+
+# --- facts ----------------------------------------------------------------------------------
+
+
+class Overwritten:
+    """A loss in memory that a CUDA graph has used again."""
+
+    def item(self) -> float:
+        msg = "accessing tensor output of CUDAGraphs that has been overwritten"
+        raise RuntimeError(msg)
+
+
+def test_a_loss_that_cannot_be_read_takes_no_other_along(tmp_path: Path) -> None:
+    """It is left out, and noted."""
+    session = Session({"records": str(tmp_path)})
+    session.losses = [torch.tensor(2.0), Overwritten(), torch.tensor(1.0)]
+    assert observe.loss_values(session) == [2.0, 1.0]
+    assert "overwritten" in session.notes[0]
 
 
 # --- the device's clock ---------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Change, Trial
 from advisor.trials.classify import classify, log_tail
-from advisor.trials.records import Memory, ProcessRecord, ProgramException
+from advisor.trials.records import Measured, Memory, ProcessRecord, ProgramException
 from advisor.trials.resources import OomCounter, new_kills, oom_counters
 from advisor.trials.signs import NEXT_STEPS
 from advisor.trials.watch import Ending
@@ -426,3 +426,49 @@ def test_the_log_tail_has_no_noise_and_no_colours() -> None:
     noise = "resource_tracker: There appear to be 2 leaked semaphore objects to clean up"
     tail = log_tail(replace(DIED, stderr="\n".join([*lines, noise, ""])))
     assert tail.splitlines() == lines[-20:]
+
+
+RAN_OUT = ProgramException(
+    type="OutOfMemoryError", message="CUDA out of memory. Tried to allocate 2 GiB", where="forward"
+)
+WINDOW = Measured(
+    kind="root forward",
+    source="by hand",
+    units_per_s=10.0,
+    window_start=1.0,
+    window_end=4.0,
+    stretches=(),
+    step_ms=10.0,
+    wait_share=None,
+    backward_share=None,
+    shares=None,
+    whole_units=30.0,
+    finished_batches=3,
+    batch=16.0,
+    forwards_per_unit=None,
+    notes=(),
+)
+
+
+@pytest.mark.parametrize(("shrunk_from", "kind"), [(32.0, None), (None, "work-not-done")])
+def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(
+    shrunk_from: float | None, kind: str | None
+) -> None:
+    """What it printed, caught and counted of that is no failure; the same without it is."""
+    process = replace(
+        STEPPED,
+        swallowed=(RAN_OUT,),
+        measured=replace(WINDOW, shrunk_from=shrunk_from),
+        memory=Memory(ooms=1),
+    )
+    said = "Decreasing batch size to: 16.\nCUDA out of memory. Tried to allocate 2 GiB\n"
+    assert kind_of(replace(DONE, processes=(process,), stderr=said), measured=True) == kind
+
+
+def test_what_ended_a_rank_is_told_before_the_hang_of_the_others() -> None:
+    """They wait for it in a collective, for ever."""
+    waits = replace(STEPPED, world_size=2, rank=0)
+    lost = replace(STEPPED, pid=8, world_size=2, rank=1, exception=replace(RAN_OUT, where="step"))
+    hang = replace(DONE, end="hang", exit_code=None, silence_s=60.0, processes=(waits, lost))
+    assert kind_of(hang) == "gpu-oom"
+    assert kind_of(replace(hang, processes=(waits, replace(lost, exception=None)))) == "hang"

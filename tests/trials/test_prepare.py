@@ -153,6 +153,24 @@ def test_a_deep_scratch_still_has_room_for_sockets(make_trial: MakeTrial, tmp_pa
     assert not Path(_env(prepare(trial))["TMPDIR"]).exists()
 
 
+def test_what_is_compiled_is_kept_for_the_trials_of_a_call(
+    make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor compiles below TMPDIR, of which each trial has its own: one folder a call instead.
+    Where the user has one, that is used."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    caches = str(tmp_path / "caches")
+    first, second = (
+        _env(prepare(make_trial("x", scratch=str(tmp_path / name), caches=caches))) for name in "ab"
+    )
+    assert first["TMPDIR"] != second["TMPDIR"]
+    assert first["TORCHINDUCTOR_CACHE_DIR"] == second["TORCHINDUCTOR_CACHE_DIR"]
+    assert first["TORCHINDUCTOR_CACHE_DIR"].startswith(str(Path(caches).resolve()))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    own = _env(prepare(make_trial("python", "x.py", caches=caches)))
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
+
+
 def test_the_probe_is_told_the_plan(make_trial: MakeTrial, work: Path) -> None:
     """spec.json holds what the probe needs; with a pattern of the user's it does not stop."""
     trial = make_trial("true", plan=MeasurePlan(unit_regex="^done"))
