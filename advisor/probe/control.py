@@ -16,8 +16,10 @@ BEAT_S = 1.0
 FIRST_LOOK = 0.25
 """The first look comes after this part of the seconds to be measured: it tells when a window may
 be full while there is little to read."""
-LIGHT = 0.02
-"""Looking takes no larger share of the time: what has to be read grows with the run."""
+LIGHT, LIGHTER = 0.01, 0.002
+"""Looking takes no larger share of the time, for what has to be read grows with the run."""
+LATE = 5.0
+"""Past so many times the seconds to be measured something else is waited for: the smaller one."""
 TRAINING_PATIENCE_S = 30.0
 """How long inference is watched on when the program seems about to train."""
 
@@ -50,10 +52,10 @@ def _look(session: Session, now: float) -> None:
         session.clock = session.clock or start_if_in_use(session.torch)
         record.beat(session)
     if now >= session.next_check:
+        spent = time.thread_time()
         need = missing_s(session, now)
-        looked = time.perf_counter()
-        session.next_check = float("inf") if need is None else looked + need
-        session.next_check = max(session.next_check, looked + (looked - now) / LIGHT)
+        spent = time.thread_time() - spent
+        session.next_check = float("inf") if need is None else _next_look(session, need, spent)
         if need is None and not many:
             window_is_full(session)
         elif need is None and session.rank == 0:
@@ -63,6 +65,14 @@ def _look(session: Session, now: float) -> None:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
+
+
+def _next_look(session: Session, need_s: float, spent_s: float) -> float:
+    """When to look again, after a look that took `spent_s` and found `need_s` missing."""
+    now = time.perf_counter()
+    measure_s = float(session.plan.get("measure_s") or 3.0)
+    late = now - (session.first_event or now) > LATE * measure_s
+    return now + max(need_s, spent_s / (LIGHTER if late else LIGHT))
 
 
 def missing_s(session: Session, now: float) -> float | None:
