@@ -1,7 +1,11 @@
-"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: which knobs are there. Runs nothing."""
+"""`gpu-advisor inspect CONFIG... [-- COMMAND]`: which knobs are there, and how sure that is.
+
+Runs nothing, unless `--run` asks for the experiment.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -9,19 +13,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, knobs
+from advisor import documents, knobs, options
+from advisor.documents.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
+from advisor.invocation import configs_among
+from advisor.knobs.joining import joined
+from advisor.knobs.sureness import how_sure
 from advisor.model import Link
+from advisor.report import sentences
+from advisor.trials import limits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.documents import Document
+    from advisor.inspect_run import Shown
     from advisor.knobs import Findings
-    from advisor.model import Knob
+    from advisor.knobs.sureness import Sureness
+    from advisor.model import Knob, Phase
 
-SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml", ".toml")
 COMMAND_LINE = "command line"
 
 
@@ -42,6 +53,8 @@ class Inspection:
     """Everything that was looked at, in the order it was named."""
 
     documents: tuple[Inspected, ...]
+    shown: Shown | None = None
+    """What runs showed, where some were asked for."""
 
     @property
     def findings(self) -> tuple[Findings, ...]:
@@ -49,35 +62,49 @@ class Inspection:
         return tuple(one.findings for one in self.documents if one.findings)
 
 
-def inspect(paths: Sequence[Path], command: Sequence[str] | None = None) -> Inspection:
+def inspect(
+    paths: Sequence[Path], command: Sequence[str] | None = None, shown: Shown | None = None
+) -> Inspection:
     """The knobs of configs, of the configs these name, and of a command line.
 
     A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
-    error, and the others go on. Nothing is run.
+    error, and the others go on. `shown` adds what runs showed; nothing is run here.
     """
+    told = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
     if command:
-        waiting += [(path, COMMAND_LINE) for path in _configs_among(command)]
+        waiting += [(path, COMMAND_LINE) for path in configs_among(command, Path())]
     while waiting:
         path, named_by = waiting.pop(0)
         real = os.path.realpath(path)
         if real in seen:
             continue
         seen.add(real)
-        one = _inspect(path, named_by)
+        one = _inspect(path, named_by, told, shown)
         inspected.append(one)
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        document = documents.of_command(command)
-        found = _with_overrides(knobs.find(document), inspected)
+        known = () if paths else options.of_command(command, Path.cwd())
+        document = documents.of_command(command, known)
+        found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
+        if not paths and (why := options.why_unread(command, Path.cwd())):
+            found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
-    return Inspection(documents=tuple(inspected))
+    return Inspection(documents=tuple(inspected), shown=shown)
 
 
-def _inspect(path: Path, named_by: str | None) -> Inspected:
+def _and_followed(document: Document, found: Findings, shown: Shown | None) -> Findings:
+    if shown is None:
+        return found
+    return joined(document, found, shown.discovery.followed, shown.phase)
+
+
+def _inspect(
+    path: Path, named_by: str | None, told: Phase | None, shown: Shown | None
+) -> Inspected:
     try:
         if path.is_dir():
             msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
@@ -85,7 +112,7 @@ def _inspect(path: Path, named_by: str | None) -> Inspected:
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = knobs.find(document)
+    findings = _and_followed(document, knobs.find(document, told=told), shown)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 
@@ -115,13 +142,8 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _is_config(path: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.parts)
-    return path.suffix.lower() in SUFFIXES and not hidden and path.is_file()
-
-
-def _configs_among(command: Sequence[str]) -> list[Path]:
-    """Config files that the words of a command name."""
-    words = (Path(word.split("=", 1)[-1]) for word in command)
-    return [word for word in words if word.suffix.lower() in SUFFIXES and word.is_file()]
+    known = path.suffix.lower() in SUFFIXES and path.suffix != ".py"  # most are programs
+    return known and not hidden and path.is_file()
 
 
 def _files_named(findings: Findings, path: Path) -> list[Path]:
@@ -142,8 +164,13 @@ def _files_named(findings: Findings, path: Path) -> list[Path]:
 def as_json(inspection: Inspection) -> dict[str, Any]:
     """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
     found = inspection.findings
-    return {
-        "knobs": [_knob(knob) for one in found for knob in one.knobs],
+    told = {
+        "knobs": [
+            _knob(knob, default_of(knob, one.document), _sureness(knob, inspection))
+            for one in inspection.documents
+            if one.findings
+            for knob in one.findings.knobs
+        ],
         "traps": [
             {"document": t.document, "path": t.path, "why": t.why}
             for one in found
@@ -156,9 +183,38 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
         ],
         "documents": [_document(one) for one in inspection.documents],
     }
+    return told | ({"experiment": _experiment(inspection.shown)} if inspection.shown else {})
 
 
-def _knob(knob: Knob) -> dict[str, Any]:
+def _sureness(knob: Knob, inspection: Inspection) -> Sureness:
+    shown = inspection.shown
+    if shown is None:
+        return how_sure(knob, inspection.findings)
+    return how_sure(knob, inspection.findings, shown.seen, shown.phases)
+
+
+def _experiment(shown: Shown) -> dict[str, Any]:
+    found = shown.discovery
+    return {
+        "processes": found.processes,
+        "followed": [
+            {**dataclasses.asdict(each), "told": sentences.followed(each, shown.unit)}
+            for each in found.followed
+        ],
+        **{
+            name: [
+                {"document": s.document, "path": s.path, "value": s.value, "kinds": sorted(s.kinds)}
+                for s in suspected
+            ]
+            for name, suspected in (
+                ("unfollowed", found.unfollowed),
+                ("unsettled", found.unsettled),
+            )
+        },
+    }
+
+
+def _knob(knob: Knob, default: str | None, sureness: Sureness) -> dict[str, Any]:
     return {
         "document": knob.document,
         "path": knob.path,
@@ -168,8 +224,11 @@ def _knob(knob: Knob) -> dict[str, Any]:
         "unit": knob.unit,
         "scope": knob.scope,
         "value": knob.value,
+        "default_of": default,
         "editable": knob.editable,
         "why": knob.why,
+        "sure": sureness.level,
+        "sure_why": sentences.sure(sureness),
     }
 
 
@@ -186,30 +245,51 @@ def _document(one: Inspected) -> dict[str, Any]:
 
 # --- for people ---------------------------------------------------------------------------------
 
-_HEADS = ("path", "kind", "phase", "class", "value", "editable")
-_WIDEST = (64, 18, 5, 8, 24, 60)
+_HEADS = ("path", "kind", "phase", "class", "value", "sure", "editable")
+_WIDEST = (64, 18, 5, 8, 24, 8, 60)
 
 
 def as_text(inspection: Inspection) -> str:
-    """A table for each document, then its look-alikes and links."""
-    return "\n\n".join(_section(one) for one in inspection.documents) + "\n"
+    """A table for each document, then its look-alikes and links; then what runs showed."""
+    sections = [_section(one, inspection) for one in inspection.documents]
+    sections += [_runs(inspection.shown)] if inspection.shown else []
+    return "\n\n".join(sections) + "\n"
 
 
-def _section(one: Inspected) -> str:
+def _runs(shown: Shown) -> str:
+    """The experiment: what is followed, and what is not."""
+    found = shown.discovery
+    moved = "nothing to move" if not found.processes else f"{found.processes} with values moved"
+    lines = [f"Runs: 1 as it is, {moved}"]
+    lines += [f"  followed  {sentences.followed(each, shown.unit)}" for each in found.followed]
+    lines += [f"  not followed  {s.path} = {s.value}" for s in found.unfollowed]
+    lines += [f"  not settled  {s.path} = {s.value}" for s in found.unsettled]
+    return "\n".join(lines)
+
+
+def _section(one: Inspected, inspection: Inspection) -> str:
     title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
     if one.findings is None:
         return f"{title}\n  not read: {one.error}"
-    lines = [title, *_table(one.findings.knobs)]
+    sure = {knob.path: _sureness(knob, inspection) for knob in one.findings.knobs}
+    lines = [title, *_table(one.findings.knobs, one.document, sure)]
+    lines += [
+        f"  {sureness.level}  {path}: {sentences.sure(sureness)}"
+        for path, sureness in sure.items()
+        if sureness.level == "doubtful"
+    ]
     lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in one.findings.traps]
     lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in one.findings.links]
     lines += [f"  note  {note}" for note in one.findings.notes]
     return "\n".join(lines)
 
 
-def _table(found: Sequence[Knob]) -> list[str]:
+def _table(
+    found: Sequence[Knob], document: Document | None, sure: Mapping[str, Sureness]
+) -> list[str]:
     if not found:
         return ["  no knobs"]
-    rows = [_HEADS, *(_row(knob) for knob in found)]
+    rows = [_HEADS, *(_row(knob, default_of(knob, document), sure[knob.path]) for knob in found)]
     rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return [
@@ -219,12 +299,20 @@ def _table(found: Sequence[Knob]) -> list[str]:
     ]
 
 
-def _row(knob: Knob) -> tuple[str, ...]:
+def default_of(knob: Knob, document: Document | None) -> str | None:
+    """Where the program's source has the value of an option that was not typed."""
+    scalar = document.scalars.get(knob.path) if document else None
+    return scalar.default_of if scalar else None
+
+
+def _row(knob: Knob, default: str | None, sureness: Sureness) -> tuple[str, ...]:
     value = json.dumps(knob.value, ensure_ascii=False)
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
-    editable = "yes" if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
-    return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, editable)
+    can = f"yes, a default: {default}" if default else "yes"
+    editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
+    level = sureness.level
+    return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, level, editable)
 
 
 def _cut(text: str, width: int) -> str:
@@ -238,6 +326,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gpu-advisor inspect`."""
     parser.add_argument("config", nargs="*", type=Path, help="configs, or folders of configs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--run",
+        action="store_true",
+        help="run your command once as it is, and at most twice with values moved that may be "
+        "knobs, to see which of them it follows",
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="with --run: go on although the command writes over existing files of yours",
+    )
+    limits.add_arguments(parser)
+
+
+def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspection:
+    """The inspection of one program, with what runs of it showed. Raises AdvisorError."""
+    from advisor import inspect_run
+
+    named = args.config or configs_among(command or ())[:1]
+    if len(named) > 1 or any(path.is_dir() for path in named):
+        msg = "--run runs one program: name one config, or only `-- YOUR COMMAND`."
+        raise UsageError(msg)
+    config = named[0] if named else None
+    shown = inspect_run.show(config, list(command) if command else None, args)
+    return inspect(named, shown.argv, shown)
 
 
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
@@ -248,7 +361,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     if not args.config and not command:
         msg = "Nothing to inspect: name a config, a folder of configs, or `-- YOUR COMMAND`."
         raise UsageError(msg)
-    inspection = inspect(args.config, command)
+    inspection = with_runs(args, command) if args.run else inspect(args.config, command)
     errors = [one.error for one in inspection.documents if one.error]
     if len(errors) == len(inspection.documents) == 1 and not args.json:
         raise errors[0]

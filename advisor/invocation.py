@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from advisor import documents, settings
+from advisor import documents, knobs, options, settings
+from advisor.documents.argv import first_own_word
+from advisor.documents.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
+from advisor.isolation.offer import offered
 from advisor.settings import Settings, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
 
@@ -22,6 +30,9 @@ class Invocation:
     path: Path | None
     """The config as the user or gpu-advisor.toml named it."""
     argv: tuple[str, ...]
+    command_line: documents.Document
+    """`argv` as a document. Without a config the options that nobody typed are part of it: where
+    one is named, its values are the settings of the program."""
     cwd: Path
     name: str | None
     """Name of the workload in gpu-advisor.toml, if it came from there."""
@@ -38,6 +49,11 @@ class Invocation:
         if self.workload.quality_command is None:
             return self.argv
         return split(self.workload.quality_command, self.path, self.cwd)
+
+    def quality_command_line(self) -> documents.Document:
+        """The same as a document, with the same options as `command_line`."""
+        command = self.quality_argv()
+        return command_document(command, self.cwd, self.config)
 
 
 def resolve(
@@ -59,7 +75,7 @@ def resolve(
     found = settings.load(settings.find(near))
     name, entry = _entry(found, config, workload)
     if config is None and entry is not None and entry.config is not None and not command:
-        config = _shown(found.root / entry.config)
+        config = shown(found.root / entry.config)
         document = documents.read(config)
     if command:
         argv, cwd = tuple(command), Path.cwd()
@@ -69,7 +85,9 @@ def resolve(
         argv, cwd = split(entry.command, config, found.root), found.root
     else:
         raise CommandMissingError(_no_command(config, found, use_case))
-    if config is not None and not names_config(argv, config, cwd):
+    if config is not None and not (
+        names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd)
+    ):
         msg = (
             f"The command never names {config}, so a changed copy could not be passed to it: "
             f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
@@ -79,11 +97,26 @@ def resolve(
         config=document,
         path=config,
         argv=argv,
+        command_line=command_document(argv, cwd, document),
         cwd=cwd,
         name=name,
-        workload=entry or Workload(command=shlex.join(argv)),
+        workload=_of_its_phase(entry or Workload(command=shlex.join(argv)), argv),
         settings=found,
     )
+
+
+def command_document(
+    command: tuple[str, ...], cwd: Path, config: documents.Document | None
+) -> documents.Document:
+    """A command as a document; without a config it has the options of the program's source."""
+    known = options.of_command(command, cwd) if config is None else ()
+    return documents.of_command(command, known)
+
+
+def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
+    """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
+    told = knobs.phase_of_command(documents.of_command(argv)) if workload.phase == "any" else None
+    return workload.model_copy(update={"phase": told}) if told else workload
 
 
 def _entry(
@@ -99,7 +132,7 @@ def _entry(
     return workload, found.workload[workload]
 
 
-def _shown(path: Path) -> Path:
+def shown(path: Path) -> Path:
     """Relative where it lies below the working directory, as a user would name it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
@@ -130,6 +163,27 @@ def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
         if str(config) in token or real in token:
             return True
     return False
+
+
+def _is_imported(
+    argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
+) -> bool:
+    """Whether the program imports its config, and sees the candidate in its place when it does."""
+    if document is None or document.format != "python" or offered(str(cwd)).kind != "overlay":
+        return False
+    return options.imports(argv, cwd, config)
+
+
+def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
+    """Config files that the words of a command name, its own program left out."""
+    first = first_own_word(command)
+    found = []
+    for word in command[first:]:
+        path = Path(word.split("=", 1)[-1])
+        with contextlib.suppress(OSError):  # no path at all, such as code of many lines
+            if path.suffix.lower() in SUFFIXES and (cwd / path).is_file():
+                found.append(path)
+    return found
 
 
 def require_writable(config: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents, files, invocation, knobs, versions
+from advisor import files, invocation, knobs, settings, versions
+from advisor import options as options_of_program
+from advisor.entry import Entry, place
 from advisor.errors import UsageError
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
@@ -22,13 +25,21 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine
+    from advisor.model import Machine, Phase
+    from advisor.settings import Workload
     from advisor.trials.limits import Limits
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
-    parser.add_argument("config", type=Path, help="JSON, YAML or TOML config of your program")
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        help="JSON, YAML, TOML or Python config of your program; without one your command's own "
+        "options are tuned",
+    )
+    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
     parser.add_argument("--budget", metavar="TIME", help="wall clock to spend: 90s, 10m (default)")
     parser.add_argument(
         "--target",
@@ -37,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    parser.add_argument(
+        "--write-toml",
+        action="store_true",
+        help="write the tuned command into gpu-advisor.toml, as the entry of your program",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="measure and report, but write no config"
@@ -78,10 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class Options:
     """What one call was asked to do, as the flags said it."""
 
-    config: Path
+    config: Path | None
+    workload: str | None
     budget_s: float | None
     target: str | None
     output: Path | None
+    write_toml: bool
     dry_run: bool
     report: Path
     json: bool
@@ -98,9 +116,11 @@ def options_of(args: argparse.Namespace) -> Options:
     try:
         return Options(
             config=args.config,
+            workload=args.workload,
             budget_s=parse_duration_s(args.budget) if args.budget else None,
             target=args.target,
             output=args.output,
+            write_toml=args.write_toml,
             dry_run=args.dry_run,
             report=args.report,
             json=args.json,
@@ -121,8 +141,10 @@ class Job:
 
     options: Options
     invocation: invocation.Invocation
-    config: documents.Document
+    config: Path | None
+    """As the user or gpu-advisor.toml named it."""
     sources: tuple[Source, ...]
+    """The config, if there is one, and then the command line."""
     machine: Machine
     target: target.Target
     versions: Versions
@@ -133,11 +155,15 @@ class Job:
     report: files.Claim
     tuned: files.Claim | None
     """The place of --output; None where the config itself is rewritten."""
+    entry: Entry | None
+    """The place of --write-toml."""
+    settings_file: files.Claim | None
+    """The same, where the file is not there yet."""
 
     @property
-    def output(self) -> Path:
+    def output(self) -> Path | None:
         """Where the tuned config goes."""
-        return self.options.output or self.options.config
+        return self.options.output or self.config
 
     @property
     def memory_limit_gib(self) -> float:
@@ -148,32 +174,40 @@ class Job:
             return usable if self.target.gpu else min(usable, host)
         if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
             return 0.92 * self.target.gpu.memory_free_gib
-        return host
+        return host  # no GPU, or one that says nothing before the program has run on it
 
 
 def prepare(options: Options, command: list[str] | None) -> Job:
     """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
-    left = versions.recover(options.config)
-    asked = invocation.resolve(options.config, command)
-    assert asked.config is not None, "it was named"
-    if not options.dry_run and options.output is None:
-        invocation.require_writable(options.config)
+    left = versions.recover(options.config) if options.config else []
+    asked = invocation.resolve(options.config, command, workload=options.workload)
+    if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
+        left = versions.recover(asked.path)
+        asked = invocation.resolve(asked.path, command, workload=options.workload)
+    if asked.path is None and options.output is not None:
+        msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
+        raise UsageError(msg)
+    if asked.path is not None and not options.dry_run and options.output is None:
+        invocation.require_writable(asked.path)
+    entry = place(asked) if options.write_toml else None
+    kept_for = asked.path or Path.cwd() / settings.FILE_NAME
     defaults = asked.settings.defaults
     machine = read_machine()
-    state = state_folder(project_root(options.config))
-    kept = Versions(state, options.config)
-    report, tuned = claim_places(options, kept)
+    state = state_folder(project_root(kept_for))
+    kept = Versions(state, kept_for)
+    report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    for note in left:
+    for note in (*left, *left_untuned(asked)):
         progress.note(note)
     return Job(
         options=options,
         invocation=asked,
-        config=asked.config,
+        config=asked.path,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document))
-            for document in (asked.config, documents.of_command(asked.argv))
+            Source(document=document, findings=knobs.find(document, told=_told(asked.workload)))
+            for document in (asked.config, asked.command_line)
+            if document is not None
         ),
         machine=machine,
         target=target.resolve(options.target or defaults.target, machine),
@@ -184,15 +218,49 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         progress=progress,
         report=report,
         tuned=tuned,
+        entry=entry,
+        settings_file=settings_file,
     )
 
 
-def claim_places(options: Options, kept: Versions) -> tuple[files.Claim, files.Claim | None]:
-    """Where the report goes, and where --output does. Raises OutputRefusedError."""
-    config, output = options.config, options.output
-    over = options.overwrite
-    if output is None or os.path.realpath(output) == os.path.realpath(config):
-        return writing.claim(options.report, never=[config], like=config, overwrite=over), None
-    report = writing.claim(options.report, never=[config, output], like=config, overwrite=over)
-    place = files.claim([output], never=[config], like=config, overwrite=over, ours=kept.is_output)
-    return report, place
+def _told(workload: Workload) -> Phase | None:
+    return None if workload.phase == "any" else workload.phase
+
+
+def left_untuned(asked: invocation.Invocation) -> list[str]:
+    """What is not tuned although the command depends on it, where no config was named."""
+    if asked.path is not None:
+        return []
+    why = options_of_program.why_unread(asked.argv, asked.cwd)
+    unread = [f"only the options that you typed are tuned: {why}"] if why else []
+    return [
+        *unread,
+        *(
+            f"{path} is read by the command and left alone; "
+            f"`gpu-advisor optimize {shlex.quote(str(path))} -- ...` tunes it"
+            for path in invocation.configs_among(asked.argv, asked.cwd)
+            if path.suffix != ".py"  # as often a program
+        ),
+    ]
+
+
+def claim_places(
+    options: Options, config: Path | None, entry: Entry | None, kept: Versions
+) -> tuple[files.Claim, files.Claim | None, files.Claim | None]:
+    """Where the report goes, where --output does, and where --write-toml makes a file.
+
+    Raises OutputRefusedError.
+    """
+    over, output = options.overwrite, options.output
+    if config and output and os.path.realpath(output) == os.path.realpath(config):
+        output = None
+    never = [path for path in (config, output, entry.path if entry else None) if path is not None]
+    report = writing.claim(options.report, never=never, like=config, overwrite=over)
+    tuned = made = None
+    if output is not None and config is not None:
+        tuned = files.claim(
+            [output], never=[config], like=config, overwrite=over, ours=kept.is_output
+        )
+    if entry is not None and entry.file is None:
+        made = files.claim([entry.path])
+    return report, tuned, made

@@ -59,6 +59,10 @@ class Scalar:
     """Why it is not editable: an alias, an interpolation, a block scalar."""
     comment: str | None = None
     """Comment on the same line, or directly above it."""
+    choices: tuple[JsonScalar, ...] = ()
+    """The only values the program takes, where that is known."""
+    default_of: str | None = None
+    """`train.py:12`: it is written there as the program's default, and not in this document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,9 @@ class Change:
     knob_class: KnobClass
     old: JsonScalar
     new: JsonScalar
+    name: str | None = None
+    """What it is called where it must be told from another knob: `train.batch_size`. None: by the
+    last part of its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +140,7 @@ class Candidate:
     def label(self) -> str:
         """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        shown = [f"{_leaf(c.path)}={json.dumps(c.new)}" for c in own]
+        shown = [f"{c.name or _leaf(c.path)}={json.dumps(c.new)}" for c in own]
         return " ".join(shown) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:
@@ -254,6 +261,8 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     device: str | None = None
+    fused: bool | None = None
+    """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None
     """Whether zero_grad dropped gradients instead of filling them with zeros."""
     loader_site: str | None = None
@@ -284,6 +293,21 @@ class WhatIfOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card a process computed on, as CUDA told it there."""
+
+    index: int
+    """As CUDA counts in that process; NVML may count otherwise."""
+    name: str | None = None
+    uuid: str | None = None
+    """As torch spells it; None before torch 2.5."""
+    total_gib: float | None = None
+    available_gib: float | None = None
+    """Free, and what the process held itself: all that it could have."""
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -303,9 +327,16 @@ class Shares:
 
     data_wait: float | None = None
     host_to_device: float | None = None
+    """A device had nothing to do while the host copied to it, or could not queue ahead for that."""
     compute: float | None = None
+    """Of the host in the model's calls; where a device computes, of that device at work."""
+    launch: float | None = None
+    """A device had no more to do than the kernels that the host was just launching."""
+    sync: float | None = None
+    """A device had nothing to do because the host had waited for it instead of queueing ahead."""
     other: float | None = None
-    """Host code between the calls above: tokenising, clipping, post-processing, writing."""
+    """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
+    device computes, with nothing queued for it."""
     validation: float | None = None
     sampling: float | None = None
     saving: float | None = None
@@ -318,6 +349,8 @@ class Telemetry:
     gpu_util_pct: float | None = None
     gpu_mem_used_gib: float | None = None
     """Highest."""
+    gpu_mem_others_gib: float | None = None
+    """Highest that processes which are not the program's own held there, at work or not."""
     power_w: float | None = None
     energy_j: float | None = None
     """Growth of the card's energy counter."""
@@ -417,6 +450,7 @@ class Run:
     """Device allocator peak; host peak RSS of the process tree where there is no device."""
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
+    """What the device allocator held at most, freed blocks included: the card must give it."""
     alloc_retries: int | None = None
     loss_first: float | None = None
     loss_last: float | None = None
@@ -427,6 +461,8 @@ class Run:
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
+    cards: tuple[Card, ...] = ()
+    """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     files_created: tuple[str, ...] = ()
@@ -455,6 +491,11 @@ class Run:
         """Whether the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")
 
+    @property
+    def held_gib(self) -> float | None:
+        """Memory that must be there for it: reserved on the device, else the host's peak."""
+        return self.peak_device_gib or self.peak_mem_gib
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -469,10 +510,14 @@ class Failure:
     evidence: str
     next_step: str
     log_tail: str = ""
+    effects: Effects | None = None
+    """What was seen of it before it failed; None where it did not come to load anything."""
     exit_code: int | None = None
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()
     isolation: str | None = None
+    gpu_mem_others_gib: float | None = None
+    """Highest that others held on the card meanwhile."""
 
 
 # --- machines -----------------------------------------------------------------------------

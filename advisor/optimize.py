@@ -1,4 +1,4 @@
-"""`gpu-advisor optimize CONFIG`: measure, choose, prove, write, report.
+"""`gpu-advisor optimize [CONFIG] [-- COMMAND]`: measure, choose, prove, write, report.
 
 Read top to bottom: `run` is the whole journey.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import documents
@@ -21,28 +21,31 @@ from advisor.errors import (
     InterruptedByUserError,
     TrialFailedError,
 )
+from advisor.experiments.attempts import Attempt
 from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
 from advisor.history import History, program_key
 from advisor.job import Job, add_arguments, options_of, prepare
+from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
-from advisor.report import compose, numbers, writing
+from advisor.report import compose, numbers, view, writing
 from advisor.report.entries import trial_entry
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.facts import Facts
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Stop
+from advisor.versions import Versions
 
 if TYPE_CHECKING:
     import argparse
     import threading
+    from pathlib import Path
 
     from advisor.engines import Engine
-    from advisor.experiments.attempts import Attempt
     from advisor.model import Change
     from advisor.report.model import Report
     from advisor.report.progress import Progress
@@ -52,7 +55,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """The journey from a config to a tuned config and a report. Raises AdvisorError."""
+    """The journey from a config or a command to a tuned one and a report. Raises AdvisorError."""
     started = time.monotonic()
     options = options_of(args)
     job = prepare(options, command)
@@ -63,17 +66,17 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         engine_of(job, off) as engine,
     ):
         lab = open_lab(job, engine, started)
-        facts = facts_of(job, lab)
+        aim = Aim(job=job, facts=facts_of(job, lab))
         answers: list[Answer] = []
         problem: AdvisorError | None = None
         stop: Stop | None = None
         try:
-            stop = search(facts, lab, answers, job.progress)
+            stop = search(aim, lab, answers, job.progress)
         except InterruptedByUserError as interrupted:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
-        report = conclude(job, lab, facts, answers, stop, wall_s=time.monotonic() - started)
+        report = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=time.monotonic() - started)
     writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
@@ -83,17 +86,42 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     return 0
 
 
-def search(facts: Facts, lab: Lab, answers: list[Answer], progress: Progress) -> Stop:
+@dataclass(kw_only=True)
+class Aim:
+    """What is tuned for, which the original's first run may correct."""
+
+    job: Job
+    facts: Facts
+
+    def correct(self, answer: Answer) -> None:
+        """The card that the program is on is known once it ran: its memory, its precisions."""
+        run = answer.run if isinstance(answer, Attempt) else None
+        if run is None or not run.cards:
+            return
+        aimed = target.computed_on(self.job.target, self.job.machine, run.cards[0])
+        if aimed != self.job.target:
+            self.job = replace(self.job, target=aimed)
+            self.facts = replace(
+                self.facts,
+                memory_limit_gib=self.job.memory_limit_gib,
+                precisions=aimed.precisions,
+                has_gpu=True,
+            )
+
+
+def search(aim: Aim, lab: Lab, answers: list[Answer], progress: Progress) -> Stop:
     """Ask, answer, ask again; what was answered so far is in `answers`, also when interrupted."""
     stage = ""
     while True:
-        turn = next_turn(facts, answers)
+        turn = next_turn(aim.facts, answers)
         if isinstance(turn, Stop):
             return turn
         if turn.ask.purpose != stage:
             stage = turn.ask.purpose
             progress.stage(stage)
         answers.append(lab.answer(turn.ask))
+        if stage == "baseline":
+            aim.correct(answers[-1])
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:
@@ -142,18 +170,18 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
     return Lab(
         engine=engine,
         program=Program(
-            config=job.config,
-            command_line=job.sources[1].document,
+            config=asked.config,
+            command_line=asked.command_line,
             cwd=asked.cwd,
             unit=asked.workload.unit,
-            output_paths=job.sources[0].findings.outputs,
-            output_flags=(*asked.workload.output_flags, *job.sources[1].findings.outputs),
+            output_paths=job.sources[0].findings.outputs if asked.config else (),
+            output_flags=(*asked.workload.output_flags, *job.sources[-1].findings.outputs),
             env=env,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=job.options.allow_writes,
             limits=job.limits,
         ),
-        quality_command=documents.of_command(asked.quality_argv()),
+        quality_command=asked.quality_command_line(),
         recall=Recall(
             history=History(job.state / "history.sqlite", job.progress.note),
             machine_key=job.machine.key,
@@ -199,13 +227,10 @@ def conclude(
     winner = proven_candidate(now) if stop is not None else Candidate()
     if now.quality.before and not facts.quality_reference:
         job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.before))
-    text = ""
+    text, written = "", Written()
     if winner.changes:
-        new = lab.program.content(winner)
-        after = documents.parse(new, job.config.format, job.config.name)
-        text = documents.masked_diff(job.config, after, str(options.config))
-        if not options.dry_run and new != job.config.raw:
-            write_config(job, winner, new)
+        text = diff_of(job, lab, winner)
+        written = write_tuned(job, lab, winner) if not options.dry_run else written
     return compose.optimize_report(
         compose.Outcome(
             stop=stop,
@@ -222,9 +247,11 @@ def conclude(
             crowd=lab.crowd,
         ),
         compose.Asked(
-            config=options.config,
+            config=job.config,
             report=options.report,
-            output=job.output,
+            output=written.config,
+            entry=written.entry,
+            rewritten=written.rewritten,
             dry_run=options.dry_run,
             workload=job.invocation.name,
             command=job.invocation.command,
@@ -236,19 +263,66 @@ def conclude(
     )
 
 
-def write_config(job: Job, winner: Candidate, new: bytes) -> None:
-    """Put the tuned config in place; the original's bytes are kept first."""
-    original, options = job.config, job.options
-    if job.tuned is not None and options.output is not None:
-        job.tuned.write(options.output, new)
-        job.versions.wrote(options.output, new)
-        return
-    ours: list[Change] = [c for c in winner.changes if c.document != COMMAND_LINE]
-    version = job.versions.keep(original, new, ours)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Files that hold what was tuned: the config, and the entry of the command."""
+
+    config: Path | None = None
+    entry: Path | None = None
+    rewritten: tuple[Path, ...] = ()
+    """Those that were there before: `revert` gives them back."""
+
+
+def diff_of(job: Job, lab: Lab, winner: Candidate) -> str:
+    """The config's change, for people to read; empty without a config."""
+    config = job.invocation.config
+    if config is None:
+        return ""
+    new = lab.program.content(winner)
+    after = documents.parse(new, config.format, config.name)
+    return documents.masked_diff(config, after, str(job.config))
+
+
+def write_tuned(job: Job, lab: Lab, winner: Candidate) -> Written:
+    """Put the tuned config in place, and the tuned command where --write-toml asks for it."""
+    place, entry = None, None
+    rewritten: list[Path] = []
+    config, path = job.invocation.config, job.config
+    new = lab.program.content(winner)
+    if config is not None and path is not None and new != config.raw:
+        if job.tuned is not None and job.output is not None:
+            job.tuned.write(job.output, new)
+            job.versions.wrote(job.output, new)
+            place = job.output
+        else:
+            ours = tuple(c for c in winner.changes if c.document != COMMAND_LINE)
+            rewrite(job.versions, path, config, new, ours)
+            rewritten.append(path)
+            place = path
+    typed = tuple(c for c in winner.changes if c.document == COMMAND_LINE)
+    if job.entry is not None and (typed or job.entry.is_new):
+        new, file, entry = job.entry.content(typed), job.entry.file, job.entry.path
+        if file is not None:
+            rewrite(Versions(job.state, entry), entry, file, new, ())
+            rewritten.append(entry)
+        elif job.settings_file is not None:
+            job.settings_file.write(entry, new)
+    return Written(config=place, entry=entry, rewritten=tuple(rewritten))
+
+
+def rewrite(
+    versions: Versions,
+    path: Path,
+    original: documents.Document,
+    new: bytes,
+    changes: tuple[Change, ...],
+) -> None:
+    """Replace a file of the user's; its bytes are kept first. Raises AdvisorError."""
+    version = versions.keep(original, new, list(changes))
     try:
-        documents.write_atomic(options.config, new, original.raw)
+        documents.write_atomic(path, new, original.raw)
     except AdvisorError:
-        job.versions.forget(version)
+        versions.forget(version)
         raise
 
 
@@ -257,7 +331,7 @@ def show(report: Report, *, json_only: bool) -> None:
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
-    lines = [f"{report.config}: {report.verdict}. {report.reason}"]
+    lines = [f"{view.subject(report)}: {report.verdict}. {report.reason}"]
     if report.busy:
         lines.append(f"  {report.busy}")
     lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, invocation, knobs, masking, versions
+from advisor import invocation, knobs, masking, versions
 from advisor.engines.local import LocalEngine
 from advisor.engines.workplace import cancellable
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     workload = _as_flags_say(asked.workload, args)
     machine = read_machine()
     aim = target.resolve("auto", machine)
-    flags = documents.of_command(asked.argv)
+    flags = asked.command_line
     program = Program(
         config=asked.config,
         command_line=flags,
@@ -104,6 +104,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
         sys.stdout.write(shown)
         return FAILURE_EXIT_CODES[result.kind]
+    if result[0].cards:
+        aim = target.computed_on(aim, machine, result[0].cards[0])
     found = diagnose(result, profile=aim.profile)
     help_ = bounds.bounds(result, cpus=machine.cpus)
     if args.json:

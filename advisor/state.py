@@ -13,6 +13,7 @@ from pathlib import Path
 
 from advisor import settings
 from advisor.errors import StateUnusableError
+from advisor.files import atomic
 
 STATE_FOLDER = ".gpu-advisor"
 
@@ -42,32 +43,45 @@ def state_folder(root: Path) -> Path:
         )
         raise StateUnusableError(msg) from problem
     except OSError as problem:
+        neither = f"Originals and measurements can be kept neither in {own} ({problem.strerror})"
         try:
             return _made(_elsewhere(root))
+        except StateUnusableError as also:
+            msg = f"{neither} nor elsewhere. {also}"
+            raise StateUnusableError(msg) from also
         except OSError as also:
             msg = (
-                f"Originals and measurements can be kept neither in {own} ({problem.strerror}) nor "
-                f"in {_elsewhere(root)} ({also.strerror}). Set XDG_STATE_HOME to a folder that "
-                "may be written."
+                f"{neither} nor in {_elsewhere(root)} ({also.strerror}). "
+                "Set XDG_STATE_HOME to a folder that may be written."
             )
             raise StateUnusableError(msg) from also
 
 
 def existing_folders(root: Path) -> list[Path]:
     """Every state folder that the project at `root` has; makes none."""
-    found = []
-    for folder in (root / STATE_FOLDER, _elsewhere(root)):
-        with contextlib.suppress(OSError):
-            if folder.is_dir():
-                found.append(folder)
-    return found
+    folders = [root / STATE_FOLDER]
+    with contextlib.suppress(StateUnusableError):
+        folders.append(_elsewhere(root))
+    return [each for each in folders if os.path.isdir(each)]  # noqa: PTH112  a Path may raise
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """Our folder below one of the user's own, which `variable` names; it need not exist.
+
+    Raises StateUnusableError for a user without a home, as in some containers.
+    """
+    named = Path(os.environ.get(variable, ""))
+    if not named.is_absolute():
+        named = Path(os.path.expanduser(default))  # noqa: PTH111  a Path would raise its own error
+    if not named.is_absolute():
+        msg = f"User {os.getuid()} has no home. Set {variable} to a folder that may be written."
+        raise StateUnusableError(msg)
+    return named / "gpu-advisor"
 
 
 def _elsewhere(root: Path) -> Path:
-    home = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(home) if Path(home).is_absolute() else Path("~/.local/state").expanduser()
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
-    return base / "gpu-advisor" / f"{root.name[:60]}-{digest}"
+    return user_folder("XDG_STATE_HOME", "~/.local/state") / f"{root.name[:60]}-{digest}"
 
 
 def _made(folder: Path) -> Path:
@@ -79,6 +93,7 @@ def _made(folder: Path) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise PermissionError(13, "the folder is read-only", str(folder))
     ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    if not ignore.exists() or not ignore.stat().st_size:
+        atomic.remove_drafts(ignore)
+        atomic.place(ignore, b"*\n", 0o600)
     return folder

@@ -212,7 +212,8 @@ def recover(config: Path) -> list[str]:
     """
     told: list[str] = []
     for state in existing_folders(project_root(config)):
-        if (state / "versions" / _key(state, config)).is_dir():
+        folder = state / "versions" / _key(state, config)
+        if folder.is_dir() and os.access(folder, os.W_OK):  # else no call could leave anything
             versions = Versions(state, config)
             with versions.held():
                 told += versions.recover()

@@ -126,6 +126,7 @@ def formula_search(
     engine: RecordedEngine,
     text: str,
     *,
+    name: str = "train.yaml",
     workload: dict[str, Any] | None = None,
     cpus: int = QUIET_MACHINE.cpus,
     memory_gib: float = 1e9,
@@ -136,7 +137,7 @@ def formula_search(
     history: History | None = None,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
-    config = folder / "train.yaml"
+    config = folder / name
     config.write_text(text)
     document = documents.read(config)
     command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)

@@ -1,6 +1,6 @@
 """How good are the settings the search ends at, and for how many processes?
 
-    python -m benchmarks.search_quality [--programs 200] [--noise 0.02]
+    python -m benchmarks.search_quality [--programs 200] [--noise 0.02] [--collapse 0.05]
 
 Each program is a formula (loader, launch cost, compute, memory), so the true optimum over the
 whole grid is known. Every rule sees the same noisy answers. Printed: the true rate of what a rule
@@ -41,13 +41,12 @@ class Program:
     """A formula, and the noise that every rule sees of it."""
 
     formula: Formula
-    noise: float
+    noise: Noise
     seed: int
 
     def engine(self) -> RecordedEngine:
         """A fresh one: the same answers to the same trials."""
-        noise = Noise(between=self.noise)
-        return RecordedEngine(self.formula, noise=noise, seed=self.seed)
+        return RecordedEngine(self.formula, noise=self.noise, seed=self.seed)
 
     def true_rate(self, values: Values) -> float | None:
         """Without noise; None out of memory."""
@@ -55,7 +54,7 @@ class Program:
         return self.formula.rate(values) if needed_gib <= self.formula.card_gib else None
 
 
-def a_program(rng: random.Random, noise: float) -> Program:
+def a_program(rng: random.Random, noise: Noise) -> Program:
     """Between loader bound, launch bound and compute bound, on a card that fills."""
     formula = Formula(
         load_s=10 ** rng.uniform(-5, -2),
@@ -158,13 +157,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--noise", type=float, default=0.02)
+    parser.add_argument("--collapse", type=float, default=0.0)
     args = parser.parse_args()
+    noise = Noise(between=args.noise, collapse=args.collapse)
     logging.disable()
     rng = random.Random(1)
     shares: dict[str, list[float]] = {name: [] for name in RULES}
     used: dict[str, list[int]] = {name: [] for name in RULES}
     for _ in range(args.programs):
-        program = a_program(rng, args.noise)
+        program = a_program(rng, noise)
         grid = itertools.product(BATCHES, WORKERS)
         rates = (program.true_rate({"batch_size": b, "num_workers": w}) for b, w in grid)
         best = max(rate for rate in rates if rate is not None)
@@ -173,7 +174,10 @@ def main() -> None:
                 values, processes = rule(program, Path(folder))
             shares[name].append((program.true_rate(values) or 0.0) / best)
             used[name].append(processes)
-    print(f"{args.programs} programs, noise {args.noise:.0%} a process, started at {START}")
+    print(
+        f"{args.programs} programs, noise {args.noise:.0%} a process, "
+        f"{args.collapse:.0%} collapsed, started at {START}"
+    )
     print(f"{'rule':26} {'share of optimum':>17} {'worst tenth':>12} {'processes':>10}")
     for name in RULES:
         tenth = sorted(shares[name])[: max(1, args.programs // 10)]

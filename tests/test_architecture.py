@@ -15,11 +15,14 @@ PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
-    {"optimize", "profile", "inspect", "gate", "revert", "job", "invocation"},
+    {
+        *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
+        *("job", "entry", "invocation"),
+    },
     {"report"},
     {"advice", "strategy", "experiments"},
     {"engines", "history", "versions", "state", "quality"},
-    {"trials", "knobs"},
+    {"trials", "knobs", "options"},
     {"isolation"},
     {"documents", "machine", "stats", "settings", "probe"},
     {"files", "masking", "objective"},

@@ -8,12 +8,17 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.errors import OutputRefusedError
+from advisor.errors import BudgetTooSmallError, OutputRefusedError
 from benchmarks import kills
 from benchmarks.rewriting import Failures
+from benchmarks.ways import seen
+
+if TYPE_CHECKING:
+    from tests import warm
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = '{\n  "batch_size": 1,\n  "api_key": "q7Zp2mXw9Lr4"\n}\n'
@@ -48,6 +53,54 @@ def optimize(project: Path, *flags: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=300,
     )
+
+
+LITTERS = """
+import os, sys, time
+open("preds.jsonl", "x").write("{}")
+number = len(os.listdir("runs")) + 1
+os.makedirs(f"runs/train-{number}")
+os.replace("last.pt", "prev.pt")
+print("resumes from", open("prev.pt").read(), flush=True)
+open("last.pt", "w").write("a trial's")
+while True:
+    time.sleep(0.01)
+    print("done", flush=True)
+"""
+
+
+def test_a_profile_leaves_the_tree_as_it_was_and_does_not_block_the_next(
+    tmp_path: Path, gpu_advisor: warm.Server
+) -> None:
+    """A program that numbers its runs, rotates its checkpoint and refuses to overwrite."""
+    project = tmp_path / "project"
+    (project / "runs" / "train-1").mkdir(parents=True)
+    (project / "last.pt").write_text("mine")
+    (project / "run.py").write_text(LITTERS)
+    before = seen(project)
+    for _ in range(2):
+        done = gpu_advisor.call(
+            "profile", "--window", "0.2s", "--unit-regex", "done", "--", sys.executable, "run.py",
+            cwd=project,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert seen(project) == before
+
+
+def test_a_budget_smaller_than_the_baseline_ends_with_a_report(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    """Whatever lies where measurements are kept."""
+    (project / ".gpu-advisor").mkdir()
+    (project / ".gpu-advisor" / "history.sqlite").write_bytes(b"no database" * 1000)
+    program = project / "run.py"
+    program.write_text("import time; time.sleep(3)\n" + program.read_text())
+    done = gpu_advisor.call("optimize", "c.json", "--budget", "1s", cwd=project)
+    assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "is damaged" in done.stderr
+    assert json.loads((project / "report.json").read_text())["verdict"] != "improved"
+    assert (project / "c.json").read_text() == CONFIG
 
 
 @pytest.mark.slow

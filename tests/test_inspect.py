@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests import warm
+
+PROGRAMS = Path(__file__).resolve().parent / "fixtures" / "programs"
 
 Ran = subprocess.CompletedProcess[str]
 
@@ -50,12 +53,28 @@ def as_json(ran: Ran) -> dict[str, Any]:
 def test_json_is_one_object_with_every_key(config: Path, inspect: Callable[..., Ran]) -> None:
     found = as_json(inspect(config.name, "--json"))
     assert set(found) == {"knobs", "traps", "links", "documents"}
-    keys = "document path kind phase class unit scope value editable why"
+    keys = "document path kind phase class unit scope value default_of editable why sure sure_why"
     assert all(list(knob) == keys.split() for knob in found["knobs"])
     knobs = {(knob["document"], knob["path"]): knob for knob in found["knobs"]}
     assert knobs["config.yaml", "train.batch_size"]["value"] == 8
     assert knobs["config.yaml", "mini_batch_sizes"]["editable"] is False
     assert [(trap["document"], trap["path"]) for trap in found["traps"]] == [("config.yaml", "nbs")]
+
+
+def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    text = "import argparse\np = argparse.ArgumentParser()\n"
+    text += "p.add_argument('-b', '--batch-size', type=int, default=4)\n"
+    text += "p.add_argument('-j', '--workers', type=int, default=2)\n"
+    (config.parent / "main.py").write_text(text)
+    found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
+    knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}
+    assert knobs == {"--batch-size": (8, None), "--workers": (2, "main.py:4")}
+    assert "yes, a default: main.py:4" in inspect("--", "python", "main.py", "-b", "8").stdout
+    assert "leads to no Python file" in inspect("--", "python", "gone.py").stdout
+    named = as_json(inspect(config.name, "--json", "--", "python", "main.py", "-c", config.name))
+    assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
 def test_a_named_file_is_followed_and_shown(config: Path, inspect: Callable[..., Ran]) -> None:
@@ -99,9 +118,99 @@ def test_the_table_names_every_knob_and_why_it_is_left_alone(
     lines = ran.stdout.splitlines()
     assert lines[0] == "config.yaml"
     row = next(line.split() for line in lines if line.split()[:1] == ["train.batch_size"])
-    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "yes"]
+    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "likely", "yes"]
     assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
     assert any(line.startswith("  look-alike  nbs") for line in lines)
+
+
+def test_it_says_how_sure_it_is_and_why(tmp_path: Path, inspect: Callable[..., Ran]) -> None:
+    """By its name; and where another setting of the same kind speaks against that."""
+    (tmp_path / "one.yaml").write_text("a: {batch_size: 8}\nb: {batch_size: 9}\nnum_workers: 4\n")
+    (tmp_path / "two.yaml").write_text("batch_size: auto\n")
+    found = as_json(inspect("one.yaml", "two.yaml", "--json"))
+    sure = {(k["document"], k["path"]): (k["sure"], k["sure_why"]) for k in found["knobs"]}
+    assert sure["one.yaml", "num_workers"] == ("likely", "its name and value say so")
+    assert sure["one.yaml", "a.batch_size"][0] == "doubtful"
+    assert "b.batch_size has another value" in sure["one.yaml", "a.batch_size"][1]
+    assert sure["two.yaml", "batch_size"][0] == "doubtful"
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> list[str]:
+    """A training program whose config has made-up names; the command that runs it.
+
+    `plum.zorp` is the batch and `--vex` the workers; `plum.grault`, the hidden size, and `quonk`,
+    the epochs, have the same values, and the hidden size must be a multiple of 6.
+    """
+    for name in ("ok_made_up.py", "ok_descent.py"):
+        shutil.copy(PROGRAMS / name, tmp_path)
+    roles = {"batch": "plum.zorp", "workers": "--vex", "hidden": "plum.grault", "epochs": "quonk"}
+    (tmp_path / "roles.json").write_text(json.dumps({**roles, "heads": 6}))
+    (tmp_path / "c.yaml").write_text("plum: {grault: 6, zorp: 6}\nquonk: 2\nlr: 0.1\n")
+    return [sys.executable, "ok_made_up.py", "roles.json", "c.yaml", "--vex", "2"]
+
+
+def test_a_run_shows_what_the_program_follows_whatever_it_is_called(
+    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
+) -> None:
+    """In config and command line; decoys of equal value are told apart, and nothing is changed."""
+    pytest.importorskip("torch")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found = as_json(inspect("c.yaml", "--run", "--json", "--", *made_up))
+    knobs = {(k["document"], k["path"]): (k["kind"], k["sure"]) for k in found["knobs"]}
+    assert knobs["c.yaml", "plum.zorp"] == ("batch_size", "shown")
+    assert knobs["command line", "--vex"] == ("num_workers", "shown")
+    assert set(knobs) == {("c.yaml", "plum.zorp"), ("command line", "--vex"), ("c.yaml", "lr")}
+    experiment = found["experiment"]
+    assert experiment["processes"] == 1
+    assert {s["path"] for s in experiment["unfollowed"]} == {"plum.grault", "quonk"}
+    assert experiment["followed"][0]["told"] == (
+        "`plum.zorp` is the batch size: with 24 in place of 6, it loaded batches of 24, not 6."
+    )
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_that_crashes_tells_what_it_came_to(
+    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
+) -> None:
+    """Two layers that must fit are moved apart: the loader was built by then, and one run does."""
+    pytest.importorskip("torch")
+    roles = {"batch": "zorp", "workers": "vex", "hidden": "frell", "again": "grault"}
+    (tmp_path / "roles.json").write_text(json.dumps(roles))
+    (tmp_path / "c.yaml").write_text("frell: 6\ngrault: 6\nzorp: 6\nvex: 2\n")
+    found = as_json(inspect("c.yaml", "--run", "--json", "--", *made_up[:4]))
+    followed = {each["path"]: each["kind"] for each in found["experiment"]["followed"]}
+    assert followed == {"zorp": "batch_size", "vex": "num_workers"}
+    assert found["experiment"]["processes"] == 1
+
+
+def test_a_run_confirms_names_and_contradicts_them(
+    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
+) -> None:
+    """What a name says is held against what was seen; without a suspect nothing more is run."""
+    pytest.importorskip("torch")
+    roles = {"batch": "batch_size", "workers": 0}
+    (tmp_path / "roles.json").write_text(json.dumps(roles))
+    (tmp_path / "c.yaml").write_text("batch_size: 6\nnum_workers: 3\n")
+    ran = inspect("c.yaml", "--run", "--", *made_up[:4])
+    assert ran.returncode == 0, ran.stderr
+    rows = {line.split()[0]: line.split() for line in ran.stdout.splitlines() if line.split()}
+    assert rows["batch_size"][5] == "agrees"
+    assert rows["num_workers"][5] == "doubtful"
+    assert "num_workers: its name says so, and another value was seen in the run" in ran.stdout
+    assert "Runs: 1 as it is, nothing to move" in ran.stdout
+
+
+def test_a_run_of_several_programs_is_refused(
+    tmp_path: Path, config: Path, inspect: Callable[..., Ran]
+) -> None:
+    """And one that does not run says why."""
+    ran = inspect(config.name, "base/common.yaml", "--run", "--", "true")
+    assert ran.returncode == 2
+    assert "one config" in ran.stderr
+    ran = inspect(config.name, "--run", "--", sys.executable, "-c", "raise OSError", config.name)
+    assert ran.returncode not in (0, 2)
+    assert "original command failed" in ran.stderr
 
 
 def test_one_bad_file_does_not_stop_the_others(

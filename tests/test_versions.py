@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,27 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "train.json"
     path.write_bytes(ORIGINAL)
     return path
+
+
+def test_a_rewritten_python_config_is_never_taken_for_what_was_compiled_before(
+    tmp_path: Path,
+) -> None:
+    """Python believes a compiled file by size and second: each rewrite is a second newer."""
+    config = tmp_path / "config.py"
+    config.write_text("batch_size = 16\n")
+    ahead = int(time.time()) + 2
+    os.utime(config, (ahead, ahead))
+    read = [sys.executable, "-c", "import config; print(config.batch_size)"]
+
+    def batch() -> str:
+        done = subprocess.run(read, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert batch() == "16"
+    rewrite(config, batch_size=32)
+    assert (batch(), int(config.stat().st_mtime)) == ("32", ahead + 1)
+    revert(config)
+    assert (batch(), int(config.stat().st_mtime)) == ("16", ahead + 2)
 
 
 def test_revert_gives_the_original_bytes(config: Path) -> None:
@@ -244,6 +267,16 @@ def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> Non
         done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
     assert not seen
     assert done["killed before the end"] >= 40
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
+def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Path) -> None:
+    """With no room left, with one page, with two, ..."""
+    seen = Failures()
+    done = kills.full_disk(tmp_path, seen)
+    assert not seen
+    assert done["write refused"]
+    assert done["write done"]
 
 
 def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:

@@ -1,7 +1,8 @@
 """The user's command as a document: its flags are settings like any other.
 
 The text is the argv joined by NUL, which no argument can hold. Flags of the interpreter and of
-launchers, before the program's own name, are not the program's settings.
+launchers, before the program's own name, are not the program's settings. Options that the
+program is known to have and that were not typed are leaves without any text: setting one adds it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 from advisor.documents.leaves import Leaf, Leaves, Parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from advisor.documents.options import Option
     from advisor.model import JsonScalar
 
 SEPARATOR = "\0"
@@ -58,28 +60,74 @@ def split(content: bytes) -> tuple[str, ...]:
 def parse(text: str, name: str, bom: int) -> Parsed:
     """Leaves by flag as spelled: `--batch-size`, `-b`, or `data.batch_size` for Hydra."""
     del name
+    return with_options(text, (), bom)
+
+
+def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
+    """The same, where the program is known to have `options`: these are leaves by their own flag,
+    whatever spelling was typed, and where none was."""
     words = text.split(SEPARATOR)
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word) + 1)
     leaves = Leaves()
     leaves.trace += words
+    known = _Known(options)
     seen: dict[str, int] = {}
     repeated: dict[str, None] = {}
     data: dict[str, JsonScalar] = {}
-    for number, path, offset, why in _flags(words, first_own_word(words)):
+    for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
+        path = known.flag(typed)
         if path in seen:
             leaves.drop(seen[path], seen[path] + 1)
             repeated[path] = None
         seen[path] = len(leaves.found)
         start, end = starts[number] + offset, starts[number] + len(words[number])
-        bare = offset == 0 and words[number] == path
-        value = True if bare else _value(words[number][offset:])
+        bare = offset == 0 and words[number] == typed
+        value = typed not in known.negations if bare else _value(words[number][offset:])
         data[path] = value
         key = (start, end)
-        leaves.found.append(Leaf(path, value, start, end, number, why=why, key=key, bare=bare))
+        leaf = Leaf(path, value, start, end, number, why=why, key=key, bare=bare)
+        leaves.found.append(leaf._replace(option=known.options.get(path)))
+    for option in known.options.values():
+        if option.flag not in seen:
+            end = starts[option.behind + 1] - 1
+            leaf = Leaf(option.flag, option.default, end, end, option.behind)
+            leaves.found.append(leaf._replace(option=option, given=False))
+            data[option.flag] = option.default
     leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
     return Parsed(text, bom, data, leaves, "#")
+
+
+class _Known:
+    """The options of the program, to be found by what was typed."""
+
+    def __init__(self, options: Sequence[Option]) -> None:
+        self.options = {option.flag: option for option in options}
+        self._flags: Mapping[str, str] = {
+            spelling: option.flag
+            for option in options
+            for spelling in (option.flag, *option.others)
+        }
+        self.negations = {
+            f"--no-{option.flag.removeprefix('--')}": option.flag
+            for option in options
+            if option.form == "pair"
+        }
+        self.bare = {
+            spelling
+            for option in options
+            if option.form in {"bare", "pair"}
+            for spelling in (option.flag, *option.others)
+        } | self.negations.keys()
+
+    def flag(self, typed: str) -> str:
+        """The option that was meant; argparse takes the only one that begins so."""
+        found = self._flags.get(typed) or self.negations.get(typed)
+        if found is None and typed.startswith("--"):
+            begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
+            found = next(iter(begin_so)) if len(begin_so) == 1 else None
+        return found or typed
 
 
 def spell_text(value: str, old: str) -> str:
@@ -161,8 +209,13 @@ def _next_program(words: Sequence[str], at: int) -> int:
     return len(words)
 
 
-def _flags(words: Sequence[str], first: int) -> list[tuple[int, str, int, str | None]]:
-    """Word index, path, offset of the value in the word, and why it is not editable."""
+def _flags(
+    words: Sequence[str], first: int, bare: Iterable[str]
+) -> list[tuple[int, str, int, str | None]]:
+    """Word index, path, offset of the value in the word, and why it is not editable.
+
+    `bare` flags take no value, whatever follows them.
+    """
     found: list[tuple[int, str, int, str | None]] = []
     number = first
     while number < len(words):
@@ -175,7 +228,7 @@ def _flags(words: Sequence[str], first: int) -> list[tuple[int, str, int, str | 
             found.append((number, one[1], one.start(2), None))
         elif _FLAG.fullmatch(word):
             values = _values_behind(words, number + 1)
-            if not values:
+            if word in bare or not values:
                 found.append((number, word, 0, None))
             else:
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.documents.leaves import Leaf, Parsed
+    from advisor.documents.options import Option
     from advisor.model import JsonScalar, Scalar
 
 _BOM = b"\xef\xbb\xbf"
+_EDITED = object()
+"""In a trace: any value may stand there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,8 @@ class Document:
     format: Format
     raw: bytes
     parsed: Parsed
+    options: tuple[Option, ...] = ()
+    """Of a command: what its program is known to take."""
 
     @property
     def data(self) -> Any:
@@ -63,7 +68,7 @@ class Document:
         return self.parsed.notes
 
     def edits(self, values: Mapping[str, JsonScalar]) -> tuple[Edit, ...]:
-        """What `with_values` replaces, in file order; values that stay are left out.
+        """What `with_values` replaces or adds, in file order; values that stay are left out.
 
         Raises EditRefusedError.
         """
@@ -73,11 +78,25 @@ class Document:
             wanted = spelling.in_family(value, scalar)
             if spelling.is_same(wanted, scalar.value):
                 continue
-            if self.parsed.leaves[path].bare:
+            leaf = self.parsed.leaves[path]
+            if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
+                found.append(self._as_option(scalar, leaf.option, wanted, given=leaf.given))
+            elif leaf.bare:
                 found.append(self._left_out(scalar, wanted))
             else:
                 found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
         return tuple(sorted(found, key=lambda edit: edit.span.start))
+
+    def takes(self, path: str, value: JsonScalar) -> bool:
+        """Whether `value` can be written at `path`, and is among the choices that are known."""
+        scalar = self.scalars.get(path)
+        if scalar is None or (scalar.choices and value not in scalar.choices):
+            return False
+        try:
+            self.edits({path: value})
+        except EditRefusedError:
+            return False
+        return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
         """The file with other values at these paths and every other byte as it was.
@@ -160,6 +179,21 @@ class Document:
         span = Span(start=scalar.span.start - len(argv.SEPARATOR), end=scalar.span.end)
         return Edit(path=scalar.path, span=span, old=self.raw[span.start : span.end], new=b"")
 
+    def _as_option(
+        self, scalar: Scalar, option: Option, wanted: JsonScalar, *, given: bool
+    ) -> Edit:
+        """The edit that adds an option of the program, or says the other of `--amp`, `--no-amp`."""
+        truth = wanted if isinstance(wanted, bool) else None
+        if wanted is None or (option.form in {"bare", "pair"} and truth is None):
+            msg = f"{self.name}: {scalar.path} cannot be added with the value {wanted!r}."
+            raise EditRefusedError(msg)
+        if option.form == "bare" and truth is False:
+            msg = f"{self.name}: {scalar.path} can only be added, which means true."
+            raise EditRefusedError(msg)
+        spelled = str(truth) if truth is not None else self._spell(wanted, None)
+        words = argv.SEPARATOR.join(option.words(spelled, truth))
+        return self._edit(scalar, words if given else argv.SEPARATOR + words)
+
     def _without_blank(self, edit: Edit) -> Edit:
         blank = self.raw[edit.span.start - 1 : edit.span.start] == b" "
         span = Span(start=edit.span.start - blank, end=edit.span.end)
@@ -187,7 +221,7 @@ class Document:
             return old
         leaves = self.parsed.leaves.values()
         first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
-        return self.scalars[first.path].text if first else "true"
+        return self.scalars[first.path].text if first else SYNTAXES[self.format].true
 
     def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
         """The new file and what it means. Only the edited atoms of the trace may differ."""
@@ -199,20 +233,48 @@ class Document:
             done = edit.span.end
         content = b"".join([*pieces, self.raw[done:]])
         before, after = self.parsed, self._reparse(content)
-        leaves = [before.leaves[edit.path] for edit in edits]
-        edited = {leaf.atom for leaf in leaves}
-        gone = {leaf.atom for leaf in leaves if leaf.bare}
-        kept = [number for number in range(len(before.trace)) if number not in gone]
-        same = len(kept) == len(after.trace) and all(
-            number in edited or before.trace[number] == atom
-            for number, atom in zip(kept, after.trace, strict=True)
+        gone = {
+            leaf.path
+            for edit in edits
+            if (leaf := before.leaves[edit.path]).bare and not edit.new and leaf.option is None
+        }
+        expected = self._expected(edits)
+        same = len(expected) == len(after.trace) and all(
+            wanted is _EDITED or wanted == atom
+            for wanted, atom in zip(expected, after.trace, strict=True)
         )
-        paths_kept = [leaf.path for leaf in before.leaves.values() if leaf.atom not in gone]
-        if not same or paths_kept != list(after.leaves):
+        if self.options:  # a word that was added may not become the value of another flag
+            own = {edit.path for edit in edits}
+            same = same and all(
+                spelling.is_same(leaf.value, after.leaves[path].value)
+                for path, leaf in before.leaves.items()
+                if path not in own and path in after.leaves
+            )
+        if not same or before.leaves.keys() - gone != after.leaves.keys():
             changed = ", ".join(edit.path for edit in edits)
             msg = f"{self.name}: editing {changed} would change more than that."
             raise EditRefusedError(msg)
         return content, after
+
+    def _expected(self, edits: Sequence[Edit]) -> list[object]:
+        """The trace after `edits`, with a wildcard for every value that was replaced."""
+        replaced: dict[int, Edit] = {}
+        added: dict[int, list[object]] = {}
+        for edit in edits:
+            leaf = self.parsed.leaves[edit.path]
+            if leaf.given:
+                replaced[leaf.atom] = edit
+            else:
+                added.setdefault(leaf.atom, []).extend(argv.split(edit.new)[1:])
+        expected: list[object] = []
+        for number, atom in enumerate(self.parsed.trace):
+            edit_here = replaced.get(number)
+            if edit_here is None:
+                expected.append(atom)
+            elif edit_here.new or not self.parsed.leaves[edit_here.path].bare:
+                expected.append(_EDITED)
+            expected += added.get(number, [])
+        return expected
 
     def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> Parsed:
         """The trace may only have gained the new key and value, right behind the sibling."""
@@ -234,7 +296,7 @@ class Document:
 
     def _reparse(self, content: bytes) -> Parsed:
         try:
-            return parse(content, self.format, self.name).parsed
+            return _parsed(content, self.format, self.name, self.path, self.options).parsed
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
             raise EditRefusedError(msg) from problem
@@ -274,9 +336,12 @@ def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the
     return _parsed(raw, format, name, None)
 
 
-def of_command(command: Sequence[str]) -> Document:
-    """The user's command as a document; `split_command` turns edited bytes back into an argv."""
-    return _parsed(argv.join(command), "argv", "command line", None)
+def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
+    """The user's command as a document; `split_command` turns edited bytes back into an argv.
+
+    `options` of its program that were not typed are scalars too: a value set there is added.
+    """
+    return _parsed(argv.join(command), "argv", "command line", None, tuple(options))
 
 
 def split_command(content: bytes) -> tuple[str, ...]:
@@ -284,7 +349,9 @@ def split_command(content: bytes) -> tuple[str, ...]:
     return argv.split(content)
 
 
-def _parsed(raw: bytes, form: Format, name: str, path: Path | None) -> Document:
+def _parsed(
+    raw: bytes, form: Format, name: str, path: Path | None, options: tuple[Option, ...] = ()
+) -> Document:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -294,7 +361,11 @@ def _parsed(raw: bytes, form: Format, name: str, path: Path | None) -> Document:
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    parsed = SYNTAXES[form].parse(text, name, len(raw) - len(text.encode()))
+    bom = len(raw) - len(text.encode())
+    if options:
+        parsed = argv.with_options(text, options, bom)
+    else:
+        parsed = SYNTAXES[form].parse(text, name, bom)
     if form == "json" and not parsed.is_strict:
         form = "jsonc"
-    return Document(path=path, name=name, format=form, raw=raw, parsed=parsed)
+    return Document(path=path, name=name, format=form, raw=raw, parsed=parsed, options=options)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.documents import argv, insertion, jsonc, paths, toml, yaml
+from advisor.documents import argv, insertion, jsonc, paths, python, toml, yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from advisor.documents.insertion import Insertion
     from advisor.documents.leaves import Leaf, Parsed
 
-Format = Literal["json", "jsonc", "yaml", "toml", "argv"]
+Format = Literal["json", "jsonc", "yaml", "toml", "python", "argv"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Syntax:
     insert: Callable[[str, Leaf, str, str, str], list[Insertion]]
     """From the text, the sibling, a key and a value as spelled, and the comment marker."""
     null: str | None = None
+    true: str = "true"
+    """How a boolean is written where none is there to be followed."""
     marker: str = "#"
     """What begins a comment."""
 
@@ -71,6 +73,16 @@ SYNTAXES: dict[Format, Syntax] = {
         new_key=_NAME,
         insert=insertion.after,
     ),
+    "python": Syntax(
+        parse=python.parse,
+        spell_text=python.spell_text,
+        spell_key=python.spell_key,
+        member=paths.member,
+        new_key=re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+        insert=insertion.after,
+        null="None",
+        true="True",
+    ),
     "argv": Syntax(
         parse=argv.parse,
         spell_text=argv.spell_text,
@@ -88,4 +100,5 @@ SUFFIXES: dict[str, Format] = {
     ".yaml": "yaml",
     ".yml": "yaml",
     ".toml": "toml",
+    ".py": "python",
 }

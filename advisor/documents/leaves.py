@@ -15,6 +15,8 @@ from advisor.model import JsonScalar, Scalar, Span
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from advisor.documents.options import Option
+
 MAX_DEPTH = 200
 """Deepest nesting that is read. Real configs stay below 20."""
 
@@ -45,6 +47,10 @@ class Leaf(NamedTuple):
     """Inside `{...}`, where members are separated by commas."""
     bare: bool = False
     """True by being there, false by being left out: a flag such as `--amp`."""
+    option: Option | None = None
+    """What the program's source says of it, where that is known: of flags only."""
+    given: bool = True
+    """False: not written here; the value is the option's default, and setting it adds a flag."""
 
 
 @dataclass(slots=True)
@@ -124,6 +130,9 @@ class Scalars(Mapping[str, Scalar]):
     def _build(self, leaf: Leaf) -> Scalar:
         text = self._text[leaf.start : leaf.end]
         why = leaf.why or _why_not(text)
+        comment = self._comments.near(leaf.start, leaf.end)
+        if leaf.option is not None:
+            why, comment = why or leaf.option.why, leaf.option.comment
         return Scalar(
             path=leaf.path,
             value=leaf.value,
@@ -131,7 +140,9 @@ class Scalars(Mapping[str, Scalar]):
             span=Span(start=self._to_bytes(leaf.start), end=self._to_bytes(leaf.end)),
             editable=why is None,
             why=why,
-            comment=self._comments.near(leaf.start, leaf.end),
+            comment=comment,
+            choices=leaf.option.choices if leaf.option else (),
+            default_of=leaf.option.source if leaf.option and not leaf.given else None,
         )
 
 
@@ -152,7 +163,7 @@ class _Comments:
         opening = "#" if marker == "#" else r"//|/\*"
         whole = "#" if marker == "#" else r"//|/\*|\*(?!/)"
         self._text = text
-        self._after = re.compile(rf"[ \t,\]}}]*(?:{opening})([^\r\n]*)")
+        self._after = re.compile(rf"[ \t,\])}}]*(?:{opening})([^\r\n]*)")
         self._line = re.compile(rf"[ \t]*(?:{whole})([^\r\n]*)")
         self._above: dict[int, tuple[str, ...]] = {}
 

@@ -79,6 +79,8 @@ class Formula:
     """Values that stand in the program's code."""
     switches: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each what-if that is no loader argument; others do not apply."""
+    flags: Mapping[str, float] = field(default_factory=dict)
+    """Speed-up of each setting that is true; Effects tells which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by what-if."""
     fails: Callable[[Values, Trial], str | None] | None = None
@@ -165,7 +167,7 @@ class Formula:
             ceilings=Ceilings(
                 compute_units_per_s=batch / step_s,
                 loader=tuple(
-                    LoaderCeiling(workers=each, units_per_s=max(each, 1) / self.load_s)
+                    LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
                     for each in plan.ceilings_workers
                 ),
             )
@@ -187,9 +189,12 @@ class Formula:
         batch = min(self._number(values, "batch_size", 1), self.items)
         step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
         step_s /= self.bf16_speedup if self._half(values) else 1.0
-        workers = self._number(values, "num_workers", 0)
-        load_s = batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
-        return batch, step_s, load_s
+        for name, speedup in self.flags.items():
+            step_s /= speedup if values.get(name) is True else 1.0
+        return batch, step_s, self._load_s(batch, self._number(values, "num_workers", 0))
+
+    def _load_s(self, batch: int, workers: int) -> float:
+        return batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
 
     def _effects(self, used: Values) -> Effects:
         seen: dict[str, Any] = {
@@ -202,7 +207,8 @@ class Formula:
             "fingerprint": "same",
             "accumulation": float(self._number(used, "accumulation_steps", 1)),
         }
-        return Effects(**seen | dict(self.observed))
+        seen |= dict(self.observed)
+        return Effects(**seen | {name: used.get(name) is True for name in self.flags})
 
     def _outcome(self, whatif: str) -> WhatIfOutcome | None:
         if not whatif:

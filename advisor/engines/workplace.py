@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.errors import StateUnusableError, TrialFailedError
 from advisor.trials import keeper
 
 if TYPE_CHECKING:
@@ -20,10 +22,31 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+LEAST_BYTES = 4 << 20
+"""Records, logs and a program's own temporary files need some room."""
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call; gone afterwards, and when this process is killed."""
-    folder = Path(tempfile.gettempdir(), f"gpu-advisor-{secrets.token_hex(6)}")
+    """A folder for all trials of this call; gone afterwards, and when this process is killed.
+
+    Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
+    """
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError as problem:
+        msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
+        raise StateUnusableError(msg) from problem
+    space = os.statvfs(temporary)
+    free = space.f_bavail * space.f_frsize
+    if space.f_blocks and free < LEAST_BYTES:
+        msg = (
+            f"{temporary}, where trials keep their files, has {free >> 10} KiB left. "
+            "Free space there, or set TMPDIR to another disk."
+        )
+        kind = "disk-full"
+        raise TrialFailedError(kind, msg)
+    folder = Path(temporary, f"gpu-advisor-{secrets.token_hex(6)}")
     kept = subprocess.Popen(
         [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
         stdin=subprocess.PIPE,

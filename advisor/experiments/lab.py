@@ -30,12 +30,16 @@ WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
+UNTIMED = {"quality", "effects"}
+"""What these runs show is the same whoever disturbs them."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
 UNTIMED = {"quality", "effects"}
 """Purposes that ask what a program does, not how fast."""
 REPEATS = 2
 """A disturbed run is run again at most so often before it is believed as it is."""
+DEAR = 0.05
+"""A process that takes more of the budget is not repeated by itself: its rounds will be."""
 MOVED = 0.1
 """History is set aside where the original moved by more than this share."""
 
@@ -114,6 +118,8 @@ class Lab:
                 break
             if not self.patient or len(tries) > REPEATS:
                 self.patient = False
+                break
+            if answer.run.wall_s > DEAR * self.budget.total_s:
                 break
         if not tries:
             return answer
@@ -203,7 +209,7 @@ class Lab:
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":
-            msg = "Interrupted; the config is untouched and what was measured is kept."
+            msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.recall.append(key, result)
         attempt = self._tell(trial.id, ask, result)

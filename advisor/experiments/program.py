@@ -48,16 +48,30 @@ class Program:
         return self.config.with_values({**values, **(extra or {})})
 
     def argv(
-        self, candidate: Candidate, command_line: documents.Document | None = None
+        self,
+        candidate: Candidate,
+        command_line: documents.Document | None = None,
+        outputs: str | None = None,
     ) -> tuple[str, ...]:
-        """The command with `candidate`'s values."""
+        """The command with `candidate`'s values; what it writes goes to the folder `outputs`."""
         document = command_line or self.command_line
+        scalars = document.scalars
         values: dict[str, JsonScalar] = {
             c.path: c.new
             for c in candidate.changes
-            if c.document == COMMAND_LINE and c.path in document.scalars
+            if c.document == COMMAND_LINE and c.path in scalars
         }
-        return argv.split(document.with_values(values))
+        flags = self.output_flags if outputs is not None else ()
+        typed = [
+            flag
+            for flag in flags
+            if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
+        ]
+        command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
+        for flag in flags:
+            if flag not in typed:
+                command = (*command, flag, str(outputs))
+        return command
 
     def values(self, candidate: Candidate) -> object:
         """The config as the program would read it; None without a config."""
@@ -76,9 +90,7 @@ class Program:
         """The trial that runs `ask` in `scratch`, its outputs kept in there too."""
         candidate, plan = ask.arm.candidate, replace(ask.plan, whatif=ask.arm.whatif)
         outputs = str(scratch / "outputs")
-        command = self.argv(candidate, command_line)
-        for flag in self.output_flags:
-            command = _with_flag(command, flag, outputs)
+        command = self.argv(candidate, command_line, outputs)
         files: tuple[TrialFile, ...] = ()
         if self.config is not None:
             content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
@@ -102,13 +114,3 @@ class Program:
             allow_writes=self.allow_writes,
             caches=str(scratch.parent / "caches"),
         )
-
-
-def _with_flag(command: tuple[str, ...], flag: str, value: str) -> tuple[str, ...]:
-    """`command` with `flag` pointing to `value`: replaced where it stands, else appended."""
-    for index, token in enumerate(command):
-        if token == flag and index + 1 < len(command):
-            return (*command[: index + 1], value, *command[index + 2 :])
-        if token.startswith(flag + "="):
-            return (*command[:index], f"{flag}={value}", *command[index + 1 :])
-    return (*command, flag, value)

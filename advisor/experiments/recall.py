@@ -25,6 +25,8 @@ LASTING_FAILURES = {
     "crash-step",
 }
 """Failures that would come again; the others (a time-out, a kill) may have been the machine's."""
+HELD_GIB = 0.1
+"""Memory of the card that others held: without them a program that ran out of it may fit."""
 
 
 @dataclass(kw_only=True)
@@ -55,7 +57,7 @@ class Recall:
             if isinstance(result, Run):
                 if result.disturbance.disturbed is not True:
                     return result
-            elif result.kind in LASTING_FAILURES:
+            elif _lasts(result):
                 return result
         return None
 
@@ -68,3 +70,10 @@ class Recall:
         kept = self.history.host_spreads(self.machine_key)
         bands = [band for rates in kept if (band := noise_band([[rate] for rate in rates]))]
         return statistics.median(bands) if bands else None
+
+
+def _lasts(failure: Failure) -> bool:
+    """Whether it would come again."""
+    if failure.kind == "gpu-oom" and (failure.gpu_mem_others_gib or 0.0) > HELD_GIB:
+        return False
+    return failure.kind in LASTING_FAILURES

@@ -61,6 +61,26 @@ def create(path: Path, content: bytes, like: os.stat_result) -> None:
         os.close(handle)
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to a regular file of the job that is there or is made; all of it or none.
+
+    No link is followed, and nothing waits for a reader. Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags, 0o600)
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        try:
+            _write(handle, content)
+        except OSError:
+            os.ftruncate(handle, facts.st_size)
+            raise
+    finally:
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def draft(path: Path) -> Iterator[tuple[Path, int]]:
     """A new locked file beside `path`, open for writing; gone afterwards if it is still there."""
@@ -117,11 +137,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def _fill(handle: int, content: bytes, mode: int) -> None:
+    _write(handle, content)
+    os.fchmod(handle, mode)
+    os.fsync(handle)
+
+
+def _write(handle: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(handle, rest) :]
-    os.fchmod(handle, mode)
-    os.fsync(handle)
 
 
 def _remove_dead(leftover: Path) -> None:

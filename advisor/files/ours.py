@@ -28,6 +28,8 @@ MARKS = {
 }
 """By suffix: the text that tells a file of ours, in a line of its own near its start or end."""
 
+LEAST_BYTES = 1 << 16
+"""A disk with less room is full: what is found out only after the measuring is found too late."""
 _LOOKED_AT = 512
 """Bytes at the start and at the end of a file in which its mark is looked for."""
 _KINDS = {
@@ -178,6 +180,9 @@ def _refuse_unwritable(place: Path) -> None:
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise OSError(errno.EACCES, "the folder is read-only")
+        space = os.statvfs(folder)
+        if space.f_blocks and space.f_bavail * space.f_frsize < LEAST_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if len(os.fsencode(place.name)) > os.pathconf(folder, "PC_NAME_MAX"):
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     except OSError as problem:

@@ -17,6 +17,8 @@ PARTS = {
     "data_wait": "waiting for data",
     "host_to_device": "host to device",
     "compute": "compute",
+    "launch": "launching kernels",
+    "sync": "waiting for the GPU",
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",

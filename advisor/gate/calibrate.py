@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import stats
+from advisor.errors import StateUnusableError
+from advisor.files import atomic
 from advisor.gate import noise
 from advisor.gate.records import ARMS, CalibrationEntry
 from advisor.gate.rule import judge
 from advisor.gate.verdict import difference, rule_of
+from advisor.state import user_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from advisor.gate.records import Inputs, ProgramEntry, Statistic
 
@@ -94,18 +96,25 @@ def _pct(shift: float) -> float:
 # --- kept for the gates to come -----------------------------------------------------------
 
 
-def kept_at(environ: Mapping[str, str]) -> Path:
-    """The file of this user's calibrations: a runner's workspace is cleaned between jobs."""
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/tmp"), ".cache")  # noqa: S108
-    return Path(cache, "gpu-advisor", "gate-calibration.json")
+def kept_at() -> Path:
+    """The file of this user's calibrations: a runner's workspace is cleaned between jobs.
+
+    Raises StateUnusableError for a user without a home.
+    """
+    return user_folder("XDG_CACHE_HOME", "~/.cache") / "gate-calibration.json"
 
 
 def keep(path: Path, host: str, definition: str, statistic: Statistic) -> None:
-    """Remember which statistic is truer for a program on a host."""
+    """Remember which statistic is truer for a program on a host. Raises StateUnusableError."""
     kept = _read(path)
     kept[f"{host}/{definition}"] = statistic
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    content = json.dumps(kept, indent=1, sort_keys=True) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic.place(path, content.encode(), 0o600)
+    except OSError as problem:
+        msg = f"What was found here could not be kept in {path}: {problem.strerror}."
+        raise StateUnusableError(msg) from problem
 
 
 def kept_statistic(path: Path, host: str, definition: str) -> Statistic:

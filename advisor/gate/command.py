@@ -21,7 +21,7 @@ from advisor.errors import (
     AdvisorError,
     InterruptedByUserError,
     NoBaselineError,
-    ReportError,
+    OutputRefusedError,
     StateBusyError,
 )
 from advisor.gate import github, modes, options, records, report
@@ -31,8 +31,9 @@ from advisor.gate.workbench import Place
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from advisor.files import Claim
     from advisor.gate.options import Options
     from advisor.gate.records import Verdict
 
@@ -49,10 +50,12 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     record = _unfinished("error", "the gate did not come to its end: see the log of this step")
     code = GATE_EXIT_CODES["error"]
     asked: Options | None = None
+    claimed: Claim | None = None
     try:
         try:
+            claimed = _claimed(args)
             asked = options.check(args, command)
-            report.write(record, asked.report)  # a place that cannot be written is found now
+            report.write(record, args.report, claimed)  # what stands there if this call is killed
             record = _measure(asked, job)
             code = exit_code(record, asked)
         except AdvisorError as problem:
@@ -65,9 +68,16 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
             traceback.print_exc()
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
-        written = _tell(record, args.report, job, code)
+        record = records.masked(record)
+        told = _tell(record, args.report, job, code, claimed)
     _show(record, args)
-    return code if written else code or GATE_EXIT_CODES["error"]
+    return code if told else code or GATE_EXIT_CODES["error"]
+
+
+def _claimed(args: argparse.Namespace) -> Claim:
+    """The report's places; what is read is not among them."""
+    read = (*args.replay, *args.base_runs, *args.head_runs, args.history)
+    return report.claim(args.report, never=read, overwrite=args.overwrite == "true")
 
 
 def exit_code(record: GateRecord, asked: Options) -> int:
@@ -111,20 +121,27 @@ def _unfinished(verdict: Verdict, reason: str, inputs: Inputs | None = None) -> 
     )
 
 
-def _tell(record: GateRecord, path: Path, job: github.Job, code: int) -> bool:
-    """Outputs, summary, annotation and report; whether the report could be written."""
-    github.write_outputs(job, github.outputs(record, path))
-    github.write_summary(job, report.markdown(record))
+def _tell(
+    record: GateRecord, path: Path, job: github.Job, code: int, claimed: Claim | None
+) -> bool:
+    """Outputs, summary, annotation and, in places that are ours, the report; whether all of it
+    could be written."""
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
-    if path.suffix == ".json":  # refused already: the record's own place
-        return True
-    try:
-        report.write(record, path)
-    except ReportError as problem:
-        sys.stderr.write(f"gpu-advisor: {problem}\n")
-        return False
-    return True
+    ways: list[Callable[[], None]] = [
+        lambda: github.write_outputs(job, github.outputs(record, path)),
+        lambda: github.write_summary(job, report.markdown(record)),
+    ]
+    if claimed is not None:
+        ways.append(lambda: report.write(record, path, claimed))
+    told = True
+    for tell in ways:
+        try:
+            tell()
+        except OutputRefusedError as problem:
+            sys.stderr.write(f"gpu-advisor: {problem}\n")
+            told = False
+    return told
 
 
 def _show(record: GateRecord, args: argparse.Namespace) -> None:

@@ -14,10 +14,10 @@ from advisor.gate import view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from advisor.gate.records import GateRecord
 
+FILES = ("gate-pairs.svg", "gate-workloads.svg")
 WIDTH = 720
 LEFT, RIGHT, TOP, ROW = 240, 20, 56, 26
 NAME_CHARS = 36
@@ -32,17 +32,9 @@ STYLE = """
 """
 
 
-def write(record: GateRecord, folder: Path) -> list[Path]:
-    """Write the figures that `record` has data for into `folder`; returns their paths."""
-    drawn = {"gate-pairs.svg": pairs(record), "gate-workloads.svg": workloads(record)}
-    found = []
-    for name, text in drawn.items():
-        if text:
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / name
-            path.write_text(text, encoding="utf-8")
-            found.append(path)
-    return found
+def draw(record: GateRecord) -> dict[str, str]:
+    """By file name: each of the figures; empty where `record` has no data for one."""
+    return dict(zip(FILES, (pairs(record), workloads(record)), strict=True))
 
 
 def pairs(record: GateRecord) -> str:

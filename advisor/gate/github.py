@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from advisor.errors import UsageError
+from advisor.errors import OutputRefusedError, UsageError
+from advisor.files import atomic
 from advisor.gate import view
 from advisor.gate.base import read_event
 
@@ -140,20 +141,35 @@ def outputs(record: GateRecord, report: Path) -> dict[str, str]:
 
 
 def write_outputs(job: Job, values: Mapping[str, str]) -> None:
-    """Append `values` to GITHUB_OUTPUT, each between fresh random delimiters."""
+    """Append `values` to GITHUB_OUTPUT, each between fresh random delimiters.
+
+    Raises OutputRefusedError.
+    """
     if job.output is None:
         return
-    with job.output.open("a", encoding="utf-8") as file:
-        for name, value in values.items():
-            delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
-            file.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+    lines = []
+    for name, value in values.items():
+        delimiter = f"gpu-advisor-{secrets.token_hex(16)}"
+        lines.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+    _append(job.output, "".join(lines))
 
 
 def write_summary(job: Job, markdown: str) -> None:
-    """Append to the job summary; what would be too long is cut and said so."""
+    """Append to the job summary; what would be too long is cut and said so.
+
+    Raises OutputRefusedError.
+    """
     if job.summary is not None:
-        with job.summary.open("a", encoding="utf-8") as file:
-            file.write(clipped(markdown, SUMMARY_BYTES) + "\n")
+        _append(job.summary, clipped(markdown, SUMMARY_BYTES) + "\n")
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        atomic.append(path, text.encode(errors="replace"))
+    except OSError as problem:
+        reason = problem.strerror or problem
+        msg = f"{path}, a file of this job, could not be written: {reason}."
+        raise OutputRefusedError(msg) from problem
 
 
 def clipped(markdown: str, limit: int) -> str:

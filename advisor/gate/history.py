@@ -8,17 +8,17 @@ reviewed edit of the file re-bases: `"rebase": true` on a session starts a new b
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
-import os
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from advisor import stats
+from advisor import files, stats
 from advisor.errors import ReportError
 from advisor.gate.records import WorkloadVerdict
 from advisor.gate.verdict import PRECEDENCE
@@ -142,10 +142,10 @@ def baseline_of(series: Series | None) -> list[Session]:
 
 def read(path: Path) -> History:
     """The history in `path`, empty if there is no such file. Raises ReportError if malformed."""
-    if not path.exists():
-        return History()
     try:
-        return History.model_validate_json(path.read_text(encoding="utf-8"))
+        return History.model_validate_json(files.read_whole(path))
+    except FileNotFoundError:
+        return History()
     except (OSError, ValueError, ValidationError) as problem:
         first = str(problem).splitlines()[0]
         msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
@@ -217,9 +217,18 @@ def grown(past: History, series: Series, session: Session) -> History:
     return past.model_copy(update={"series": {**past.series, key_of(series.facts): longer}})
 
 
-def write(path: Path, history: History) -> None:
-    """Write the file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(history.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+def claim(path: Path) -> files.Claim:
+    """The place of the file: ours if it holds a history. Raises OutputRefusedError."""
+    return files.claim([path], ours=_is_history)
+
+
+def dump(history: History) -> bytes:
+    """`history` as the bytes of the file."""
+    return (history.model_dump_json(indent=1) + "\n").encode()
+
+
+def _is_history(path: Path) -> bool:
+    with contextlib.suppress(ReportError):
+        read(path)
+        return True
+    return False

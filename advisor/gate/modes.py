@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from advisor.errors import UsageError
+from advisor.errors import StateUnusableError, UsageError
 from advisor.gate import attribution, base, calibrate, history, replay, verdict
 from advisor.gate.program import choose, why_not_comparable
 from advisor.gate.records import HostEntry
@@ -89,6 +88,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
     past = history.read(asked.history)
+    claimed = history.claim(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
         session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
         session.fixed_pairs, session.may_stand_in = HISTORY_PAIRS, False
@@ -100,7 +100,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     for entry in record.programs:
         found, past = history.judge(past, entry, record)
         verdicts += found
-    history.write(asked.history, past)
+    claimed.write(asked.history, history.dump(past))
     return history.with_verdicts(record, verdicts)
 
 
@@ -127,8 +127,10 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
         entry = calibrate.calibrate(session.programs[program.name], record.inputs)
         if entry is not None:
             found.append(entry)
-            path = calibrate.kept_at(os.environ)
-            calibrate.keep(path, host.key, program.definition, entry.statistic)
+            try:
+                calibrate.keep(calibrate.kept_at(), host.key, program.definition, entry.statistic)
+            except StateUnusableError as problem:
+                place.say(str(problem))
     record = record.model_copy(update={"calibration": found})
     if record.verdict == "regression":
         reason = "equal runs came out as a regression: this runner cannot be measured on"

@@ -49,6 +49,7 @@ class Options:
     python: str
     allow_forks: bool
     allow_writes: bool
+    overwrite: bool
     enforce: bool
     history: Path
     replay: tuple[Path, ...]
@@ -150,6 +151,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="file of past sessions, for --mode history",
     )
+    switch(
+        "--overwrite",
+        help="replace files at the report's places that gpu-advisor did not write",
+    )
     switch("--enforce", help="let --mode history fail, not only advise")
     add(
         "--replay",
@@ -190,9 +195,6 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         on_inconclusive=_one_of("--on-inconclusive", args.on_inconclusive, ON_VERDICT),
         on_invalid=_one_of("--on-invalid", args.on_invalid, ON_VERDICT),
     )
-    if args.report.suffix == ".json":
-        msg = f"--report {args.report} would be overwritten by the JSON beside it; name it *.md."
-        raise UsageError(msg)
     return Options(
         mode=mode,
         workloads=tuple(name for text in args.workload for name in _names(text)),
@@ -208,6 +210,7 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         python=args.python,
         allow_forks=_switch("--allow-forks", args.allow_forks),
         allow_writes=_switch("--allow-writes", args.allow_writes),
+        overwrite=_switch("--overwrite", args.overwrite),
         enforce=_switch("--enforce", args.enforce),
         history=args.history,
         replay=tuple(args.replay),

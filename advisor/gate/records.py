@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from advisor import files, masking
 from advisor.errors import ReportError
 
 if TYPE_CHECKING:
@@ -312,12 +313,14 @@ class GateRecord(Headline):
     attribution: list[Attribution] = Field(default_factory=list)
     calibration: list[CalibrationEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
+    written_by: Literal["gpu-advisor"] = "gpu-advisor"
+    """Tells a later call that the file is ours to replace; last, because there it is looked for."""
 
 
 def read(path: Path) -> GateRecord:
     """The record in `path`. Raises ReportError if it is missing, malformed, or another version."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_whole(path).decode()
     except (OSError, UnicodeDecodeError) as problem:
         msg = f"{path} cannot be read: {problem}. Give a gate.json that `gpu-advisor gate` wrote."
         raise ReportError(msg) from problem
@@ -333,10 +336,14 @@ def read(path: Path) -> GateRecord:
         raise ReportError(msg) from problem
 
 
-def write(record: GateRecord, path: Path) -> None:
-    """Write `record` as indented JSON; NaN and infinity cannot occur in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+def dump(record: GateRecord) -> str:
+    """`record` as the text of gate.json; NaN and infinity cannot occur in it."""
+    return record.model_dump_json(indent=1) + "\n"
+
+
+def masked(record: GateRecord) -> GateRecord:
+    """`record` without what looks like a secret."""
+    return GateRecord.model_validate(masking.mask_value(record.model_dump()))
 
 
 def headline(record: GateRecord) -> str:

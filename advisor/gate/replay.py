@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from advisor import files
 from advisor.errors import ReportError, UsageError
 from advisor.gate import records
 from advisor.gate.measure import NoRateError, benchmark_rates
@@ -59,9 +60,10 @@ def from_benchmarks(base: Sequence[Path], head: Sequence[Path]) -> ProgramEntry:
 
 def _run(arm: Arm, path: Path) -> RunEntry:
     try:
-        raw = path.read_bytes()
+        raw = files.read_whole(path)
     except OSError as problem:
-        msg = f"{path} cannot be read: {problem.strerror}. Give what --benchmark-json wrote."
+        reason = problem.strerror or problem
+        msg = f"{path} cannot be read: {reason}. Give what --benchmark-json wrote."
         raise ReportError(msg) from problem
     entry = RunEntry(arm=arm, started=_started(raw), wall_s=0.0)
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.errors import ReportError
+from advisor import files
+from advisor.errors import OutputRefusedError
 from advisor.gate import figures, records, view
 from advisor.report.markdown import as_markdown
 from advisor.report.rendering import template
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from advisor.gate.records import GateRecord
 
@@ -33,16 +36,41 @@ def lines(record: GateRecord) -> str:
     return template("gate_lines.md.j2", record=record, view=view)
 
 
-def write(record: GateRecord, path: Path) -> None:
-    """Write the report to `path`; JSON, comment and figures beside it with the same stem.
+def claim(path: Path, *, never: Iterable[Path] = (), overwrite: bool = False) -> files.Claim:
+    """The places of a report: `path`, and beside it, with the same stem, JSON, comment and figures.
 
-    Raises ReportError when the place cannot be written.
+    To be called before anything is measured; `never` are files that must stay. Raises
+    OutputRefusedError when one of the places is another's, or cannot be written.
     """
-    try:
-        records.write(record, path.with_suffix(".json"))
-        path.write_text(markdown(record), encoding="utf-8")
-        path.with_name(f"{path.stem}-comment.md").write_text(comment(record), encoding="utf-8")
-        figures.write(record, path.with_name(f"{path.stem}-figures"))
-    except OSError as problem:
-        msg = f"The report could not be written to {path}: {problem}. Choose another --report."
-        raise ReportError(msg) from problem
+    if path.suffix == ".json":
+        msg = f"{path} would be overwritten by the JSON beside it; name the report *.md."
+        raise OutputRefusedError(msg)
+    real = Path(os.path.realpath(path))
+    figures_ = (_figures(real) / name for name in figures.FILES)
+    places = [real, real.with_suffix(".json"), _comment(real), *figures_]
+    return files.claim(places, never=never, overwrite=overwrite)
+
+
+def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
+    """Write the report into the places that `claim` found; a figure without data goes.
+
+    Raises OutputRefusedError when a place cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    claimed.write(path.with_suffix(".json"), records.dump(record).encode())
+    for place, text in ((path, markdown(record)), (_comment(path), comment(record))):
+        claimed.write(place, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
+    for name, svg in figures.draw(record).items():
+        place = _figures(path) / name
+        if svg:
+            claimed.write(place, f"{svg}{files.MARKS['.svg']}\n".encode())
+        else:
+            claimed.remove(place)
+
+
+def _comment(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-comment.md")
+
+
+def _figures(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-figures")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
-from advisor.errors import InterruptedByUserError, StateBusyError
+from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import calibrate, clocks, setup, validity
 from advisor.gate.measure import Bench
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from advisor.gate.base import Checkout
     from advisor.gate.options import Options
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Inputs, Mode, ProgramEntry
+    from advisor.gate.records import Arm, Inputs, Mode, ProgramEntry, Statistic
     from advisor.model import Gpu, Machine
 
 SETUP_LIMIT_S = 3600.0
@@ -112,10 +112,10 @@ def open_session(
     host: HostEntry,
 ) -> Session:
     """A session whose statistic is what calibration found here."""
-    statistics = {
-        calibrate.kept_statistic(calibrate.kept_at(os.environ), host.key, program.definition)
-        for program in programs
-    }
+    statistics: set[Statistic] = set()
+    with contextlib.suppress(StateUnusableError):
+        kept = calibrate.kept_at()
+        statistics = {calibrate.kept_statistic(kept, host.key, p.definition) for p in programs}
     inputs = asked.inputs.model_copy(
         update={"statistic": statistics.pop() if len(statistics) == 1 else "mean"}
     )

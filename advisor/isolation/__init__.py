@@ -5,7 +5,9 @@ confinement.py what one trial is told: kind, what passes, where caches and write
 places.py      what passes through, by rules that are data
 inside.py      the interface that the guardian calls; the kind with nothing to do
 overlay.py     everything that is written goes to a layer that is thrown away
+namespaces.py  where one's own mounts may be made
 mounts.py      which mount points are covered, and how: pure
+sockets.py     what others listen on, which must stay within reach
 layers.py      what the program would have changed, read from the upper layers
 landlock.py    writes outside the allowed places are denied
 supervisor.py  decides on single system calls, where the kernel's rules end

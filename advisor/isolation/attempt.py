@@ -49,8 +49,14 @@ def attempt(told: dict[str, Any], cwd: str) -> dict[str, object]:
         else:
             attributes = _holds_attributes(told)
     except OSError as problem:
-        why = problem.strerror or str(problem)
+        why = _told(problem)
     return {"why": why, "attributes": attributes}
+
+
+def _told(problem: OSError) -> str:
+    """`unshare: Operation not permitted`, `/proc/self/uid_map: Read-only file system`."""
+    place = f"{problem.filename}: " if problem.filename else ""
+    return f"{place}{problem.strerror or problem}"
 
 
 def _write_refused(folder: str) -> str | None:

@@ -11,12 +11,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from advisor.isolation.namespaces import keeps_all
 from advisor.isolation.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-ENTRIES_LIMIT = 1000
+FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
@@ -49,7 +50,7 @@ class Look(NamedTuple):
     is_foreign: Callable[[str], bool]
     """Belongs to another user: an overlay could not copy it up, it can only stand over it."""
     is_owner_of_all: bool
-    """Is root: nothing is foreign."""
+    """Is root, and all users exist here: nothing is foreign."""
 
 
 def read_mounts(text: str) -> list[Mount]:
@@ -66,15 +67,22 @@ def read_mounts(text: str) -> list[Mount]:
     return sorted(seen.values())
 
 
-def plan(mounts: list[Mount], cwd: str, look: Look, *, private_memory: bool) -> list[Step]:
-    """How the file tree of a trial in `cwd` is put together; the first step is the root's."""
-    steps = dict(_planned(mounts, cwd, look))
+def plan(
+    mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
+) -> list[Step]:
+    """How the file tree of a trial is put together; the first step is the root's.
+
+    `places` are where the program certainly writes: its working directory, its user's home.
+
+    Raises OSError where it cannot be.
+    """
+    steps = dict(_planned(mounts, places, look))
     if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
         steps[SHARED_MEMORY] = "memory"
     return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
 
 
-def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, How]]:
+def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator[tuple[str, How]]:
     points = {mount.path for mount in mounts}
 
     def covered(folder: str) -> Iterator[tuple[str, How]]:
@@ -82,10 +90,14 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
             yield folder, "passes"
         elif not any(point != folder and is_within(point, folder) for point in points):
             yield folder, "overlay"
-            yield from ((each, "overlay") for each in _foreign(folder, cwd, look))
+            yield from ((each, "overlay") for each in _apart(folder, places, look))
         else:
             yield folder, "split" if look.may_write(folder) else "sealed"
-            for each in look.folders(folder):
+            inside = list(look.folders(folder))
+            if len(inside) > FOLDERS_LIMIT:
+                msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
+                raise OSError(msg)
+            for each in inside:
                 if each not in points:
                     yield from covered(each)
 
@@ -101,16 +113,28 @@ def _planned(mounts: list[Mount], cwd: str, look: Look) -> Iterator[tuple[str, H
             yield from covered(mount.path)
 
 
-def _foreign(folder: str, cwd: str, look: Look) -> Iterator[str]:
-    """Folders in `folder` that another user lets us write in, such as /var/tmp."""
+def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
+    """Folders in `folder` that this user may write in, although an overlay of it could not.
+
+    It would have to copy up a folder of another user's: theirs is /var/tmp; or they own a folder
+    between, such as /data/projects above one's own.
+    """
     if look.is_owner_of_all:
         return
-    between = [
-        str(path) for path in [*Path(cwd).parents, Path(cwd)] if is_within(str(path), folder)
-    ]
-    for path in {*look.folders(folder), *between} - {folder}:
+    between = {
+        str(path)
+        for place in places
+        for path in [*Path(place).parents, Path(place)]
+        if str(path) != folder and is_within(str(path), folder)
+    }
+    for path in {*look.folders(folder), *between}:
         if look.is_foreign(path) and look.may_write(path):
             yield path
+    for parent in between:
+        if look.is_foreign(parent) and not look.may_write(parent):
+            for path in look.folders(parent):
+                if not look.is_foreign(path) or look.may_write(path):
+                    yield path
 
 
 def _unescaped(word: str) -> str:
@@ -124,18 +148,21 @@ def _unescaped(word: str) -> str:
 
 
 def look_around() -> Look:
-    """The real file tree, as this user sees it."""
+    """The real file tree, as this user sees it: to be called before the namespaces are entered.
+
+    In them, whoever has no number there has that of nobody.
+    """
     user = os.geteuid()
 
     def folders(path: str) -> list[str]:
         found = []
         try:
             with os.scandir(path) as entries:
-                for number, entry in enumerate(entries):
-                    if number >= ENTRIES_LIMIT:
-                        break
+                for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         found.append(entry.path)
+                    if len(found) > FOLDERS_LIMIT:
+                        break
         except OSError:
             pass
         return found
@@ -151,5 +178,5 @@ def look_around() -> Look:
         is_folder=os.path.isdir,
         may_write=lambda path: os.access(path, os.W_OK),
         is_foreign=is_foreign,
-        is_owner_of_all=user == 0,
+        is_owner_of_all=keeps_all(),
     )

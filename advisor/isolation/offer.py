@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from advisor.errors import UsageError
 from advisor.isolation import attempt
 from advisor.isolation.confinement import KINDS, Confinement, Kind
-from advisor.isolation.places import caches, is_within, serves_mps
+from advisor.isolation.places import CACHES, caches, is_within, serves_mps
 from advisor.machine.host import memory_limit_bytes
 
 if TYPE_CHECKING:
@@ -143,14 +143,19 @@ def confinement(
 
 
 def cache_variables(told: Confinement, kept: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the program is to keep what it computes again, where its own cache is denied."""
-    if told.kind != "landlock":
-        return {}
-    return {
-        cache.variable: str(kept / cache.variable.lower())
-        for cache, folder in caches(environ)
-        if cache.rebuilt and not any(is_within(folder, each) for each in told.passes)
-    }
+    """Where the program is to keep what it compiles, so that the trials of a call share it.
+
+    Its own cache may be denied, be in a layer that is thrown away because there was none before,
+    or lie below TMPDIR, of which each trial has one of its own.
+    """
+    lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
+    for each, folder in caches(environ):
+        passes = any(is_within(folder, passing) for passing in told.passes)
+        denied = told.kind == "landlock" and not passes
+        thrown_away = told.kind == "overlay" and not passes and not os.path.isdir(folder)
+        if each.rebuilt and (denied or thrown_away):
+            lost.append(each)
+    return {each.variable: str(kept / each.variable.lower()) for each in lost}
 
 
 def _caches(

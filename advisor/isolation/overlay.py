@@ -14,19 +14,16 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.isolation import kernel, layers
+from advisor.isolation import kernel, layers, namespaces, sockets
+from advisor.isolation.compiled import date_by_content
 from advisor.isolation.mounts import Step, look_around, plan, read_mounts
-from advisor.isolation.places import SOCKET_TREES
 from advisor.isolation.supervisor import RENAMES, Supervisor, rename_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 COPIED_BYTES = 16 << 20
-"""A file in a split folder is copied up to this size; a larger one is shown read-only."""
-SOCKET_FOLDERS = 300
-"""Folders looked into for sockets."""
-SOCKET_DEPTH = 2
+"""Files in a split folder are copied, the smaller first, up to this; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
@@ -59,24 +56,26 @@ class Overlay:
         """Move in; everything opened before is still the host's."""
         os.makedirs(self._stage, mode=0o700, exist_ok=True)
         self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
-        _own_namespaces()
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = read_mounts(file.read())
+        private = self._told["private_memory"]
+        places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
+        steps = plan(mounts, places, look_around(), private_memory=private)
+        namespaces.own()
         if self._told["upper_bytes"]:
             size = f"size={self._told['upper_bytes']},mode=700"
             kernel.mount("tmpfs", self._stage, "tmpfs", kernel.MS_NOSUID, size)
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
         root = os.path.join(self._stage, "root")
         os.mkdir(root)
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = read_mounts(file.read())
-        hidden = self._stage
-        mounts = [mount for mount in mounts if mount.path != hidden]
-        steps = plan(mounts, self._cwd, look_around(), private_memory=self._told["private_memory"])
+        bases = os.path.join(self._stage, "bases")
+        os.mkdir(bases)
+        kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
-        for tree in SOCKET_TREES:
-            for path in _sockets(tree):
-                with contextlib.suppress(OSError):
-                    kernel.bind(path, root + path)
+        for path in sockets.reachable():
+            with contextlib.suppress(OSError):
+                kernel.bind(path, root + path)
         self._lay_caches(root)
         for path in self._told["passes"]:
             kernel.bind(path, root + path)
@@ -89,10 +88,11 @@ class Overlay:
                 try:
                     self._cover(step.path, step.path, target)
                 except OSError:
-                    self._sealed.append(step.path)
-                    _show_sealed(step.path, target)
+                    if os.path.isdir(step.path):  # else it is gone since it was looked at
+                        self._sealed.append(step.path)
+                        _show_sealed(step.path, target)
             case "split":
-                base = os.path.join(self._stage, f"base{len(self._layers)}")
+                base = os.path.join(self._stage, "bases", str(len(self._layers)))
                 sealed = _copied(step.path, base)
                 self._cover(step.path, base, target)
                 for name in sealed:
@@ -136,6 +136,7 @@ class Overlay:
             with open(draft, "wb") as file:
                 file.write(content)
             kernel.bind(draft, real)
+        date_by_content(real, content)
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:
@@ -175,35 +176,6 @@ class Overlay:
         os.chroot(".")
         os.close(self._kept)
         os.close(self._host)
-
-
-def _own_namespaces() -> None:
-    """Leave for a user and a mount namespace in which every number means what it meant."""
-    user, group = os.geteuid(), os.getegid()
-    all_users, all_groups = _mapped("uid"), _mapped("gid")
-    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
-    try:
-        if user:
-            raise PermissionError
-        _write("/proc/self/uid_map", all_users)
-        _write("/proc/self/gid_map", all_groups)
-    except OSError:
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1")
-        _write("/proc/self/gid_map", f"{group} {group} 1")
-    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-
-
-def _mapped(kind: str) -> str:
-    """The numbers that exist here, each as itself."""
-    with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
-        ranges = [line.split() for line in file]
-    return "".join(f"{first} {first} {count}\n" for first, _, count in ranges)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="ascii") as file:
-        file.write(text)
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:
@@ -259,7 +231,7 @@ def _copied(folder: str, base: str) -> list[str]:
     Folders are only places for what is mounted on them.
     """
     os.mkdir(base)
-    shown = []
+    shown, files = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
             copy = os.path.join(base, entry.name)
@@ -269,15 +241,30 @@ def _copied(folder: str, base: str) -> list[str]:
                 elif entry.is_dir():
                     os.mkdir(copy)
                     _copy_status(entry.path, copy)
-                elif entry.is_file() and entry.stat().st_size <= COPIED_BYTES:
-                    shutil.copy2(entry.path, copy)
-                    _copy_status(entry.path, copy)
+                elif entry.is_file():
+                    files.append((entry.stat().st_size, entry.name))
                 else:
-                    raise PermissionError
+                    shown.append(entry.name)
+            except FileNotFoundError:  # others work here, too
+                continue
             except PermissionError:
-                with contextlib.suppress(FileExistsError):
-                    os.mknod(copy)
                 shown.append(entry.name)
+    left = COPIED_BYTES
+    for size, name in sorted(files):
+        left -= size
+        try:
+            if left < 0:
+                raise PermissionError
+            copy = os.path.join(base, name)
+            shutil.copy2(os.path.join(folder, name), copy)
+            _copy_status(os.path.join(folder, name), copy)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            shown.append(name)
+    for name in shown:
+        with contextlib.suppress(FileExistsError):
+            os.mknod(os.path.join(base, name))
     _copy_status(folder, base)
     os.utime(base, ns=_times(folder))
     return shown
@@ -286,24 +273,3 @@ def _copied(folder: str, base: str) -> list[str]:
 def _show_sealed(path: str, target: str) -> None:
     kernel.bind(path, target, deep=True)
     kernel.seal(target)
-
-
-def _sockets(tree: str) -> Iterator[str]:
-    """Sockets and pipes below `tree`, which may be a link to another of the trees."""
-    if os.path.realpath(tree) != tree:
-        return
-    folders = [(tree, 0)]
-    looked = 0
-    while folders and looked < SOCKET_FOLDERS:
-        folder, depth = folders.pop(0)
-        looked += 1
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        if depth < SOCKET_DEPTH:
-                            folders.append((entry.path, depth + 1))
-                    elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
-                        yield entry.path
-        except OSError:
-            continue

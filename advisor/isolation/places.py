@@ -33,6 +33,8 @@ class Cache(NamedTuple):
     """Where it is when the variable is not set; `~` is the home folder."""
     rebuilt: bool
     """What is missing is computed again, so an empty one does; else it was downloaded."""
+    in_tmpdir: bool = False
+    """It lies below TMPDIR when the variable is not set."""
 
 
 CACHES = (
@@ -44,7 +46,7 @@ CACHES = (
     Cache("TRITON_HOME", "~/.triton", rebuilt=False),
     Cache("UV_CACHE_DIR", "~/.cache/uv", rebuilt=False),
     Cache("TRITON_CACHE_DIR", "~/.triton/cache", rebuilt=True),
-    Cache("TORCHINDUCTOR_CACHE_DIR", None, rebuilt=True),
+    Cache("TORCHINDUCTOR_CACHE_DIR", None, rebuilt=True, in_tmpdir=True),
     Cache("TORCH_EXTENSIONS_DIR", None, rebuilt=True),
     Cache("CUDA_CACHE_PATH", "~/.nv/ComputeCache", rebuilt=True),
     Cache("CUPY_CACHE_DIR", "~/.cupy", rebuilt=True),

@@ -108,10 +108,16 @@ def _denied(told: Confinement, lines: list[str], cwd: str) -> Refusal | None:
 
 def _write_denied(told: Confinement, path: str | None, line: str) -> Refusal:
     place = f"a write to {path}" if path else "a write"
-    why = "" if told.throws_away else " outside the trial's own folders"
+    if told.throws_away:
+        return Refusal(
+            "write-denied",
+            f"{place} was denied: {line.strip()}",
+            "An overlay covers what belongs to you. Let that output go below the project, your "
+            "home or TMPDIR (output-flags in gpu-advisor.toml).",
+        )
     return Refusal(
         "write-denied",
-        f"{place}{why} was denied: {line.strip()}",
+        f"{place} outside the trial's own folders was denied: {line.strip()}",
         "Let that output go below TMPDIR (output-flags in gpu-advisor.toml), give --allow-writes, "
         "or run where user namespaces are allowed: there it is let through and thrown away.",
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.knobs import finder
+from advisor.knobs.finder import phase_of_command
 from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.links import find_links
 from advisor.knobs.moves import Refusal, move
@@ -12,22 +14,40 @@ from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
     from advisor.documents import Document
+    from advisor.model import Knob, Phase
 
-__all__ = ["Findings", "Reference", "Refusal", "find", "move", "precision_choices"]
+__all__ = [
+    "Findings",
+    "Reference",
+    "Refusal",
+    "find",
+    "move",
+    "phase_of_command",
+    "precision_choices",
+]
 
 
-def find(document: Document) -> Findings:
+def find(document: Document, *, told: Phase | None = None) -> Findings:
     """Knobs, links, traps and output directories of a config or a command line.
 
-    Never raises for what a document holds.
+    `told`: the phase that the command says it runs (`phase_of_command`); settings that a document
+    gives no phase are of that one. Never raises for what a document holds.
     """
-    found = finder.classify(document)
+    found = finder.classify(document, told)
     return Findings(
         document=document.name,
-        knobs=found.knobs,
+        knobs=tuple(_told_where(knob, document) for knob in found.knobs),
         links=(*find_links(found), *found.links),
         traps=found.traps,
-        outputs=found.outputs,
+        outputs=tuple(p for p in found.outputs if document.scalars[p].default_of is None),
         references=found.references,
         notes=document.notes,
     )
+
+
+def _told_where(knob: Knob, document: Document) -> Knob:
+    """A knob that is not written in the document says where its default is."""
+    scalar = document.scalars.get(knob.path)
+    if scalar is None or scalar.default_of is None or not knob.editable:
+        return knob
+    return replace(knob, why=f"{knob.why}; the program's own default, {scalar.default_of}")

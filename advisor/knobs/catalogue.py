@@ -83,7 +83,7 @@ def _text_types(text: str) -> frozenset[str]:
         "flag-name": r"-{1,2}[A-Za-z].*",
         "choice-text": r"(choice|range|interval|uniform|loguniform)\(.*\)",
         "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
-        "device-list-text": r"\d+\s*(,\s*\d*)+",
+        "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
@@ -122,6 +122,7 @@ class Rule:
     scope: str | None
     under: frozenset[str]
     not_under: frozenset[str]
+    not_called: frozenset[str]
     parent: frozenset[str]
     not_parent: frozenset[str]
     sibling: re.Pattern[str] | None
@@ -130,6 +131,8 @@ class Rule:
     not_document: re.Pattern[str] | None
     format: str | None
     phases: frozenset[str]
+    of_model: bool
+    or_only: str | None
 
     def fits(
         self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
@@ -140,6 +143,7 @@ class Rule:
             and (not self.phases or phase in self.phases)
             and (not self.under or bool(self.under & leaf.words))
             and not self.not_under & leaf.words
+            and not self.not_called & leaf.words_called
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
             and (self.sibling is None or _any(self.sibling, leaf.siblings))
@@ -175,6 +179,7 @@ class Catalogue:
     phase_words: Mapping[str, Phase]
     sample_words: frozenset[str]
     phase_switches: re.Pattern[str]
+    phase_flags: Mapping[Phase, re.Pattern[str]]
     own_phase_words: frozenset[str]
     document_phases: Mapping[Phase, re.Pattern[str]]
     comments: Mapping[str, re.Pattern[str]]
@@ -232,6 +237,7 @@ def catalogue() -> Catalogue:
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
         sample_words=frozenset(table["phase-words"]["sample"]),
         phase_switches=_union(table["phase-switch"]["names"]),
+        phase_flags={p: _union(table["phase-flag"][p]) for p in PHASES if p in table["phase-flag"]},
         own_phase_words=frozenset(table["own-phase-words"]["words"]),
         document_phases={
             p: _union(table["phase-of-document"][p])
@@ -303,6 +309,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         scope=row.pop("scope", None),
         under=frozenset(row.pop("under", ())),
         not_under=frozenset(row.pop("not-under", ())),
+        not_called=frozenset(row.pop("not-called", ())),
         parent=frozenset(row.pop("parent", ())),
         not_parent=frozenset(row.pop("not-parent", ())),
         sibling=_union(row.pop("sibling", ())),
@@ -311,6 +318,8 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         not_document=_union(row.pop("not-document", ())),
         format=row.pop("format", None),
         phases=frozenset(row.pop("for", ())),
+        of_model=row.pop("of-model", False),
+        or_only=row.pop("or-only", None),
     )
     assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
     assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"

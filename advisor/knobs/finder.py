@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from advisor.knobs import phases
-from advisor.knobs.catalogue import Rule, catalogue, types_of
+from advisor.knobs import names, phases
+from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, canonical, leaves, parts_of, path_of
+from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of, path_of
 from advisor.model import Knob, Link, Trap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.documents import Document
+    from advisor.model import Phase
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
@@ -37,9 +38,13 @@ class Classified:
     outputs: tuple[str, ...]
 
 
-def classify(document: Document) -> Classified:
-    """All leaves of `document`: its knobs, traps, references and output directories."""
-    finder = _Finder(document)
+def classify(document: Document, told: Phase | None = None) -> Classified:
+    """All leaves of `document`: its knobs, traps, references and output directories.
+
+    `told`: the phase that the command runs, where it says so; what the document leaves open is
+    of that phase.
+    """
+    finder = _Finder(document, told)
     finder.run()
     return Classified(
         document=document,
@@ -52,17 +57,39 @@ def classify(document: Document) -> Classified:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Meaning:
+    """What a leaf is taken for: a kind of knob, or with `trap` a look-alike."""
+
+    kind: str
+    trap: str | None
+    phase: Phase | None = None
+    unit: str | None = None
+    scope: str | None = None
+    why: str
+    of_model: bool = False
+    """Part of the architecture: what has its name and value elsewhere must agree with it."""
+    or_only: bool = False
+    """With `trap`: a knob all the same where nothing else in the document is of the kind."""
+
+
+def phase_of_command(document: Document) -> Phase | None:
+    """The phase that a command line says it runs, if it says any."""
+    return phases.of_command(catalogue(), leaves(document.scalars), _title(document).split())
+
+
 class _Finder:
     """One pass over one document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, told: Phase | None) -> None:
         known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
-        self.phase = phases.of_document(self.catalogue, self.leaves, self.names, _title(document))
+        self.phase = told or self._own_phase()
         self.knobs: list[Knob] = []
         self.traps: list[Trap] = []
+        self._waiting: list[tuple[Leaf, _Meaning]] = []
         self.links: list[Link] = []
         self.references: list[Reference] = []
         self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
@@ -72,6 +99,13 @@ class _Finder:
             for leaf in self.leaves
             if leaf.mapping and "." in leaf.key and leaf.key in document.scalars
         }
+
+    def _own_phase(self) -> Phase:
+        title = _title(self.document)
+        if self.document.format == "argv":
+            told = phases.of_command(self.catalogue, self.leaves, title.split())
+            return told or phases.of_title(self.catalogue, title) or "any"
+        return phases.of_document(self.catalogue, self.leaves, self.names, title)
 
     def _has(self, pattern: re.Pattern[str]) -> bool:
         return any(map(pattern.fullmatch, self.names))
@@ -85,36 +119,89 @@ class _Finder:
             for file in self._files(leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
                 self.links.append(self._link(f"values live in {file}", leaf.path))
-            if self.catalogue.rules_for(leaf.name):
-                self._sort(leaf, by_name[leaf.name])
+            self._sort(leaf, by_name[leaf.name])
+        self._settle_waiting()
         self._repeated_lists()
+
+    def _settle_waiting(self) -> None:
+        """Knobs by their names and look-alikes by their place: knobs if they are the only ones."""
+        found = {knob.kind for knob in self.knobs}
+        for leaf, meaning in self._waiting:
+            if meaning.kind in found:
+                self._refuse(leaf, meaning.trap or "")
+            else:
+                self.knobs.append(self._knob(leaf, replace(meaning, trap=None)))
+
+    def _refuse(self, leaf: Leaf, why: str) -> None:
+        self.traps.append(Trap(document=self.document.name, path=leaf.path, why=why))
 
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""
-        link = self._reference(leaf)
+        known = self.catalogue.rules_for(leaf.name) or names.speaks(leaf.name)
+        link = self._reference(leaf) if known else None
         if link:
             self.links.append(link)
             return
-        parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
-        where = (parent, self.names, self.document.format, self.phase)
-        rules = self.catalogue.rules_for(leaf.name)
-        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
-        if rule is None:
+        meaning = self._meaning(leaf)
+        if meaning is None:
             return
-        trap = rule.trap or self._context_trap(leaf, rule, twins)
+        if meaning.trap and meaning.or_only:
+            self._waiting.append((leaf, meaning))
+            return
+        trap = meaning.trap or self._context_trap(leaf, meaning, twins)
         if trap:
-            self.traps.append(Trap(document=self.document.name, path=leaf.path, why=trap))
+            self._refuse(leaf, trap)
             return
-        self.knobs.append(self._knob(leaf, rule))
+        self.knobs.append(self._knob(leaf, meaning))
         if "auto" in types_of(leaf.value):
             why = "auto: the value lives in the program or file that launches this one"
             self.links.append(self._link(why, leaf.path))
+
+    def _meaning(self, leaf: Leaf) -> _Meaning | None:
+        """What `leaf` is taken for: by a rule for its whole name, else by the parts of it."""
+        return self._by_rule(leaf) or self._by_parts(leaf)
+
+    def _by_rule(self, leaf: Leaf) -> _Meaning | None:
+        """What the first rule says that `leaf` meets."""
+        rules = self.catalogue.rules_for(leaf.name)
+        parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
+        where = (parent, self.names, self.document.format, self.phase)
+        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        if rule is None:
+            return None
+        return _Meaning(
+            kind=rule.kind or rule.or_only or "",
+            trap=rule.trap,
+            phase=rule.phase,
+            unit=rule.unit,
+            scope=rule.scope,
+            why="its name and value",
+            of_model=rule.of_model,
+            or_only=rule.or_only is not None,
+        )
+
+    def _by_parts(self, leaf: Leaf) -> _Meaning | None:
+        """What the words of its name and what stands around it say."""
+        reading = names.read(leaf)
+        if reading is None:
+            return None
+        batch = reading.kind == "batch_size"
+        return _Meaning(
+            kind=reading.kind,
+            trap=None if reading.is_knob else f"no {reading.kind}: {reading.why}",
+            or_only=reading.is_only,
+            unit=names.unit_of(leaf.name) if batch else None,
+            scope=names.scope_of(leaf.name) if batch else None,
+            why=reading.why if reading.is_sure else f"{reading.why}: barely enough",
+        )
 
     def _repeated_lists(self) -> None:
         """YAML aliases of whole lists and mappings: they have no value of their own."""
         for path, target in self.document.aliases.items():
             key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
-            if path not in self.document.scalars and self.catalogue.rules_for(canonical(key)):
+            name = canonical(key)
+            known = self.catalogue.rules_for(name) or names.speaks(name)
+            if path not in self.document.scalars and known:
                 self.links.append(self._link(f"repeats {target}: change it there", path, target))
 
     def outputs(self) -> tuple[str, ...]:
@@ -178,31 +265,41 @@ class _Finder:
 
     # --- what a rule alone cannot see -----------------------------------------------------
 
-    def _context_trap(self, leaf: Leaf, rule: Rule, twins: list[Leaf]) -> str | None:
-        """Why a leaf that fits a rule is none the less no knob."""
+    def _context_trap(self, leaf: Leaf, meaning: _Meaning, twins: list[Leaf]) -> str | None:
+        """Why a leaf that is named like a knob is none the less none."""
+        comment = " ".join((leaf.scalar.comment or "").split())
+        if self.catalogue.comments["unused"].search(comment):
+            return f'the comment beside it says "{comment}"'
+        if _is_sweep(leaf, meaning):
+            return "several batch sizes that the program tries one after the other: no one setting"
         if leaf.mapping in self._variants:
             return f"part of {leaf.mapping}, a variant that overrides other values of this config"
-        if self.catalogue.kinds[rule.kind or ""].knob_class != "quality":
+        if self.catalogue.kinds[meaning.kind].knob_class != "quality":
             return None
         if leaf.path in self._of_models:
             return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
-        if rule.kind == "image_size" and not leaf.ancestors:
-            copy = next((t for t in twins if t.ancestors and t.value == leaf.value), None)
-            if copy:
-                return f"must agree with {copy.path}"
+        if meaning.kind == "image_size" and names.speaks(leaf.name):
+            equal = [t for t in twins if t.value == leaf.value and t.path != leaf.path]
+            for twin in equal:
+                if (twin.ancestors and not leaf.ancestors) or self._is_of_model(twin):
+                    return f"must agree with {twin.path}"
         return None
+
+    def _is_of_model(self, leaf: Leaf) -> bool:
+        meaning = self._meaning(leaf)
+        return meaning is not None and meaning.of_model
 
     # --- a knob ------------------------------------------------------------------------------
 
-    def _knob(self, leaf: Leaf, rule: Rule) -> Knob:
-        kind = self.catalogue.kinds[rule.kind or ""]
-        phase = rule.phase or phases.of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
+    def _knob(self, leaf: Leaf, meaning: _Meaning) -> Knob:
+        kind = self.catalogue.kinds[meaning.kind]
+        phase = meaning.phase or phases.of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
         frozen = self._frozen(leaf)
-        unit, scope = self._unit(leaf, rule), self._scope(leaf, rule)
+        unit, scope = self._unit(leaf, meaning), self._scope(leaf, meaning)
         why = f"`{leaf.key}`"
         if leaf.ancestors:
             why += f" under `{leaf.ancestors[0]}`"
-        why += f" is a {kind.name} by its name and value"
+        why += f" is a {kind.name} by {meaning.why}"
         if phase != "any":
             why += f", of the {phase} phase"
         return Knob(
@@ -250,9 +347,9 @@ class _Finder:
                 return beside
         return None
 
-    def _unit(self, leaf: Leaf, rule: Rule) -> str | None:
-        if rule.unit or rule.kind != "batch_size":
-            return rule.unit or self.catalogue.kinds[rule.kind or ""].unit
+    def _unit(self, leaf: Leaf, meaning: _Meaning) -> str | None:
+        if meaning.unit or meaning.kind != "batch_size":
+            return meaning.unit or self.catalogue.kinds[meaning.kind].unit
         for key in self.catalogue.unit_switch_keys & leaf.siblings:
             switch = self._sibling(leaf, key)
             unit = self.catalogue.unit_switch.get(str(switch.value).lower()) if switch else None
@@ -260,9 +357,9 @@ class _Finder:
                 return unit
         return self.catalogue.kinds["batch_size"].unit
 
-    def _scope(self, leaf: Leaf, rule: Rule) -> str | None:
-        if rule.kind != "batch_size" or rule.scope:
-            return rule.scope
+    def _scope(self, leaf: Leaf, meaning: _Meaning) -> str | None:
+        if meaning.kind != "batch_size" or meaning.scope:
+            return meaning.scope
         comment = leaf.scalar.comment or ""
         for scope in ("device", "global"):
             if self.catalogue.comments[scope].search(comment):
@@ -271,6 +368,14 @@ class _Finder:
 
     def _sibling(self, leaf: Leaf, name: str) -> Leaf | None:
         return next((o for o in self.leaves if o.mapping == leaf.mapping and o.name == name), None)
+
+
+def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
+    """Whether a list of batch sizes rises: a resolution that grows makes them fall."""
+    if meaning.kind != "batch_size" or not isinstance(leaf.value, tuple) or len(leaf.value) < 2:
+        return False
+    sizes = [number for value in leaf.value if (number := number_of(value)) is not None]
+    return len(sizes) == len(leaf.value) and all(a < b for a, b in itertools.pairwise(sizes))
 
 
 def _title(document: Document) -> str:

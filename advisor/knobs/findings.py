@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.model import Knob, Link, Trap
+    from advisor.knobs.traces import Shown
+    from advisor.model import JsonScalar, Knob, Link, Trap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,26 @@ class Reference:
     path: str
     file: str
     """As written there, relative to the document's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """A value that the program was seen to follow: a knob, whatever it is called."""
+
+    document: str
+    path: str
+    kind: str
+    shown_in: str
+    """The kind of what it was seen in: a global batch may show in the accumulation."""
+    value: JsonScalar
+    """As it stands in the document."""
+    relation: str
+    """How it shows: a key of the sentences that the report has."""
+    scope: str | None
+    moved_to: JsonScalar
+    before: Shown
+    """What was seen with `value`, and with `moved_to`."""
+    after: Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +52,17 @@ class Findings:
     """Paths of the scalars that name directories the program writes to."""
     references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
+    followed: tuple[Followed, ...] = ()
+    """What a run showed of knobs that no name told of; they are among `knobs`."""
 
     def knob(self, path: str) -> Knob | None:
         """The knob at `path`, if there is one."""
         return next((knob for knob in self.knobs if knob.path == path), None)
+
+    def name_of(self, path: str) -> str:
+        """The shortest end of `path`, cut at dots, that no other knob of the document has."""
+        others = [f".{knob.path}" for knob in self.knobs if knob.path != path]
+        parts = path.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        own = (end for end in ends if not any(other.endswith(f".{end}") for other in others))
+        return next(own, path)

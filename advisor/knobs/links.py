@@ -67,12 +67,15 @@ def _products(around: _Around) -> Iterable[Found]:
     batches = [b for b in around.of_kind("batch_size", "train", "any") if b.scope != "global"]
     totals = [b for b in around.of_kind("batch_size", "train", "any") if b.scope == "global"]
     for accumulation in around.of_kind("grad_accum"):
-        near = around.nearest(accumulation, batches)[:1]
+        near = [b.path for b in around.nearest(accumulation, batches)[:1]]
         total = _total_of(around, accumulation, totals)
+        ranks = _ranks_of(around, accumulation, near)
         if near:
             why = "samples of one optimizer step = batch x accumulation x devices: kept"
-            paths = (near[0].path, accumulation.path, *total)
-            yield "product", paths, why
+            yield "product", (near[0], accumulation.path, *ranks, *total), why
+        elif total:
+            why = "the program divides the global batch by accumulation x devices: it must divide"
+            yield "product", (accumulation.path, *ranks, *total), why
     if not around.of_kind("grad_accum"):
         for batch in batches:
             total = _total_of(around, batch, totals) if batch.scope == "micro" else ()
@@ -81,11 +84,17 @@ def _products(around: _Around) -> Iterable[Found]:
                 yield "product", (batch.path, *total), why
 
 
+def _ranks_of(around: _Around, accumulation: Knob, batches: list[str]) -> tuple[str, ...]:
+    """The number of devices, where it stands once as a count and the batch is that of one."""
+    scopes = {knob.scope for knob in around.knobs if knob.path in batches}
+    counts = [k for k in around.of_kind("num_devices") if (number_of(k.value) or 0) >= 1]
+    near = around.nearest(accumulation, counts)
+    return (near[0].path,) if len(near) == 1 and scopes <= {"device", "micro"} else ()
+
+
 def _total_of(around: _Around, knob: Knob, totals: list[Knob]) -> tuple[str, ...]:
-    train_key = around.siblings(knob).get("train_batch_size")
-    if train_key and train_key.path != knob.path:
-        return (train_key.path,)
-    return tuple(t.path for t in around.nearest(knob, totals)[:1])
+    """The global batch that is written down beside `knob`, or nearest to it."""
+    return tuple(t.path for t in around.nearest(knob, totals)[:1] if t.path != knob.path)
 
 
 def _exclusives(around: _Around) -> Iterable[Found]:

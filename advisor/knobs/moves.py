@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from advisor.documents import Document
     from advisor.knobs.findings import Findings
     from advisor.model import JsonScalar, Knob, Link
+
+
+MOST_SHOWN = 8
+"""Values of a choice that are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +44,18 @@ def move(
     if not knob.editable:
         return Refusal(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value)
+    if why := plan.not_taken(path, value):
+        return Refusal(reason=f"{path} = {value}: {why}")
     for link in findings.links:
         linked = path in link.paths and link.kind in _MOVES
         refusal = _MOVES[link.kind](plan, link) if linked else None
         if refusal:
             return Refusal(reason=f"{path} = {value}: {refusal}")
-    return tuple(change for change in plan.changes.values() if change.new != change.old)
+    changes = tuple(change for change in plan.changes.values() if change.new != change.old)
+    for change in changes:
+        if not document.takes(change.path, change.new):
+            return Refusal(reason=f"{change.path} cannot be set to {change.new}")
+    return changes
 
 
 class _Plan:
@@ -65,11 +76,21 @@ class _Plan:
         scalar = self.scalars.get(path)
         return scalar.value if scalar else None
 
+    def not_taken(self, path: str, value: JsonScalar) -> str | None:
+        """Why the program would not take `value`, where it says which values it takes."""
+        scalar = self.scalars.get(path)
+        if scalar is None or not scalar.choices or value in scalar.choices:
+            return None
+        shown = ", ".join(map(str, scalar.choices[:MOST_SHOWN]))
+        more = ", ..." if len(scalar.choices) > MOST_SHOWN else ""
+        return f"the program takes only {shown}{more}"
+
     def set(self, path: str, value: JsonScalar, kind: str | None = None) -> str | None:
         """Plan `value` at `path`; the reason where it cannot be written."""
         scalar, knob = self.scalars.get(path), self.findings.knob(path)
         why = "it is a list" if scalar is None else None if scalar.editable else scalar.why
         why = knob.why if knob and not knob.editable else why
+        why = why or self.not_taken(path, value)
         if why:
             return f"{path} would have to become {value}, but {why}"
         self._plan(path, value, kind or (knob or self.knob).kind)
@@ -84,33 +105,61 @@ class _Plan:
             knob_class=like.knob_class,
             old=self.old(path),
             new=value,
+            name=self.findings.name_of(path),
         )
 
 
 def _move_product(plan: _Plan, link: Link) -> str | None:
-    """Batch x accumulation stays; the partner of the one that moved gives way."""
+    """Batch x accumulation x ranks stays; another of them gives way to the one that moved."""
     new = number_of(plan.value)
     if not new or new < 1:
-        return "a batch and an accumulation are at least 1"
-    kinds = {path: knob.kind for path in link.paths if (knob := plan.findings.knob(path))}
-    accumulation = next((p for p in link.paths if kinds.get(p) == "grad_accum"), None)
-    batch, totals = link.paths[0], link.paths[2 if accumulation else 1 :]
-    if plan.knob.path in totals:
-        return f"the global batch is what the optimizer sees: move {batch} instead"
-    if accumulation is None:
-        total = number_of(plan.old(totals[0]))
-        if total is None or total % new:
-            return f"{totals[0]} = {plan.old(totals[0])} is no multiple of {plan.value}"
+        return f"a {plan.knob.kind} is at least 1"
+    factors, total = _factors(plan, link)
+    if plan.knob.path not in factors:
+        smaller = next(iter(factors), None)
+        return f"the global batch is what the optimizer sees: move {smaller} instead"
+    others = [path for path in factors if path != plan.knob.path]
+    if total is not None and "batch_size" not in factors.values():
+        return _keep_derived(plan, total, others, new)
+    yielding = next((p for kind in _YIELDS for p in others if factors[p] == kind), None)
+    if yielding is None:
+        count = number_of(plan.old(total)) if total else None
+        if total and (count is None or count % new):
+            return f"{total} = {plan.old(total)} is no multiple of {plan.value}"
         return None
-    partner = accumulation if plan.knob.path == batch else batch
-    old, other = number_of(plan.old(plan.knob.path)), number_of(plan.old(partner))
+    old, other = number_of(plan.old(plan.knob.path)), number_of(plan.old(yielding))
     if old is None or other is None:
-        return f"{partner} = {plan.old(partner)} is no number to keep the product with"
+        return f"{yielding} = {plan.old(yielding)} is no number to keep the product with"
     if (old * other) % new:
-        return (
-            f"the product {old:g} x {other:g} of {link.paths[0]} and {accumulation} cannot be kept"
-        )
-    return plan.set(partner, _like(old * other / new, plan.old(partner)))
+        return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
+    return plan.set(yielding, _like(old * other / new, plan.old(yielding)))
+
+
+_YIELDS = ("grad_accum", "batch_size")
+"""Which factor gives way, the first that is there: never the ranks, which the launcher sets."""
+
+
+def _factors(plan: _Plan, link: Link) -> tuple[dict[str, str], str | None]:
+    """Path to kind of what is multiplied, and the path of the product where it is written down."""
+    factors, total = {}, None
+    for path in link.paths:
+        knob = plan.findings.knob(path)
+        if knob is not None and (knob.kind != "batch_size" or knob.scope != "global"):
+            factors[path] = knob.kind
+        else:
+            total = path
+    return factors, total
+
+
+def _keep_derived(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
+    """The program divides the total by the other factors: it must come out whole."""
+    whole = number_of(plan.old(total))
+    counts = [number_of(plan.old(path)) for path in others]
+    if whole is None or None in counts:
+        return f"{', '.join((total, *others))} are not all numbers"
+    if whole % math.prod((new, *filter(None, counts))):
+        return f"{total} = {whole:g} is no multiple of {plan.value} times the other factors"
+    return None
 
 
 def _like(number: float, old: JsonScalar) -> JsonScalar:

@@ -17,16 +17,42 @@ def of_document(
     catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
 ) -> Phase:
     """What the whole document is for: what it says itself, else its keys, else its name."""
+    said = _switched_to(catalogue, leaves)
+    if said:
+        return said
+    for phase, pattern in catalogue.document_phases.items():
+        if any(pattern.fullmatch(name) for name in names):
+            return phase
+    return of_title(catalogue, title) or "any"
+
+
+def of_command(catalogue: Catalogue, leaves: Iterable[Leaf], words: Iterable[str]) -> Phase | None:
+    """What a command says it runs: `--phase test`, `--eval_only`, or a subcommand such as `fit`.
+
+    `words` are its own words before any flag. The name of the program alone says nothing here:
+    many a `train.py` is told to test.
+    """
+    said = _switched_to(catalogue, leaves)
+    return said or next((p for word in words if (p := catalogue.phase_words.get(word))), None)
+
+
+def of_title(catalogue: Catalogue, title: str) -> Phase | None:
+    """What the name of a file or a program speaks of, its last word first."""
+    return _first(catalogue, reversed(re.split(r"[^a-z0-9]+", title.lower())), "any")
+
+
+def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
+    """The phase that a switch at the top names, or a flag that leaves only one."""
+    flagged = None
     for leaf in leaves:
         if not leaf.ancestors and catalogue.phase_switches.fullmatch(leaf.name):
             said = catalogue.phase_words.get(str(leaf.value).lower())
             if said:
                 return said
-    for phase, pattern in catalogue.document_phases.items():
-        if any(pattern.fullmatch(name) for name in names):
-            return phase
-    words = reversed(re.split(r"[^a-z0-9]+", title.lower()))
-    return _first(catalogue, words, "any") or "any"
+        for phase, flags in catalogue.phase_flags.items():
+            if flags.fullmatch(leaf.name) and leaf.value is True:
+                flagged = phase
+    return flagged
 
 
 def of_leaf(

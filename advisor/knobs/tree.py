@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 Part = str | int
 
+_CALLS_ITSELF = frozenset(
+    {"type", "name", "class", "class_name", "class_path", "target", "_target_", "cls", "transform"}
+)
+"""Keys whose value says what the mapping they stand in makes."""
+
+_ARGUMENTS = frozenset({"args", "kwargs", "params", "param", "init_args", "class_args", "options"})
+"""Keys that hold the arguments of what the mapping above makes."""
+
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 
@@ -38,11 +46,18 @@ class Leaf:
     value: JsonScalar | tuple[JsonScalar, ...]
     scalar: Scalar
     """The scalar itself; the first element of a list."""
+    called: tuple[str, ...] = ()
+    """What the mapping, or the one whose arguments it holds, calls itself: `type: RandomCrop`."""
 
     @property
     def siblings(self) -> frozenset[str]:
         """Canonical names of the other keys of the same mapping."""
         return self.keys - {self.name}
+
+    @property
+    def words_called(self) -> frozenset[str]:
+        """`called` and the words it is made of."""
+        return frozenset(word for name in self.called for word in words_of(name))
 
     @property
     def is_list(self) -> bool:
@@ -102,9 +117,22 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
     names = {
         mapping: frozenset(canonical(key) for key in keys) for mapping, keys in children.items()
     }
+    makes = {
+        parts[:-1]: canonical(str(scalars_here[0].value))
+        for parts, scalars_here in groups.items()
+        if parts[-1] in _CALLS_ITSELF and isinstance(scalars_here[0].value, str)
+    }
     return [
-        _leaf(parts, scalars_here, parts in lists, names) for parts, scalars_here in groups.items()
+        _leaf(parts, scalars_here, parts in lists, names, _called(parts, makes))
+        for parts, scalars_here in groups.items()
     ]
+
+
+def _called(parts: tuple[Part, ...], makes: Mapping[tuple[Part, ...], str]) -> tuple[str, ...]:
+    mapping = parts[:-1]
+    if mapping not in makes and mapping and mapping[-1] in _ARGUMENTS:
+        mapping = mapping[:-1]
+    return (makes[mapping],) if mapping in makes else ()
 
 
 def _leaf(
@@ -112,6 +140,7 @@ def _leaf(
     scalars: list[Scalar],
     is_list: bool,
     names: Mapping[tuple[Part, ...], frozenset[str]],
+    called: tuple[str, ...],
 ) -> Leaf:
     key = str(parts[-1])
     scope = [_snake(part) for part in _scoped(key)[:-1]]
@@ -128,6 +157,7 @@ def _leaf(
         mapping=path_of(parts[:-1]),
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],
+        called=called,
     )
 
 

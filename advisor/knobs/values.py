@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
@@ -20,8 +21,9 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     `fp16` and `bf16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
-        return {} if knob.value else {_dtype_of_flag(knob): True}
-    row, current = _row(knob.value)
+        dtype = _dtype_of_flag(knob)
+        return {} if knob.value or dtype is None else {dtype: True}
+    row, current = row_of(knob.value)
     return {
         dtype: _cased(word, knob.value)
         for dtype, word in row.items()
@@ -29,12 +31,15 @@ def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
     }
 
 
-def _dtype_of_flag(knob: Knob) -> str:
+def _dtype_of_flag(knob: Knob) -> str | None:
+    """What a flag puts on; None for eight bits, which no dtype that is tried here stands for."""
     name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
+    if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
+        return None
     return "bfloat16" if "bf16" in name or "bfloat16" in name else "float16"
 
 
-def _row(value: object) -> tuple[dict[str, JsonScalar], str]:
+def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
     """The spelling family of `value`, and the dtype it asks for; the first row that has it."""
     for row in catalogue().precision_rows:
         for dtype, word in row.items():

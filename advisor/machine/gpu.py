@@ -36,24 +36,24 @@ def read_gpus(
     return tuple(_describe(nvml, device) for device in shown), note
 
 
-def open_reader(
+def open_readers(
     index: int | None = None, environ: Mapping[str, str] | None = None
-) -> tuple[GpuReader | None, str | None]:
-    """A reader of the GPU with this NVML index, or of the first one a program is shown.
+) -> tuple[list[GpuReader], str | None]:
+    """A reader of the GPU with this NVML index, or of each one that a program is shown.
 
-    Returns None and the reason where there is no such GPU.
+    Returns none and the reason where there is no such GPU.
     """
     nvml, note = _load()
     if nvml is None:
-        return None, note
+        return [], note
     devices, note = _devices(nvml)
     if not devices:
-        return None, note
+        return [], note
     shown, note = _visible(devices, os.environ if environ is None else environ)
     if index is not None:
-        shown = [device for device in (*shown, *devices) if device.index == index]
+        shown = [device for device in (*shown, *devices) if device.index == index][:1]
         note = f"NVML lists no GPU with index {index}."
-    return (GpuReader(shown[0], nvml), None) if shown else (None, note)
+    return ([GpuReader(device, nvml) for device in shown], None) if shown else ([], note)
 
 
 # --- clocks -------------------------------------------------------------------------------

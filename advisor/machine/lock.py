@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import masking
-from advisor.errors import StateBusyError
+from advisor.errors import StateBusyError, StateUnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +45,9 @@ def gpu_lock(
     lock when its holder dies, however it dies.
     """
     folder = runtime_dir() if folder is None else folder
-    _own_folder(folder)
     name = re.sub(r"[^A-Za-z0-9-]", "_", uuid or "host")
     what = f"GPU {uuid}" if uuid else "this host"
-    # Never unlinked: a waiter may already hold the file open.
-    handle = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    handle = _opened(folder / f"{name}.lock")
     try:
         _take(handle, what, wait_s)
         _write(handle, json.dumps({"pid": os.getpid(), "command": _command()}))
@@ -57,6 +55,19 @@ def gpu_lock(
         _write(handle, "")
     finally:
         os.close(handle)
+
+
+def _opened(place: Path) -> int:
+    """The file of a lock. It is never unlinked: a waiter may already hold it open."""
+    try:
+        _own_folder(place.parent)
+        return os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        msg = (
+            f"No lock can be kept in {place.parent}: {problem.strerror}. "
+            "Set GPU_ADVISOR_RUNTIME_DIR to a folder of your own."
+        )
+        raise StateUnusableError(msg) from problem
 
 
 def _take(handle: int, what: str, wait_s: float) -> None:
@@ -87,8 +98,10 @@ def _holder(handle: int) -> str:
 
 
 def _write(handle: int, text: str) -> None:
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, text.encode(), 0)
+    """Who holds it, for whoever waits; the lock holds without, as on a full disk."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, text.encode(), 0)
 
 
 def _command() -> str:

@@ -182,6 +182,7 @@ class _Window:
             temperature_c=self._reduce("temperature_c", lambda gpu: gpu.temperature_c, max),
             event_reasons=self._event_reasons(loaded),
             busy_samples=None if busy is None else len(busy),
+            gpu_mem_others_gib=self._held_by_others_gib(),
             foreign_pids=self._foreign_pids(),
             pcie_tx_mb_per_s=self._reduce("pcie_tx_mb_per_s", lambda gpu: gpu.pcie_tx_mb_per_s),
             pcie_rx_mb_per_s=self._reduce("pcie_rx_mb_per_s", lambda gpu: gpu.pcie_rx_mb_per_s),
@@ -267,6 +268,20 @@ class _Window:
             every &= working
         passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
         return len(every - own - passing)
+
+    def _held_by_others_gib(self) -> float | None:
+        """Most memory that processes which are not the program's own held; None where the driver
+        does not say who holds what."""
+        own = {pid for s in self.recording.samples for pid in s.own_pids}
+        held = []
+        for sample in self.gpu_samples:
+            listed = sample.gpu.processes if sample.gpu else None
+            if listed is None or sample.hidden_pids:
+                continue
+            others = [each.memory_gib for each in listed if each.pid not in own]
+            if None not in others:
+                held.append(sum(filter(None, others)))
+        return max(held, default=None)
 
     def _energy_j(self) -> float | None:
         if self.end - self.start < COUNTER_WINDOW_S:

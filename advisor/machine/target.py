@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.machine import profiles
+from advisor.machine.cards import same_uuid
+from advisor.model import Gpu
 
 if TYPE_CHECKING:
-    from advisor.model import Gpu, GpuProfile, Machine
+    from advisor.model import Card, GpuProfile, Machine
 
 CPU_PRECISIONS = ("float32", "bfloat16")
 
@@ -60,6 +62,39 @@ def resolve(name: str, machine: Machine) -> Target:
     else:
         found = _absent(profile, here, machine)
     return found if found.gpu is here else replace(found, environment=_only(found.gpu))
+
+
+def computed_on(found: Target, machine: Machine, card: Card) -> Target:
+    """`found` as it turned out: its programs really compute on `card`.
+
+    CUDA may choose another card than NVML lists first, and in a container NVML may show none. Where
+    a card was asked for by name, or stands in, it stays as it is.
+    """
+    if found.stood_in or not found.present:
+        return found
+    if found.gpu is not None and (card.uuid is None or same_uuid(found.gpu.uuid, card.uuid)):
+        return found
+    for gpu in machine.gpus:
+        if same_uuid(gpu.uuid, card.uuid):
+            return _present(gpu)
+    name = card.name or "unknown NVIDIA GPU"
+    mig = " MIG " in f" {name} "
+    profile = None if mig else profiles.match(name, card.total_gib)
+    gpu = Gpu(
+        index=card.index,
+        name=name,
+        uuid=card.uuid,
+        memory_total_gib=card.total_gib,
+        memory_free_gib=card.available_gib,
+        driver=None,
+        power_limit_w=None,
+        compute_capability=card.compute_capability,
+        profile=profile.name if profile else None,
+        mig=mig or None,
+    )
+    hidden = f"The program computes on {name}, of which the driver's library shows us nothing."
+    seen = _present(gpu)
+    return replace(seen, note=" ".join(filter(None, [hidden, seen.note])))
 
 
 def _cpu(machine: Machine) -> Target:

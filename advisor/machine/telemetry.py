@@ -10,29 +10,31 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from advisor.machine import gpu, host
+from advisor.machine import cards, gpu, host
 from advisor.machine.recording import Recording, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from advisor.model import Telemetry
+    from advisor.machine.readings import GpuSample
+    from advisor.model import Card, Telemetry
 
 SLOW_INTERVAL_S = 1.0
 """Between readings that take long: PCIe counters and the process list."""
 
 
 class Sampler:
-    """Samples one GPU and the host's CPUs from `start` to `stop`, outside the watched program.
+    """Samples GPUs and the host's CPUs from `start` to `stop`, outside the watched program.
 
         with Sampler(pids=[child.pid]) as sampler:
             ...
         telemetry = sampler.summary(run.window_start, run.window_end)
 
-    `gpu_index` is NVML's; None takes the first GPU that `environ` shows a program. `pids` are the
-    roots of the watched program: their process groups and descendants are its own, every other
-    process on the GPU is foreign. Nothing raises for want of a GPU.
+    `gpu_index` is NVML's; None takes every GPU that `environ` shows a program: which of them it
+    computes on is known once it did. `pids` are the roots of the watched program: their process
+    groups and descendants are its own, every other process on the GPU is foreign. Nothing raises
+    for want of a GPU.
     """
 
     def __init__(
@@ -43,12 +45,12 @@ class Sampler:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._reader, self._no_gpu = gpu.open_reader(gpu_index, environ)
+        self._readers, self._no_gpu = gpu.open_readers(gpu_index, environ)
         self._owner = _Owner([os.getpid()] if pids is None else pids)
         self._cpus = host.usable_cpus(environ)
         self._cpu_busy_s = _cpu_counter(self._cpus)
         self._interval_s = interval_s
-        self._samples: list[Sample] = []
+        self._samples: list[list[Sample]] = [[] for _ in range(max(1, len(self._readers)))]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
@@ -77,11 +79,11 @@ class Sampler:
         """Count the tree of `pid` as the program's own too."""
         self._owner.roots.add(pid)
 
-    def recording(self) -> Recording:
-        """Everything seen until now."""
-        reader = self._reader
+    def recording(self, position: int = 0) -> Recording:
+        """Everything seen until now of one of the GPUs, in the order in which they are shown."""
+        reader = self._readers[position] if self._readers else None
         return Recording(
-            samples=tuple(self._samples),
+            samples=tuple(self._samples[position]),
             cpus=self._cpus,
             gpu_name=reader.name if reader else None,
             gpu_uuid=reader.uuid if reader else None,
@@ -89,9 +91,14 @@ class Sampler:
             gaps=tuple(sorted(reader.gaps.items())) if reader else (),
         )
 
-    def summary(self, window_start: float, window_end: float) -> Telemetry:
-        """Means over a window of epoch seconds; see `Recording.summary`."""
-        return self.recording().summary(window_start, window_end)
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Over a window of epoch seconds, see `Recording.summary`: of the cards that were used, or
+        of the first one where that is not known."""
+        watched = [cards.Watched(reader.uuid, reader.name) for reader in self._readers]
+        each = cards.positions(watched, used) or [0]
+        return cards.merged([self.recording(n).summary(window_start, window_end) for n in each])
 
     def _run(self) -> None:
         slow_due = tick = time.monotonic()
@@ -100,16 +107,21 @@ class Sampler:
             slow = time.monotonic() >= slow_due
             if slow:
                 slow_due = time.monotonic() + SLOW_INTERVAL_S
-            self._samples.append(self._look(slow=slow))
+            self._look(slow=slow)
             tick = max(tick + self._interval_s, time.monotonic())
             stopping = self._stopping.wait(tick - time.monotonic())
-        self._samples.append(self._look(slow=True))
+        self._look(slow=True)
 
-    def _look(self, *, slow: bool) -> Sample:
-        now, busy_s = time.time(), self._cpu_busy_s()
-        seen = self._reader.sample(slow=slow) if self._reader else None
-        pids = [process.pid for process in (seen.processes or ())] if seen else []
-        own, hidden = self._owner.split(pids)
+    def _look(self, *, slow: bool) -> None:
+        """One sample of each GPU, or of the host alone."""
+        busy_s = self._cpu_busy_s()
+        if not self._readers:
+            self._samples[0].append(Sample(time=time.time(), cpu_busy_s=busy_s))
+        for reader, samples in zip(self._readers, self._samples, strict=False):
+            samples.append(self._sample(time.time(), busy_s, reader.sample(slow=slow)))
+
+    def _sample(self, now: float, busy_s: float | None, seen: GpuSample) -> Sample:
+        own, hidden = self._owner.split([process.pid for process in seen.processes or ()])
         return Sample(time=now, cpu_busy_s=busy_s, gpu=seen, own_pids=own, hidden_pids=hidden)
 
 

@@ -29,10 +29,16 @@ program's namespace is shadowed; for that reason its modules import each other r
     measure.py              the record's content
     record.py               the record file
     averages.py             median and mode
+    cards.py                which card the model is on
+    exchange.py             when the host copied to the device, or waited for it
+    timeline.py             device time: what it did, what it waited for
+    graphs.py               what CUDA graphs captured, and did at each replay
     clock.py                when the device was done with each step, by CUDA events
     ranks.py                several ranks stop at the same step
     ceilings.py             each part alone, after the window
-    whatif.py               settings tried from inside
+    whatif.py               settings tried from inside: what was asked for, what came of it
+    applying.py             puts them in place
+    switches.py             flags, copies, optimizers, calls of root modules
     guard.py                the user's existing files are not written over
     arguments.py            what argparse returned
 """

@@ -168,5 +168,5 @@ def _drained(
 
 def _synchronize() -> None:
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()

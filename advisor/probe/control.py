@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, patience, ranks, record, steps, window
+from . import ceilings, exchange, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -26,7 +26,7 @@ TRAINING_PATIENCE_S = 30.0
 
 def tick(session: Session, now: float) -> None:
     """Called by the hooks where a step may have ended, once `now` is past `session.due`."""
-    if session.stopping:
+    if session.stopping or session.capture is not None:
         return
     try:
         _look(session, now)
@@ -49,7 +49,8 @@ def _look(session: Session, now: float) -> None:
     if began or now >= session.next_beat:
         session.next_beat = now + BEAT_S
         session.log.trim()
-        session.clock = session.clock or start_if_in_use(session.torch)
+        if session.clock is None and session.state == "stepping":  # else its card is not known yet
+            session.attempt(_begin_clock, session)
         record.beat(session)
     if now >= session.next_check:
         spent = time.thread_time()
@@ -73,6 +74,13 @@ def _next_look(session: Session, need_s: float, spent_s: float) -> float:
     measure_s = float(session.plan.get("measure_s") or 3.0)
     late = now - (session.first_event or now) > LATE * measure_s
     return now + max(need_s, spent_s / (LIGHTER if late else LIGHT))
+
+
+def _begin_clock(session: Session) -> None:
+    """Once the program is seen to compute on a card."""
+    session.clock = start_if_in_use(session.torch, session.log.roots)
+    if session.clock is not None:
+        exchange.watch(session)
 
 
 def missing_s(session: Session, now: float) -> float | None:

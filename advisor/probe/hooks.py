@@ -13,7 +13,7 @@ import types
 from threading import get_ident
 from typing import Any, Callable
 
-from . import batches, control, gradients, inner, loaders, observe, roots, whatif
+from . import applying, batches, control, gradients, graphs, inner, loaders, observe, roots
 from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
@@ -33,8 +33,7 @@ def install(torch: Any, session: Session) -> None:
         return
     session.patches.put(torch, FLAG, True)
     session.torch = torch
-    parts = (_loaders, _batches, _roots, _backwards, _gradients, _scaler, _optimizers)
-    for part in (*parts, whatif.install):
+    for part in PARTS:
         try:
             part(torch, session)
         except Exception as problem:
@@ -53,6 +52,8 @@ def _step_ended(session: Session) -> Callable[[float], None]:
     """What the hooks call where a step may have ended, as cheap as it can be."""
 
     def step_ended(now: float) -> None:
+        if session.capture is not None:
+            return
         if session.clock is not None:
             session.attempt(session.clock.mark, now)
         if now >= session.due:
@@ -170,11 +171,13 @@ def _roots(torch: Any, session: Session) -> None:
         except Exception as problem:
             session.step_aside(problem)
             return
+        session.root_runs = True
         session.attempt(inner.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
+        session.root_runs = False
         roots.unlisten(module, POST)
         if session.root_finder is None:  # the probe has stepped aside
             return
@@ -246,6 +249,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
         try:
             if outermost and module is not None and not _is_compiling(session.torch)():
                 root = roots.enter(session, module)
+                session.root_runs = True
         except Exception as problem:
             session.step_aside(problem)
         start = clock()
@@ -256,6 +260,7 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
             _step_ended(session)(end)
         return output
     finally:
+        session.root_runs = session.root_runs and not outermost
         if outermost and session.rota.on and session.root_finder is not None:
             pre_hooks[PRE] = session.root_finder
 
@@ -306,6 +311,8 @@ def _backwards(torch: Any, session: Session) -> None:
         end = clock()
         log.backwards.append((enter, end, fresh))
         session.attempt(gradient.note, log)
+        if session.clock is not None and session.capture is None:
+            session.attempt(session.clock.mark, end, True)
         if not log.opts:
             step_ended(end)
         return result
@@ -338,7 +345,7 @@ def _gradients(torch: Any, session: Session) -> None:
 
 
 def _scaler(torch: Any, session: Session) -> None:
-    """The loss as it was before a GradScaler multiplied it."""
+    """The loss as it was before a GradScaler multiplied it, and the updates that it left out."""
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
     scaler = scaler or torch.cuda.amp.GradScaler
     original = scaler.scale
@@ -348,8 +355,19 @@ def _scaler(torch: Any, session: Session) -> None:
             session.unscaled = outputs.detach()
         return original(self, outputs)
 
+    update = scaler.step
+
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = session.updates
+        result = update(self, *args, **kwargs)
+        if self.is_enabled() and session.updates == before:
+            session.skipped_updates += 1
+        return result
+
     _dress(scale, original)
+    _dress(step, update)
     session.patches.put(scaler, "scale", scale)
+    session.patches.put(scaler, "step", step)
 
 
 def _optimizers(torch: Any, session: Session) -> None:
@@ -376,6 +394,9 @@ def _optimizers(torch: Any, session: Session) -> None:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))
+        session.updates += 1
+        if session.fused is None:
+            session.fused = _is_fused(optimizer)
         step_ended(end)
 
     _dress(__init__, build)
@@ -384,3 +405,20 @@ def _optimizers(torch: Any, session: Session) -> None:
     session.patches.put(optimizer_class, "zero_grad", zero_grad)
     session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)
+
+
+def _is_fused(optimizer: Any) -> bool | None:
+    """None where it has no fused update."""
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    return bool(group["fused"]) if "fused" in group else None
+
+
+def _graphs(torch: Any, session: Session) -> None:
+    graphs.install(torch, session, _step_ended(session))
+
+
+PARTS = (
+    _loaders, _batches, _roots, _backwards, _gradients, _scaler, _optimizers, _graphs,
+    applying.install,
+)  # fmt: skip
+"""What is hooked, each by itself: where one part cannot be, the others are."""

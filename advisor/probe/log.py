@@ -11,7 +11,9 @@ from .layout import Layout, Teller
 
 LIMIT = 40_000
 """Entries kept of one kind; beyond it everything before the middle one of them is dropped."""
-KINDS = ("nexts", "forwards", "inners", "backwards", "grads", "opts", "saves")
+KINDS = (
+    "nexts", "forwards", "inners", "backwards", "grads", "opts", "copies", "waits", "saves"
+)  # fmt: skip
 """The lists of a Log."""
 
 EXHAUSTED = -1.0
@@ -161,6 +163,10 @@ class Log:
         """The same of gradients that were asked for by `autograd.grad` and torch.func."""
         self.opts: list[tuple[float, float, int]] = []
         """(enter, exit, optimizer)"""
+        self.copies: list[tuple[float, float]] = []
+        """(enter, exit) of what copies to a device, where the program uses one."""
+        self.waits: list[tuple[float, float]] = []
+        """(enter, exit) of what waits for a device."""
         self.saves: list[tuple[float, float]] = []
         """(enter, exit) of torch.save and the like."""
         self.loaders: list[dict[str, Any]] = []
@@ -202,6 +208,11 @@ class Log:
         """Steps come and go; before that, a long silence is start-up (workers, compilation)."""
         most = max(self.count(kind) for kind in ("forwards", "inners", "nexts", "backwards"))
         return bool(self.opts) or most > SETTING_UP
+
+    def last_items(self) -> float:
+        """Items of the latest batch, or forward; 0 before any."""
+        entries = self.nexts or self.forwards
+        return max(entries[-1][3], 0.0) if entries else 0.0
 
     def steps(self) -> int:
         """Steps so far, of what tells best: optimizers, else batches, forwards or gradients."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
-from . import gradients, observe, steps, window
+from . import cards, gradients, observe, steps, window
 from .clock import DeviceClock
 from .log import Root
 from .session import Session
@@ -44,10 +44,20 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
             "batch": ledger.batch,
+            "shrunk_from": _shrunk_from(session, found.start, ledger.batch),
             "forwards_per_unit": ledger.forwards_per_unit,
             "notes": found.notes,
         }
     }
+
+
+def _shrunk_from(session: Session, start: float, batch: float | None) -> float | None:
+    """Items of the batch for which memory ran out, where the program then took a smaller one, and
+    the window lies after that."""
+    if session.ran_out is None or batch is None:
+        return None
+    when, items = session.ran_out
+    return items if when < start and batch < items else None
 
 
 def _read(session: Session) -> DeviceClock | None:
@@ -62,30 +72,45 @@ def _read(session: Session) -> DeviceClock | None:
 
 
 def facts(session: Session, ended: bool) -> dict[str, Any]:
-    """Everything that does not depend on the window."""
+    """Everything that does not depend on the window; one fact that fails takes no other along."""
     log = session.log
     ledger = session.ledger
-    losses = observe.loss_values(session)
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None
-    loader = ledger.loader if ledger is not None else None
-    return {
-        "loader": _loader(log.loaders[loader]) if loader is not None else {},
+    loader = ledger.loader if ledger is not None else _only(log.loaders)
+    told: dict[str, Any] = {
         "model_site": dominant.site if dominant else None,
         "accumulation": ledger.accumulation if ledger is not None else None,
         "trains": gradients.told(session),
         "tokens_per_item": _tokens(dominant),
         "set_to_none": session.set_to_none,
-        "cpus": observe.cpus(),
-        "whatif": session.whatif.told() if session.whatif is not None else None,
+        "fused": session.fused,
+        "skipped_updates": session.skipped_updates,
         "input_shapes": list(dominant.shapes) if dominant else [],
         "seen": dominant.seen if dominant else {},
-        "losses": losses,
-        "fingerprint": observe.fingerprint(session, root, losses),
-        "memory": observe.memory(session),
         "arguments": session.arguments,
         "defaulted": session.defaulted,
     }
+    read: dict[str, Callable[[], Any]] = {
+        "loader": lambda: _loader(log.loaders[loader]) if loader is not None else {},
+        "cpus": observe.cpus,
+        "whatif": lambda: session.whatif.told() if session.whatif is not None else None,
+        "memory": lambda: observe.memory(session),
+        "card": lambda: cards.told(session.torch, log.roots),
+        "losses": lambda: observe.loss_values(session),
+        "fingerprint": lambda: observe.fingerprint(session, root, told.get("losses") or []),
+    }
+    for name, fact in read.items():
+        try:
+            told[name] = fact()
+        except Exception as problem:
+            session.fail(problem)
+    return told
+
+
+def _only(built: list[Any]) -> int | None:
+    """Before any step: the loader that the program built, where it is one."""
+    return 0 if len(built) == 1 else None
 
 
 def _tokens(root: Root | None) -> float | None:

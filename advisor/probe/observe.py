@@ -18,20 +18,32 @@ LOSSES_LATER = 16
 
 
 def keep_loss(session: Session, tensors: Any) -> None:
-    """Keep a reference to the loss; nobody waits for its value now."""
+    """Keep a copy of the loss; nobody waits for its value now.
+
+    A copy, because a CUDA graph writes each loss to the same place; and none of what is captured,
+    which is no value yet.
+    """
     unscaled, session.unscaled = session.unscaled, None
+    if session.capture is not None:
+        return
     tensor = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
     if unscaled is None and getattr(tensor, "numel", lambda: 0)() == 1:
         unscaled = tensor.detach()
     if unscaled is not None:
-        session.losses.append(unscaled)
+        session.losses.append(unscaled.clone() if unscaled.device.type == "cuda" else unscaled)
         if len(session.losses) > 2 * LOSSES_KEPT:
             del session.losses[LOSSES_KEPT::2]
 
 
 def loss_values(session: Session) -> list[float]:
-    """The losses as numbers; this waits for the device."""
-    return [float(value.item()) for value in session.losses]
+    """The losses as numbers; this waits for the device. One that cannot be read is left out."""
+    values = []
+    for loss in session.losses:
+        try:
+            values.append(float(loss.item()))
+        except Exception as problem:
+            session.note(f"a loss could not be read: {type(problem).__name__}: {problem}")
+    return values
 
 
 def fingerprint(session: Session, root: int | None, losses: list[float]) -> str | None:
@@ -54,7 +66,7 @@ def memory(session: Session) -> dict[str, Any]:
     """Peaks so far: device allocator, and resident memory of this process and its workers."""
     found: dict[str, Any] = {}
     torch = session.torch
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         all_stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
         found = {
             "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in all_stats) / GIB,

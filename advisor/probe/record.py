@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import Any
@@ -21,9 +22,11 @@ def put(session: Session, content: dict[str, Any]) -> None:
     data = json.dumps(content, default=str, ensure_ascii=False).encode("utf-8", "replace")
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(file, data)
+        written = os.write(file, data)
     finally:
         os.close(file)
+    if written < len(data):  # a full disk takes a part first
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
     os.replace(temporary, path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from typing import Any
+from typing import Any, Callable
 
 from . import batches, loaders
 from .layout import Teller, judge
@@ -93,11 +93,11 @@ def look(session: Session, root: Root, module: Any) -> None:
     root.calls += 1
     if root.parameters and root.calls == 1:
         session.attempt(_begin_telling, session, root, module)
-    if root.parameters and root.calls in VALUES_AT:
+    if root.parameters and root.calls in VALUES_AT and session.capture is None:
         session.attempt(_keep_values, root, module)
     if root.calls in LOOKS and root.parameters:
-        root.seen = _look(session.torch, module)
-        if not root.seen["compiled"]:
+        root.seen = _look(session, module)
+        if not root.seen.get("compiled"):
             _watch_leaves(root, module)
 
 
@@ -112,7 +112,7 @@ def leave(
         if root.teller is not None:
             root.teller.stop()
             root.teller, root.calls = None, 0  # it did not come to its end: listen again
-        session.swallow(problem, "forward")
+        session.swallow(problem, "forward", root.counter.count((args, kwargs or {})))
         return
     items = noted(session, root, args, kwargs, output)
     graded = session.torch.is_grad_enabled()
@@ -120,7 +120,7 @@ def leave(
     log.forwards.append((start, end, root.number, items, graded))
     if log.thread is None:
         log.thread = threading.get_ident()
-    if not log.nexts and len(root.scalars) < SCALARS_KEPT:
+    if not log.nexts and session.capture is None and len(root.scalars) < SCALARS_KEPT:
         root.scalars.append(_numbers(args, kwargs or {}, items))
 
 
@@ -136,7 +136,8 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
     if root.calls <= OUTPUTS_KEPT and root.parameters:
         if not root.shapes:
             _note_shapes(root, inputs, output)
-        root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+        if session.capture is None:
+            root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
     return root.counter.count(output) if root.by_output else root.items(inputs)
 
 
@@ -249,27 +250,48 @@ def _plain(tensor: Any) -> Any:
 # --- looking ------------------------------------------------------------------------------
 
 
-def _look(torch: Any, module: Any) -> dict[str, Any]:
-    """Dtype, flags and layout, as in force right now."""
+def _look(session: Session, module: Any) -> dict[str, Any]:
+    """Dtype, flags and layout, as in force right now; what cannot be read is noted."""
+    torch = session.torch
     parameter = max(module.parameters(), key=lambda p: 0 if _lazy(p) else p.numel())
     kind = parameter.device.type
+    looks: dict[str, Callable[[], Any]] = {
+        "device": lambda: str(parameter.device),
+        "model_dtype": lambda: _name(parameter.dtype),
+        "autocast_dtype": lambda: _autocast(torch, kind),
+        "compiled": lambda: any(map(_is_compiled, module.modules())),
+        "channels_last": lambda: _is_channels_last(torch, module),
+    }
+    if kind == "cuda":
+        looks["tf32"] = lambda: has_tf32(torch)
+        looks["cudnn_benchmark"] = lambda: bool(torch.backends.cudnn.benchmark)
+    seen: dict[str, Any] = {}
+    for name, look in looks.items():
+        try:
+            seen[name] = look()
+        except Exception as problem:
+            session.note(f"{name} could not be read: {type(problem).__name__}: {problem}")
+    return seen
+
+
+def has_tf32(torch: Any) -> bool:
+    """Whether matrix products of float32 may round their inputs to TF32.
+
+    Since 2.9 torch has a second way to say so, and raises where it is asked by the first one after
+    a program has used the second.
+    """
+    matmul = torch.backends.cuda.matmul
+    precision = getattr(matmul, "fp32_precision", None)
+    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
+
+
+def _is_channels_last(torch: Any, module: Any) -> bool | None:
+    """None where the module has no convolution that a layout could change."""
     convolutions = [
         p for p in module.parameters() if p.dim() == 4 and max(p.shape[2:]) > 1 and p.shape[1] > 1
     ]
     last = torch.channels_last
-    seen: dict[str, Any] = {
-        "device": str(parameter.device),
-        "model_dtype": _name(parameter.dtype),
-        "autocast_dtype": _autocast(torch, kind),
-        "compiled": any(map(_is_compiled, module.modules())),
-        "channels_last": all(p.is_contiguous(memory_format=last) for p in convolutions)
-        if convolutions
-        else None,
-    }
-    if kind == "cuda":
-        seen["tf32"] = bool(torch.backends.cuda.matmul.allow_tf32)
-        seen["cudnn_benchmark"] = bool(torch.backends.cudnn.benchmark)
-    return seen
+    return all(p.is_contiguous(memory_format=last) for p in convolutions) if convolutions else None
 
 
 def _lazy(parameter: Any) -> bool:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .steps import Ledger
 
 KEPT = 5
-"""Errors, exceptions and notes of one kind that are kept."""
+"""Errors and exceptions of one kind that are kept."""
+NOTES_KEPT = 32
 
 
 class Session:
@@ -54,6 +55,10 @@ class Session:
         """By id of the module; an id may come back after its module is gone."""
         self.watch: Any = None
         """Of the root that runs, where what it calls is followed."""
+        self.root_runs = False
+        """Inside a root's forward."""
+        self.capture: Any = None
+        """While a CUDA graph is captured: nothing of ours may be queued, nobody may wait."""
         self.heavy_roots = 0
         """Those that hold parameters."""
         self.rota = Rota()
@@ -63,6 +68,11 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
+        self.updates = 0
+        """Optimizer steps, which a GradScaler may leave out."""
+        self.skipped_updates = 0
+        self.fused: bool | None = None
+        """Of the first optimizer that stepped."""
         self.asked_gradients = False
         """Gradients were asked for that update nothing by themselves."""
         self.set_to_none: bool | None = None
@@ -77,6 +87,8 @@ class Session:
         self.guard: str | None = None
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
+        self.ran_out: tuple[float, float] | None = None
+        """When memory ran out last, and the items of the batch that it was for."""
         self.notes: list[str] = []
         self.errors: list[str] = []
 
@@ -119,12 +131,23 @@ class Session:
             trace = traceback.format_exception(type(problem), problem, problem.__traceback__)
             self.errors.append("".join(trace)[-2000:])
 
-    def swallow(self, problem: BaseException, where: str) -> None:
-        """An exception that passed through torch; whether the program lives on is seen later.
+    def note(self, line: str) -> None:
+        """Something that a reader of the record should know, once."""
+        if line not in self.notes and len(self.notes) < NOTES_KEPT:
+            self.notes.append(line[:300])
+
+    def swallow(self, problem: BaseException, where: str, items: float | None = None) -> None:
+        """An exception that passed through torch, for a batch of so many items if that is known;
+        whether the program lives on is seen later.
 
         One of a replayed batch is ours: the program never goes through a batch twice.
         """
-        if self.replay is None and len(self.swallowed) < KEPT:
+        if self.replay is not None:
+            return
+        if "OutOfMemory" in type(problem).__name__ or "out of memory" in str(problem):
+            items = self.log.last_items() if items is None else items
+            self.ran_out = (time.perf_counter(), items)
+        if len(self.swallowed) < KEPT:
             self.swallowed.append(
                 {"type": type(problem).__name__, "message": str(problem)[:500], "where": where}
             )

@@ -6,7 +6,7 @@ import bisect
 import math
 from typing import Any, Sequence
 
-from . import steps, training
+from . import steps, timeline, training
 from .averages import median
 from .clock import DeviceClock
 from .log import EXHAUSTED, Log
@@ -261,11 +261,7 @@ def overlap(entries: Sequence[tuple[Any, ...]], start: float, end: float) -> flo
 
 
 def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[str, float]:
-    """Parts of the window's wall clock; they add up to 1.
-
-    On a device, waiting is the time in which it had nothing left to do while the host waited for
-    the loader, and what lies between is not told apart.
-    """
+    """Parts of the window's wall clock; they add up to 1. On a device see `timeline.shares`."""
     ledger, start, end = window.ledger, window.start, window.end
     total = window.seconds
     if total <= 0:
@@ -277,10 +273,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
         if seconds := overlap(spans, start, end):
             parts[name] = seconds
     if clock is not None:
-        if ledger.loader is None:
-            parts["other"] = overlap(_idle(_between_calls(log, ledger), clock), start, end)
-        parts["compute"] = max(0.0, total - sum(parts.values()))
-        return {name: seconds / sum(parts.values()) for name, seconds in parts.items()}
+        return _beside_device(log, window, clock, foreign)
     busy = 0.0
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (
@@ -299,6 +292,34 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     whole = max(total, sum(parts.values()))
     parts["other"] = whole - sum(parts.values())
     return {name: seconds / whole for name, seconds in parts.items()}
+
+
+def _beside_device(
+    log: Log, window: Window, clock: DeviceClock, foreign: list[tuple[float, float]]
+) -> dict[str, float]:
+    """The same where a device works; what the host did is told of the watched batches alone."""
+    whole = [(window.start, window.end)]
+    parts: dict[str, float] = {}
+    left = whole
+    for name, spans in (("validation", foreign), ("saving", log.saves)):
+        rest = timeline.without(left, timeline.merged(spans))
+        seconds = sum(b - a for a, b in left) - sum(b - a for a, b in rest)
+        if seconds:
+            parts[name] = seconds / window.seconds
+        left = rest
+    own = window.ledger.loader
+    mine = [entry for entry in log.nexts if entry[2] == own]
+    unwatched = [(one[0], other[0]) for one, other in zip(mine, mine[1:]) if not one[4]]
+    host = timeline.Host(
+        fetches=[] if own is None else _waits(log, window.ledger, None) or [],
+        calls=[*log.forwards, *log.inners, *log.backwards, *log.opts],
+        copies=log.copies,
+        waits=log.waits,
+    )
+    watched = timeline.without(left, timeline.merged(unwatched)) or left
+    found = timeline.shares(host, clock.marks(), watched)
+    scale = max(0.0, 1.0 - sum(parts.values()))
+    return {**parts, **{name: share * scale for name, share in found.items()}}
 
 
 def _unwatched(log: Log, window: Window) -> float:
@@ -350,13 +371,3 @@ def _idle(spans: list[tuple[float, float]], clock: DeviceClock) -> list[tuple[fl
     """The parts of the host's `spans` in which the device had nothing left to do."""
     idle = [(max(start, clock.done(start)), end) for start, end in spans]
     return [(start, end) for start, end in idle if end > start]
-
-
-def _between_calls(log: Log, ledger: steps.Ledger) -> list[tuple[float, float]]:
-    """From a step's end to the next call of the network, in a program without a loader."""
-    calls = [entry for entry in log.forwards if entry[2] == ledger.root]
-    if ledger.kind == steps.FORWARD:
-        return [(a[1], b[0]) for a, b in zip(calls, calls[1:]) if b[0] > a[1]]
-    enters = [entry[0] for entry in calls]
-    nexts = [(end, bisect.bisect_left(enters, end)) for end in ledger.bounds]
-    return [(end, enters[at]) for end, at in nexts if at < len(enters)]

@@ -30,7 +30,8 @@ class Diagnosis:
     """The bottleneck of one configuration."""
 
     name: str
-    """data, sampling steps, small batch, host code, compute, other"""
+    """data, sampling steps, small batch, host code, launch, transfer, synchronisation, compute,
+    other"""
     sentence: str
     evidence: tuple[str, ...]
 
@@ -86,7 +87,13 @@ def diagnose(
     without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
     ratio = larger_batch.gain.estimate if larger_batch is not None else 1.0
     outside = outside_the_model(run)
-    if wait is not None and wait >= WAITING and without_waits >= ratio:
+    idle = idle_cause(run)
+    if (
+        wait is not None
+        and wait >= WAITING
+        and without_waits >= ratio
+        and (idle == "data_wait" or not on_device(run))
+    ):
         name = "data"
         sentence = f"The program waits for data during {waited} of the time: " + (
             f"the loader, not the model, sets the rate of {rate} {units}/s."
@@ -102,6 +109,9 @@ def diagnose(
             f"call: at a batch of {larger_batch.batch:g} the same model did {gain.estimate:.2f}x "
             f"({gain.low:.2f} to {gain.high:.2f}) the {units}."
         )
+    elif idle is not None and idle != "data_wait":
+        name = IDLE[idle].name
+        sentence = _without_work(runs, idle, f"{rate} {units}/s")
     elif forwards >= SAMPLER_FORWARDS:
         step = ranged(runs, lambda r: r.step_ms, lambda ms: numbers.duration(ms / 1000, 3))
         name = "sampling steps"
@@ -118,6 +128,10 @@ def diagnose(
             f"Code outside the model's calls takes {other} of the time, the model {compute}: "
             f"the loop around it sets the rate of {rate} {units}/s."
         )
+    elif on_device(run):
+        name = "compute"
+        worked = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+        sentence = f"The GPU had work during {worked} of the time: the model sets the rate."
     elif run.shares.compute is not None:
         name = "compute"
         compute = ranged(runs, lambda r: r.shares.compute, numbers.percent)
@@ -161,11 +175,83 @@ def outside_the_model(run: Run) -> float | None:
     been seen idle.
     """
     other, compute = run.shares.other, run.shares.compute
-    if other is None or compute is None or other <= compute:
+    if other is None or compute is None or other <= compute or on_device(run):
         return None
-    if run.on_gpu and (run.telemetry.gpu_util_pct or 100.0) > 100 * (1 - WAITING) / 2:
+    util_pct = run.telemetry.gpu_util_pct
+    if run.on_gpu and (util_pct is None or util_pct > 100 * (1 - WAITING) / 2):
         return None
     return other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a GPU had nothing to do."""
+
+    name: str
+    because: str
+    """Completes `The GPU had nothing to do during 60 % of the time, `."""
+    helps: str
+
+
+IDLE = {
+    "data_wait": Cause(
+        name="data",
+        because="while the program waited for its loader",
+        helps="Feed the data faster.",
+    ),
+    "host_to_device": Cause(
+        name="transfer",
+        because="while data was copied to it, or because the copy held up what comes after",
+        helps="Pinned memory with non-blocking copies lets both go on at once; copying less, such "
+        "as bytes in place of floats, helps always.",
+    ),
+    "launch": Cause(
+        name="launch",
+        because="as it did each small kernel faster than the host launched the next",
+        helps="A larger batch gives each kernel more to do; compilation and CUDA graphs launch "
+        "fewer.",
+    ),
+    "sync": Cause(
+        name="synchronisation",
+        because="because the host had waited for it (`.item()`, `.cpu()`, a printed loss) instead "
+        "of queueing the next step meanwhile",
+        helps="Read such numbers once in many steps.",
+    ),
+    "other": Cause(
+        name="host code",
+        because="while the host ran code outside the model's calls",
+        helps="Move that code off the loop, or into loader workers.",
+    ),
+}
+"""Fields of Shares in which the GPU had nothing to do."""
+WORTH_NAMING = 0.15
+"""Share of the time in one such part from which on it is the bottleneck."""
+
+
+def on_device(run: Run) -> bool:
+    """Whether the parts tell what a device did, and not only its host."""
+    return run.shares.launch is not None
+
+
+def idle_cause(run: Run) -> str | None:
+    """The field of Shares that a GPU lost most of its time to; None where it had enough to do, or
+    where that was not measured. Compute is no bottleneck of a GPU that idles half of the time."""
+    if not on_device(run):
+        return None
+    lost = {name: getattr(run.shares, name) or 0.0 for name in IDLE}
+    worst = max(lost, key=lambda name: lost[name])
+    mostly_idle = (run.shares.compute or 0.0) < HALF and sum(lost.values()) > WAITING
+    return worst if lost[worst] >= WORTH_NAMING or mostly_idle else None
+
+
+def _without_work(runs: Sequence[Run], part: str, rate: str) -> str:
+    cause = IDLE[part]
+    lost = ranged(runs, lambda r: getattr(r.shares, part), numbers.percent)
+    worked = ranged(runs, lambda r: r.shares.compute, numbers.percent)
+    return (
+        f"The GPU had nothing to do during {lost} of the time, {cause.because}; it worked during "
+        f"{worked}. That sets the rate of {rate}. {cause.helps}"
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -234,14 +320,22 @@ def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
 def _device(run: Run, profile: GpuProfile | None) -> list[str]:
     lines = []
     seen = run.telemetry
+    if on_device(run) and run.shares.compute is not None:
+        lines.append(
+            f"By events in its stream the GPU had work during {run.shares.compute:.0%} of the "
+            "window; how full the chip was meanwhile was not measured."
+        )
     if seen.gpu_util_pct is not None:
         lines.append(
             f"The GPU had work during {seen.gpu_util_pct:.0f} % of the samples; that is time with "
             "any kernel running, not how full the chip was."
         )
-    if profile is not None and run.peak_device_gib is not None:
+    if run.peak_device_gib is not None:
+        whole = profile.memory_gib if profile else run.cards[0].total_gib if run.cards else None
+        of = "" if whole is None else f" of {whole:.0f}"
         lines.append(
-            f"The program peaked at {run.peak_device_gib:.2f} of {profile.memory_gib:.0f} GiB."
+            f"The program peaked at {run.peak_device_gib:.2f}{of} GiB that the card had to give, "
+            f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
         )
     if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
         lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy; there is no GPU to fill.")

@@ -34,6 +34,16 @@ PARTS = {
         "Overlap the copies to the device",
         "pinned memory and non-blocking copies",
     ),
+    "launch": (
+        "the GPU doing each small kernel before the next is launched",
+        "Launch fewer, larger kernels",
+        "a larger batch, compilation or CUDA graphs",
+    ),
+    "sync": (
+        "the GPU idle because the host had waited for it",
+        "Wait for the GPU less often",
+        "fewer `.item()`, `.cpu()` and printed losses",
+    ),
     "compute": (
         "forwards, backwards and optimizer steps",
         "Make the compute faster",
@@ -49,6 +59,13 @@ PARTS = {
     "saving": ("saving", "Save less", "rarer or asynchronous checkpoints"),
 }
 """Field of Shares to what it is, what would help, and how."""
+OF_A_DEVICE = {
+    "compute": "the GPU at work",
+    "other": "the GPU idle while the host runs code outside the model's calls",
+    "data_wait": "the GPU idle while the program waits for data",
+    "host_to_device": "the GPU idle for copies to it",
+}
+"""The same, where the parts tell what a device did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +86,8 @@ def measured_parts(shares: Shares) -> dict[str, float]:
 
 def named(run: Run, part: str) -> str:
     """What a field of Shares means in `run`."""
+    if run.shares.launch is not None:  # the parts tell what the device did
+        return OF_A_DEVICE.get(part) or PARTS[part][0]
     waits = part == "other" and run.on_gpu
     return PARTS[part][0] + (", or waiting for the GPU to finish" if waits else "")
 
@@ -117,7 +136,8 @@ def _share(run: Run, name: str) -> float:
 
 def _hidden(run: Run, name: str) -> float:
     """The share that goes with a part: the host may wait for the same compute elsewhere."""
-    beside = (run.shares.other or 0.0) if name == "compute" and run.on_gpu else 0.0
+    apart = run.shares.launch is not None
+    beside = (run.shares.other or 0.0) if name == "compute" and run.on_gpu and not apart else 0.0
     return min(1.0, _share(run, name) + beside)
 
 

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
     from advisor.experiments.comparison import Comparison
     from advisor.experiments.program import Program
     from advisor.machine.target import Target
-    from advisor.model import Advice, Decision, Interval, Machine, Neighbour
+    from advisor.model import (
+        Advice,
+        Change,
+        Decision,
+        Interval,
+        KnobClass,
+        Machine,
+        Neighbour,
+    )
     from advisor.strategy.standing import Standing, Stop
 
 
@@ -42,9 +50,14 @@ if TYPE_CHECKING:
 class Asked:
     """What the call was, for the parts of the report that repeat it."""
 
-    config: Path
+    config: Path | None
     report: Path
-    output: Path
+    output: Path | None
+    """Where the tuned config was written, if it was."""
+    entry: Path | None
+    """Where the tuned command was."""
+    rewritten: tuple[Path, ...]
+    """Those of both that were there before, and can be given back."""
     dry_run: bool
     workload: str | None
     command: str
@@ -76,6 +89,11 @@ class Outcome:
     @property
     def interrupted(self) -> bool:
         return self.stop is None
+
+    @property
+    def what(self) -> str:
+        """What is tuned, in a word."""
+        return "command" if self.program.config is None else "config"
 
 
 def unit_of(found: Outcome) -> str:
@@ -112,7 +130,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
                     "path": c.path,
                     "from": c.old,
                     "to": c.new,
-                    "class": c.knob_class,
+                    "class": class_of(c, now),
                     "kind": c.kind,
                     "document": c.document,
                 }
@@ -121,7 +139,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         ],
         runs=sum(not attempt.reused for attempt in found.attempts),
         wall_s=round(asked.wall_s, 1),
-        config=str(asked.config),
+        config=str(asked.config) if asked.config is not None else "",
         report=str(asked.report),
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -131,7 +149,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         command=asked.command,
         cwd=str(asked.cwd),
         tuned_command=tuned_command(found),
-        written=None if asked.dry_run or not winner.changes else str(asked.output),
+        written=", ".join(str(path) for path in (asked.output, asked.entry) if path) or None,
         machine=machine_entry(found.machine),
         target=target_entry(asked.target, now.facts.memory_limit_gib),
         bottleneck_before=bottleneck(found, Candidate(), asked),
@@ -160,9 +178,9 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         skipped=[sentences.skipped(entry) for entry in now.skipped],
         diff=found.diff,
         how_to_run=how_to_run(found, asked),
-        how_to_revert=f"gpu-advisor revert {shlex.quote(str(asked.config))}"
-        if winner.changes and not asked.dry_run and asked.output == asked.config
-        else "",
+        how_to_revert="\n".join(
+            f"gpu-advisor revert {shlex.quote(str(path))}" for path in asked.rewritten
+        ),
         advice=[advice_entry(advice) for advice in found.advice],
         notes=notes(found, asked),
         files_created=sorted({p for a in found.attempts for p in a.result.files_created}),
@@ -175,6 +193,12 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
 def chain_of(found: Outcome) -> tuple[Comparison, ...]:
     """The proofs that lead from the original to the winner; none where nothing is written."""
     return proven_proofs(found.standing) if found.winner.changes else ()
+
+
+def class_of(change: Change, now: Standing) -> KnobClass:
+    """A training knob by its name is free in a program that was seen not to train."""
+    trains = not now.originals or now.trains
+    return "free" if change.knob_class == "training" and not trains else change.knob_class
 
 
 def traded(proof: Comparison) -> bool:
@@ -209,7 +233,7 @@ def reason(found: Outcome) -> str:
     if stop is None:
         processes = sum(not attempt.reused for attempt in found.attempts)
         return (
-            f"Interrupted after {processes} processes; the config is untouched, and "
+            f"Interrupted after {processes} processes; the {found.what} is untouched, and "
             "the next call goes on from what was measured."
         )
     if stop.reason == "budget-too-small":
@@ -223,7 +247,7 @@ def reason(found: Outcome) -> str:
         )
     whole = gained_by(found)
     if whole is not None:
-        text = f"The tuned config {sentences.gained(whole, unit_of(found))}."
+        text = f"The tuned {found.what} {sentences.gained(whole, unit_of(found))}."
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text
@@ -240,13 +264,18 @@ def reason(found: Outcome) -> str:
             bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
         return (
             f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
-            f"than {now.facts.smallest_gain:.0%}{bounds}, so the config stays as it is."
+            f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
         )
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
     if not tried:
         return "No setting was found that may be changed without asking you."
+    if any(word.outcome == "found" for word in now.settled):
+        return (
+            "What was faster in the search could not be proven before the budget was spent, so "
+            "nothing was written."
+        )
     what = "that may be written without asking you" if found.advice else "that was tried"
     return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
 
@@ -308,14 +337,19 @@ def tuned_command(found: Outcome) -> str | None:
 def how_to_run(found: Outcome, asked: Asked) -> str:
     """The command that uses the result."""
     command = tuned_command(found) or asked.command
-    if found.winner.changes and asked.output != asked.config and not asked.dry_run:
+    if asked.output not in {None, asked.config}:
         return command.replace(str(asked.config), str(asked.output))
     return command
 
 
 def notes(found: Outcome, asked: Asked) -> list[str]:
     """What a reader must know before trusting the figures."""
-    told, now = [], found.standing
+    now = found.standing
+    told = [
+        f"Found by experiment: {sentences.followed(each, found.program.unit)}"
+        for source in now.facts.sources
+        for each in source.findings.followed
+    ]
     if not now.facts.has_gpu:
         told.append(
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "

@@ -130,7 +130,7 @@ def batch_curve(report: Report) -> BatchCurve | None:
     names = _names(report, "batch_size")
     for trial in report.trials:
         if trial.purpose in SEARCHED:
-            rest = frozenset(t for t in _tokens(trial.label) if t.split("=")[0] not in names)
+            rest = frozenset(t for t in _tokens(trial.label) if _leaf(t.split("=")[0]) not in names)
             groups.setdefault(rest, []).append(trial)
 
     curves = [_batch_curve(report, trials) for trials in groups.values()]
@@ -238,7 +238,7 @@ def _asked(report: Report, kind: str, label: str) -> float | None:
     names = _names(report, kind)
     for token in _tokens(label):
         name, _, spelled = token.partition("=")
-        if name in names:
+        if _leaf(name) in names:
             try:
                 return _number(json.loads(spelled))
             except ValueError:

@@ -234,6 +234,11 @@ class Report(_Part):
     """Processes used by this call."""
     wall_s: float
     config: str
+    """Its path; empty where a command alone was tuned."""
+    tuned_command: str | None = None
+    """Set when knobs of the command line were changed."""
+    written: str | None = None
+    """Where the tuned config or command was written; null if nothing was."""
     report: str
 
     isolation: str | None = None
@@ -253,10 +258,6 @@ class Report(_Part):
     cwd: str
     gain_quality: Gain | None = None
     """Of the numeric, training and quality changes on top of the free ones; null without them."""
-    tuned_command: str | None = None
-    """Set when knobs of the command line were changed."""
-    written: str | None = None
-    """Where the tuned config was written; null if nothing was."""
     machine: MachineEntry
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
@@ -295,6 +296,8 @@ HEADLINE = (
     "runs",
     "wall_s",
     "config",
+    "tuned_command",
+    "written",
     "report",
 )
 """Keys of the one object that `optimize --json` prints."""

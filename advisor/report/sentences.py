@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
+    from advisor.knobs.findings import Followed
+    from advisor.knobs.sureness import Sureness
     from advisor.model import Interval, Neighbour
     from advisor.strategy.facts import Skipped
 
@@ -19,6 +21,7 @@ REASONS = {
     "{stopped}",
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
+    "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, with every quality measure inside its tolerance"
     "{moved}. {stopped}",
     "changed-along": "Moves with what it is linked to.",
@@ -45,6 +48,10 @@ REASONS = {
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
     "no-precision-inside": "No other precision was faster inside its guard{seen}.",
+    "no-flag-inside": "Switched on it was no faster inside its guard{seen}.",
+    "flag-on": "It is on already.",
+    "flag-without-gpu": "It does something on a GPU only, and the model is not on one.",
+    "no-plain-flag": "It is no plain true or false; left alone.",
     "no-quality-measure": "Fewer steps change the result, and no quality measure is declared in "
     "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
     "quality-not-read": "The original's quality could not be measured: the declared patterns did "
@@ -91,6 +98,65 @@ ADVICE = {
     "update then averages over {times:g} times the samples, the learning rate and its schedule "
     "have to follow, and an epoch has fewer updates.",
 }
+
+KINDS = {
+    "batch_size": "the batch size",
+    "num_workers": "the number of loader workers",
+    "grad_accum": "the gradient accumulation",
+    "timesteps": "the number of sampling steps",
+    "precision": "the precision",
+    "image_size": "the image size",
+    "seq_len": "the sequence length",
+}
+"""Kinds that an experiment finds."""
+
+SHOWN = {
+    "batch_size": "it loaded batches of {after}, not {before}",
+    "num_workers": "the workers of its loader were {after}, not {before}",
+    "grad_accum": "it took {after} backward passes an update, not {before}",
+    "timesteps": "it took {after} forwards a {unit}, not {before}",
+    "precision": "it computed in {after}, not {before}",
+    "image_size": "its model saw sides of {after}, not {before}",
+    "seq_len": "its model saw lengths of {after}, not {before}",
+}
+"""What was seen of a value that is followed."""
+
+SURE = {
+    "followed": "the program followed it when it was moved",
+    "other-seen": "its name says so, and another value was seen in the run",
+    "no-value": "its name says so, and its value stands elsewhere",
+    "rivals": "its name says so, and {one} has another value",
+    "same-seen": "its name says so, and its value was seen in the run",
+    "name": "its name and value say so",
+}
+"""Why it is sure, or not, that a knob is one."""
+
+SCOPES = {
+    "global": ", counted over all that is shared out",
+    "micro": ", counted by the smallest part",
+    "device": ", counted by device",
+    None: "",
+}
+
+
+def followed(found: Followed, unit: str = "unit") -> str:
+    """`zorp is the batch size: with 40 in place of 20 it loaded batches of 40, not 20.`"""
+    shown = SHOWN[found.shown_in].format(
+        unit=unit, before=_count_or_word(found.before), after=_count_or_word(found.after)
+    )
+    return (
+        f"`{found.path}` is {KINDS[found.kind]}{SCOPES[found.scope]}: with {found.moved_to} in "
+        f"place of {found.value}, {shown}."
+    )
+
+
+def _count_or_word(shown: float | str) -> str:
+    return shown if isinstance(shown, str) else numbers.count(shown)
+
+
+def sure(sureness: Sureness) -> str:
+    """Why it is as sure as it is."""
+    return SURE[sureness.reason].format(**dict(sureness.data))
 
 
 TRAINS = {

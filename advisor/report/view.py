@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.documents import argv
 from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ SHARES = {
     "data_wait": "waiting for data",
     "host_to_device": "copy to device",
     "compute": "compute",
+    "launch": "launching kernels",
+    "sync": "waiting for the GPU",
     "sampling": "sampling",
     "validation": "validation",
     "saving": "saving",
@@ -46,6 +50,14 @@ class Row:
     label: str
     before: str
     after: str
+
+
+def subject(report: Report) -> str:
+    """What the report is about: the config, or without one the program that was run."""
+    if report.config:
+        return report.config
+    words = shlex.split(report.command)
+    return shlex.join(words[: argv.first_own_word(words)])
 
 
 def title(report: Report) -> str:

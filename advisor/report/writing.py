@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 MAX_PATCHES = 40
 """Advice that gets a file of its own; the patches of any more stand in the report only."""
-MAX_BYTES = 64 * 1024 * 1024
-"""Largest report.json that is read; real ones are below 1 MiB."""
 
 
 def claim(
@@ -102,7 +99,7 @@ def load(path: Path) -> Report:
     """The report in `path`. Raises ReportError with what is wrong: it is not there, not JSON,
     of another schema version, or a field does not hold what it should."""
     try:
-        fields = json.loads(_read(path))
+        fields = json.loads(files.read_whole(path))
     except OSError as problem:
         reason = problem.strerror or problem
         msg = f"{path} could not be read: {reason}. Name the report.json of a run."
@@ -138,20 +135,6 @@ def headline(report: Report) -> dict[str, Any]:
     """The one object that `optimize --json` prints."""
     fields = report.model_dump(mode="json", by_alias=True)
     return {key: fields[key] for key in HEADLINE}
-
-
-def _read(path: Path) -> str:
-    """The file's text; never blocks, never reads without end. Raises OSError or ValueError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            msg = "it is no regular file"
-            raise OSError(msg)
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        msg = f"it has more than {MAX_BYTES // 2**20} MiB"
-        raise OSError(msg)
-    return content.decode("utf-8")
 
 
 def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> None:

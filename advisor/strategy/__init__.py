@@ -7,7 +7,9 @@ The stages are written as generators, read top to bottom; asking anew replays th
 journey.py     the stages in their order
 facts.py       what is known beforehand, and what stages say on the way
 standing.py    where the search stands
-baseline.py loader.py batch.py precision.py steps.py ignored.py whatif.py    the stages
+baseline.py discover.py grid.py loader.py precision.py steps.py ignored.py whatif.py    the stages
+surface.py     what is known of such programs, fitted to the runs
+prices.py      what one more process takes
 switches.py    what no config holds and can be tried from inside the process, as data
 proof.py       how many rounds, and what was proven
 guard.py       results inside what the user declared

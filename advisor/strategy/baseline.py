@@ -116,7 +116,7 @@ def noise_of(now: Standing) -> float:
 
     Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
     """
-    here = noise_band([run.windows or (run.units_per_s,) for run in now.originals])
+    here = noise_band([run.windows or (run.units_per_s,) for run in now.usual])
     return max(here or 0.0, now.facts.host_noise or 0.0)
 
 

@@ -19,6 +19,7 @@ OBSERVED = {
     "grad_accum": "accumulation",
     "num_devices": "world_size",
     "cudnn_benchmark": "cudnn_benchmark",
+    "channels_last": "channels_last",
     "tf32": "tf32",
     "compile": "compiled",
 }

@@ -25,7 +25,8 @@ def settle_quality(now: Standing) -> Stage:
     The experiment is not a candidate: both arms run with as few steps as the schedule allows, to
     their own end, so that a minute-long program answers in seconds.
     """
-    doubtful = [knob for knob in [*now.of_kind(*PROBED), *look_alikes(now)] if poke(knob)]
+    suspects = [*now.of_kind(*PROBED), *look_alikes(now)]
+    doubtful = [knob for knob in suspects if poke(knob) and can_be_poked(now, knob)]
     base = with_few_steps(now)
     if doubtful:
         now, before = yield from ran(now, base)
@@ -101,6 +102,12 @@ def poke(knob: Knob) -> tuple[Change, ...]:
         for path, value in items.items()
         if isinstance(value, int) and not isinstance(value, bool) and value >= 2
     )
+
+
+def can_be_poked(now: Standing, knob: Knob) -> bool:
+    """Whether its document can hold the other value: it is no reference, and not computed."""
+    source = next(s for s in now.facts.sources if s.document.name == knob.document)
+    return all(source.document.takes(change.path, change.new) for change in poke(knob))
 
 
 def compare(now: Standing, doubtful: list[Knob], base: Candidate, before: Run) -> Stage:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.strategy.baseline import baseline, worth_trying
-from advisor.strategy.batch import tune_batch
+from advisor.strategy.discover import discover
+from advisor.strategy.flags import tune_flags
+from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
-from advisor.strategy.loader import settle_loader, trim_workers, tune_loader
+from advisor.strategy.loader import settle_loader, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
 from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
@@ -35,13 +37,15 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     if now.fewest_s > now.left_s and worth_trying(now):
         whole_s = SPARE * (facts.budget_s - now.left_s + now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)
+    now = yield from discover(now)
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
     now = yield from tune_precision(now)
+    now = yield from tune_flags(now)
     now = yield from tune_steps(now)
     if now.waits:
+        now = yield from tune_workers(now)
         now = yield from tune_loader(now)
-        now = yield from trim_workers(now)
     now = yield from prove(now, now.best)
     now = yield from settle_quality(now)
     now = yield from advise(now)
@@ -49,15 +53,8 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
 
 
 def tune_free(now: Standing) -> Stage:
-    """Loader while the program waits for it, then batch; again as long as that moved something.
-
-    A batch that gains nothing behind a slow loader may gain behind a faster one.
-    """
-    for _ in range(4):
-        start = now.best
-        if now.waits:
-            now = yield from tune_loader(now)
-        now = yield from tune_batch(now)
-        if now.best == start or not now.waits:
-            break
-    return settle_loader((yield from trim_workers(now)))
+    """Batch and workers together, then how the loader hands over what it loads."""
+    now = yield from tune_grid(now)
+    if now.waits:
+        now = yield from tune_loader(now)
+    return settle_loader(now)

@@ -1,15 +1,15 @@
-"""Loader settings: workers in both directions, prefetch, pinning, persistence."""
+"""Loader settings that a fit cannot foresee: prefetch, pinning, persistence."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import effects
 from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from advisor.model import Candidate, JsonScalar, Knob, Run
 
@@ -17,10 +17,7 @@ MOST_COUNTS = 4
 
 
 def tune_loader(now: Standing) -> Stage:
-    """Workers in both directions, then prefetch, pinning and persistence at the best count."""
-    for knob in now.tunable("num_workers"):
-        # Behind too few workers no larger batch would gain: the climb gets the most that tie.
-        now = yield from try_values(now, knob, worker_counts(now, now.current(knob)), take=max)
+    """Prefetch, pinning and persistence, each on top of what gained so far."""
     for knob in now.tunable("prefetch_factor"):
         if now.front.effects.workers:
             values = [v for v in (2, 4, 8) if v != now.current(knob)]
@@ -30,25 +27,6 @@ def tune_loader(now: Standing) -> Stage:
     for knob in now.tunable("persistent_workers"):
         if now.front.effects.workers:
             now = yield from try_values(now, knob, [not now.current(knob)])
-    return now
-
-
-def trim_workers(now: Standing) -> Stage:
-    """The fewest workers that are as fast as those that were found, now that the batch is known."""
-    for knob in now.tunable("num_workers"):
-        current = now.current(knob)
-        if change_of(now.best, key_of(knob)) is None or not isinstance(current, int):
-            continue
-        for value in sorted(v for v in counts(now, current) if 0 < v < current):
-            candidate = now.with_value(knob, value)
-            if value == knob.value or isinstance(candidate, knobs.Refusal):
-                continue
-            ask = ask_for(now, candidate, knob=knob)
-            now, attempt = yield from tried(now, ask, matters=False)
-            run = attempt.run if attempt else None
-            if run is not None and now.gain(now.front, run) <= 1 + now.level:
-                now = now.adopt(candidate, run).settle(key_of(knob), "found", "loader")
-                break
     return now
 
 
@@ -71,9 +49,7 @@ def counts(now: Standing, current: object) -> set[int]:
     return values
 
 
-def try_values(
-    now: Standing, knob: Knob, values: Sequence[JsonScalar], *, take: Callable[..., Any] = min
-) -> Stage:
+def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
     """Each value on top of the best; of those that tie with the fastest one is taken by size."""
     start = now.front
     ran: list[tuple[JsonScalar, Candidate, Run]] = []
@@ -108,7 +84,7 @@ def try_values(
         if word is not None and word.outcome == "found":
             return now  # an earlier pass found a value, and nothing is better than that
         return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
-    _, candidate, run = take(level, key=lambda each: _size(each[0]))
+    _, candidate, run = min(level, key=lambda each: _size(each[0]))
     now = now.adopt(candidate, run)
     if change_of(candidate, key_of(knob)) is None:  # back to what the config says
         return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)

@@ -32,12 +32,15 @@ def tune_precision(now: Standing) -> Stage:
             names = ", ".join(str(value) for value in choices.values())
             now = now.settle(key, "listed", "no-tolerance", values=names)
         else:
-            now = yield from try_precisions(now, knob, list(choices.values()))
+            now = yield from try_guarded(now, knob, list(choices.values()), "precision")
     return now
 
 
-def try_precisions(now: Standing, knob: Knob, values: list[JsonScalar]) -> Stage:
-    """Each choice on top of the best; the first that is faster and inside the guard stays."""
+def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) -> Stage:
+    """Each value on top of the best; the first that is faster and inside the guard stays.
+
+    `what` is the kind of value, by which the report finds its sentences.
+    """
     start, key, ran = now.front, key_of(knob), 0
     seen: Data = ()
     for value in values:
@@ -58,7 +61,7 @@ def try_precisions(now: Standing, knob: Knob, values: list[JsonScalar]) -> Stage
             continue
         now, inside, seen = yield from within(now, Arm(candidate=candidate), run)
         if inside:
-            return now.adopt(candidate, run).settle(key, "found", "precision", **dict(seen))
+            return now.adopt(candidate, run).settle(key, "found", what, **dict(seen))
     if not ran and now.skipped:
         return now.settle(key, "skipped", "budget")
-    return now.settle(key, "kept", "no-precision-inside", **dict(seen))
+    return now.settle(key, "kept", f"no-{what}-inside", **dict(seen))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from advisor.model import Purpose, Run
     from advisor.strategy.facts import Data
 
+OUTLIVING_ROUNDS = 12
+"""Fewest whose exact bounds outlive one round that went wrong."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
 
@@ -160,6 +162,7 @@ def planned_rounds(
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED
+    least = OUTLIVING_ROUNDS if again else least
     gap = math.log(expected_gain / (1 + now.facts.smallest_gain)) if expected_gain > 0 else 0.0
     wanted = next(
         (

@@ -30,6 +30,8 @@ WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
 """A tie is never wider: beyond it the search would see nothing at all."""
+COLLAPSED = 2.0
+"""A run so many times slower than the others promise is run again before it is believed."""
 MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
@@ -65,6 +67,16 @@ class Standing:
     def original(self) -> Run:
         """The baseline run that later ones are held against: the faster one, never flattered."""
         return max(self.originals, key=self.facts.objective.score)
+
+    @property
+    def usual(self) -> tuple[Run, ...]:
+        """The originals without one that collapsed, where the others say that it did."""
+        top = self.facts.objective.score(self.original)
+        gain = self.facts.objective.gain
+        usual = tuple(
+            run for run in self.originals if gain(self.facts.objective.score(run), top) < COLLAPSED
+        )
+        return usual if len(usual) > 1 else self.originals
 
     @property
     def front(self) -> Run:

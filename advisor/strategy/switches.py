@@ -71,16 +71,21 @@ SWITCHES = (
         code="optimizer.zero_grad(set_to_none=True)",
     ),
     Switch(
+        name="fused",
+        kind="fused_kernels",
+        effect="fused",
+        off=False,
+        needs_training=True,
+        code="torch.optim.AdamW(..., fused=True), and the same for Adam and SGD",
+    ),
+    Switch(
         name="tf32",
         kind="tf32",
         effect="tf32",
         off=False,
         guarded=True,
-        code="torch.backends.cuda.matmul.allow_tf32 = True",
-        statements=(
-            "torch.backends.cuda.matmul.allow_tf32 = True",
-            "torch.backends.cudnn.allow_tf32 = True",
-        ),
+        code='torch.set_float32_matmul_precision("high")',
+        statements=('torch.set_float32_matmul_precision("high")',),
     ),
     Switch(
         name="autocast",
@@ -105,11 +110,17 @@ SWITCHES = (
 def applies(now: Standing, switch: Switch) -> bool:
     """Whether `switch` deserves a process: it is off, it can matter, and no config holds it."""
     seen = getattr(now.front.effects, switch.effect)
-    if seen != switch.off or (switch.kind and now.held_by_config(switch.kind)):
+    if seen != switch.off or (switch.kind and _held_by_config(now, switch.kind)):
         return False
     if (switch.needs_cuda and not now.front.on_gpu) or (switch.needs_training and not now.trains):
         return False
     return switch.name != "autocast" or autocast_dtype(now) is not None
+
+
+def _held_by_config(now: Standing, kind: str) -> bool:
+    """Whether a knob of the documents sets it, and was or will be tried there."""
+    words = [now.word_on(knob) for knob in now.of_kind(kind)]
+    return any(word is None or word.outcome not in {"ignored", "listed"} for word in words)
 
 
 def autocast_dtype(now: Standing) -> str | None:

@@ -91,7 +91,7 @@ def faster_run(
         return now, None
     if effects.lost_results(now.original, run) or not now.faster(run, now.front):
         return now, None
-    fits = (run.peak_mem_gib or 0.0) <= now.facts.memory_limit_gib
+    fits = (run.held_gib or 0.0) <= now.facts.memory_limit_gib
     return now, run if fits else None
 
 

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError
+from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.isolation.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
 from advisor.isolation.refusals import refusal
 from advisor.machine.others import Others
@@ -37,13 +37,14 @@ from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
 from advisor.trials.rates import Rate, best_rate
-from advisor.trials.reading import Reading, read
+from advisor.trials.reading import Reading, glimpse, read
 from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from advisor.model import Card
     from advisor.trials.prepare import Job
 
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
@@ -52,10 +53,15 @@ __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 class Sampler(Protocol):
     """What watches the GPU meanwhile; `advisor.machine.telemetry.Sampler` is one."""
 
-    def summary(self, window_start: float, window_end: float) -> Telemetry:
-        """Means over a window of epoch seconds."""
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Means over a window of epoch seconds, of the cards that the program used."""
         ...
 
+
+UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
+"""Kinds of failures that say what did not happen, not why."""
 
 SamplerFactory = Callable[[int], AbstractContextManager[Sampler]]
 """Given the process at the root of the trial's tree."""
@@ -88,14 +94,14 @@ def run_trial(
         others = Others(launched.guardian_pid)
         watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
-    if ending.own_files:
-        raise _refusal(ending)
+    if refused := _refusal(ending, launched):
+        raise refused
     reading = read(ending.processes, trial.plan)
     left = _left(trial, job, before, ending, launched.changes)
     rate = best_rate(trial, ending, reading)
     finding = classify(trial, ending, measured=rate is not None)
     if finding is not None:
-        finding = _refused(trial, job, launched, ending) or finding
+        finding = _refused(trial, job, launched, ending, finding) or finding
     facts: dict[str, Any] = {
         "trial_id": trial.id,
         "purpose": trial.purpose,
@@ -112,10 +118,13 @@ def run_trial(
             evidence=finding.evidence,
             next_step=finding.next_step,
             log_tail=log_tail(ending),
+            effects=glimpse(ending.processes),
+            gpu_mem_others_gib=_held_by_others_gib(seen, ending),
             **facts,
         )
     assert rate is not None
-    telemetry = seen.summary(rate.window_start, rate.window_end) if seen else Telemetry()
+    cards = reading.cards if reading else ()
+    telemetry = seen.summary(rate.window_start, rate.window_end, cards) if seen else Telemetry()
     return Run(
         **(_probed(reading) if reading else {})
         | _hosted(reading, ending)
@@ -161,6 +170,12 @@ def _clean(
         "windows": window_rates(judged.counted),
         "disturbance": on_card(told, telemetry),
     }
+
+
+def _held_by_others_gib(seen: Sampler | None, ending: Ending) -> float | None:
+    """Memory of the card that was not there for a program which failed."""
+    cards = [process.card for process in ending.processes if process.card is not None]
+    return seen.summary(ending.started, ending.ended, cards).gpu_mem_others_gib if seen else None
 
 
 def _hosted(reading: Reading | None, ending: Ending) -> dict[str, float | None]:
@@ -210,8 +225,17 @@ def _files_within(changes: Mapping[str, Any] | None, rate: Rate, *, to_end: bool
     return sum(1 for time in times if rate.window_start <= time <= end)
 
 
-def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Finding | None:
+def _refused(
+    trial: Trial, job: Job, launched: Launched, ending: Ending, finding: Finding
+) -> Finding | None:
     """A failure that comes from where the program may write; None if that was not it."""
+    if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+        return Finding.of(
+            "disk-full",
+            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            "has no space left",
+            "Free space there, or set TMPDIR to another disk.",
+        )
     if launched.refused_stage == "isolation":
         return Finding.of(
             "write-denied",
@@ -235,7 +259,20 @@ def _refused(trial: Trial, job: Job, launched: Launched, ending: Ending) -> Find
     return Finding.of(*found) if found else None
 
 
-def _refusal(ending: Ending) -> AdvisorError:
+def _refusal(ending: Ending, launched: Launched) -> AdvisorError | None:
+    """What keeps every trial from starting; None if nothing does."""
+    if launched.refused_stage == "layout":
+        return _candidate_refused(ending)
+    if launched.refused_stage == "scratch" and not launched.full:
+        msg = (
+            f"The trial's own folder could not be made: {ending.problem}. "
+            "Set TMPDIR to a folder that may be written."
+        )
+        return StateUnusableError(msg)
+    return None
+
+
+def _candidate_refused(ending: Ending) -> AdvisorError:
     if "File exists" in ending.problem:
         msg = (
             f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "

@@ -101,6 +101,8 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
         case "not-started":
             return Finding.of("crash-start", f"the command could not be started: {ending.problem}")
+        case "hang" if lost := _lost_rank(trial, ending):
+            return lost
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
             seen = f"the last one seen was step {ending.steps}"
@@ -118,6 +120,16 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             )
         case "exited" | "measured":
             return None
+
+
+def _lost_rank(trial: Trial, ending: Ending) -> Finding | None:
+    """What ended one of several ranks, for which the others then waited."""
+    if all(process.world_size < 2 for process in ending.processes):
+        return None
+    problems = [problem for problem in _raised(ending) if problem.type not in LAUNCHERS]
+    if problems:
+        return _cause(trial, ending, problems)
+    return _signed((*RESOURCES, *DEVICE), reversed(ending.output.splitlines()))
 
 
 def _guarded(_: Trial, ending: Ending) -> Finding | None:
@@ -152,11 +164,19 @@ def _cause(trial: Trial, ending: Ending, problems: Sequence[ProgramException]) -
 
 
 def _swallowed(_: Trial, ending: Ending) -> Finding | None:
-    """It ended well, but work was lost: by its own words, or by what the probe saw it catch."""
+    """It ended well, but work was lost: by its own words, or by what the probe saw it catch.
+
+    A program that ran out of memory and began again with a smaller batch has lost nothing by it.
+    """
+    again = any(p.measured and p.measured.shrunk_from is not None for p in ending.processes)
     lines = ending.output.splitlines()
-    finding = _signed(SWALLOWED, lines) or _logged_exception(lines)
+    if again:
+        lines = [line for line in lines if not _signed(RESOURCES, [line])]
+    finding = _signed(SWALLOWED, lines) or (None if again else _logged_exception(lines))
     if finding is not None:
         return finding
+    if again:
+        return None
     caught = next((each for process in ending.processes for each in process.caught), None)
     if caught is not None:
         return Finding.of("work-not-done", f"caught in the {caught.where}: {_lines(caught)[0]}")

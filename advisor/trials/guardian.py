@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import select
@@ -30,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if __name__ == "__main__":  # the room below is all that this process needs of the package
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from advisor.isolation.compiled import date_by_content
 from advisor.isolation.inside import isolation
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
 KILL_GRACE_S = 5.0
 """After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
+ROOM_BYTES = 1 << 16
+"""A record of the probe is smaller."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the kernel's name for it
@@ -61,9 +65,11 @@ def main() -> int:
     segments = SharedMemory()
     confined = isolation(job["confinement"], job["cwd"])
     command: int | None = None
-    stage = "layout"
+    stage = "scratch"
     try:
         lay_out(job)
+        stage = "layout"
+        lay_beside(job)
         stage = "isolation"
         confined.enter()
         stage = "layout"
@@ -84,9 +90,10 @@ def main() -> int:
     left = end_all(command, control, confined)
     changes = confined.changes()
     confined.leave()
+    full = is_full(job["scratch"])
     take_away(job, orphaned=control.parent_died)
     segments.remove()
-    say("gone", left=left, changes=changes)
+    say("gone", left=left, changes=changes, full=full)
     return 1 if left else 0
 
 
@@ -155,18 +162,27 @@ class Control:
 
 
 def lay_out(job: dict[str, Any]) -> None:
-    """Make the directories, then the files; a file that is already there is refused.
+    """Make the trial's own directories and files.
 
     A parent that is missing is not made: it was removed because whoever made it was killed.
     """
     for folder in (job["scratch"], *job["directories"]):
         Path(folder).mkdir(exist_ok=True)
     for entry in job["files"]:
-        if entry["over"]:
+        if entry["keep"]:
+            Path(entry["path"]).write_bytes(base64.b64decode(entry["content"]))
+
+
+def lay_beside(job: dict[str, Any]) -> None:
+    """Make the candidates; a file that is already there is refused."""
+    for entry in job["files"]:
+        if entry["keep"] or entry["over"]:
             continue
         path = Path(entry["path"])
+        content = base64.b64decode(entry["content"])
         with path.open("xb") as file:
-            file.write(base64.b64decode(entry["content"]))
+            file.write(content)
+        date_by_content(str(path), content)
         if entry["mode_of"]:
             with contextlib.suppress(OSError):
                 path.chmod(stat.S_IMODE(Path(entry["mode_of"]).stat().st_mode))
@@ -178,6 +194,19 @@ def lay_over(job: dict[str, Any], confined: Isolation) -> None:
     for entry in job["files"]:
         if entry["over"]:
             confined.put(entry["path"], base64.b64decode(entry["content"]))
+
+
+def is_full(folder: str) -> bool:
+    """Whether what the program or the probe wrote last found no room in `folder`."""
+    path = Path(folder, "room")
+    try:
+        path.write_bytes(bytes(ROOM_BYTES))
+    except OSError as problem:
+        return problem.errno in {errno.ENOSPC, errno.EDQUOT}
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return False
 
 
 def take_away(job: dict[str, Any], *, orphaned: bool) -> None:

@@ -41,12 +41,14 @@ class Launched:
         self.refused: str | None = None
         """Why the command could not be started."""
         self.refused_stage: str | None = None
-        """layout: the trial's own files could not be made; isolation: it does not hold any more;
-        start: the command is not there."""
+        """scratch: the trial's own folder could not be made; layout: the candidate could not;
+        isolation: it does not hold any more; start: the command is not there."""
         self.left: tuple[int, ...] = ()
         """Processes that would not go."""
         self.changes: dict[str, Any] | None = None
         """What the program would have changed, see `Isolation.changes`; None: not known."""
+        self.full = False
+        """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""
         self._gone = False
         """The guardian's pipe has ended."""
@@ -148,7 +150,7 @@ class Launched:
                 self.refused, self.refused_stage = event["message"], event["stage"]
             case "gone":
                 self.left, self._clean = tuple(event["left"]), True
-                self.changes = event["changes"]
+                self.changes, self.full = event["changes"], event["full"]
             case other:
                 msg = f"the guardian sent an unknown event: {other}"
                 raise AssertionError(msg)

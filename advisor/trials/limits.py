@@ -63,7 +63,8 @@ class Limits:
     def of(self, plan: MeasurePlan) -> tuple[float, float, float]:
         """(start, hang, total) of a trial of `plan`: a Trial's three limits."""
         start_s = self.start_s or max(START_S, LATE_START * (self.startup_s or 0.0))
-        hang_s = self.hang_s or HANG_S
+        # a recompilation takes no longer than the start, which had one
+        hang_s = self.hang_s or max(HANG_S, self.startup_s or 0.0)
         if plan.whatif == "compile":  # no step is finished meanwhile
             hang_s = max(hang_s, start_s)
         window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)

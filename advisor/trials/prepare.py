@@ -179,6 +179,8 @@ def candidate_path(original: str, trial_id: str) -> str:
     """Beside the original, so that what it includes by relative path is still found."""
     path = Path(original).absolute()
     tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
+    if path.suffix == ".py":  # a name that can be imported
+        return str(path.with_name(f"gpu_advisor_{tag.replace('-', '_')}_{path.name}"))
     return str(path.with_name(f".{path.stem}.gpu-advisor-{tag}{path.suffix}"))
 
 

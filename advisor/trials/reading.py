@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import TRAINING_STEPS, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +56,7 @@ class Reading:
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
     whatif: WhatIfOutcome | None = None
+    cards: tuple[Card, ...] = ()
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
     startup_s: float | None = None
@@ -81,6 +83,8 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
     ranks = _of_one_job(able)
     first, lead = ranks[0].record, ranks[0].window
     rates = tuple(rank.window.units_per_s for rank in ranks)
+    silent = max(0, first.world_size - len(ranks))
+    rate = sum(rates) * (1 + silent / len(ranks))
     memories = [rank.record.memory for rank in ranks]
     allocated = max(_known(memory.allocated_gib for memory in memories), default=0.0)
     reserved = max(_known(memory.reserved_gib for memory in memories), default=None)
@@ -90,8 +94,8 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
     starts = _known(process.boot_time for process in processes)
     steps = _known(rank.record.first_step_time for rank in ranks)
     return Reading(
-        units=sum(rates) * lead.seconds,
-        units_per_s=sum(rates),
+        units=rate * lead.seconds,
+        units_per_s=rate,
         unit=lead.unit,
         tokens_per_s=_tokens_per_s(ranks),
         rate_source=lead.source,
@@ -117,11 +121,21 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         if first.ceilings
         else None,
         whatif=first.whatif,
+        cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=rates if len(ranks) > 1 else (),
         startup_s=min(steps) - min(starts) if starts and steps else None,
         notes=tuple(dict.fromkeys(_notes(ranks, len(able) - len(ranks), plan))),
     )
+
+
+def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
+    """What a program that failed had come to: its loader. None where it had none yet."""
+    began = [process for process in processes if process.loader != Loader()]
+    if not began:
+        return None
+    loader = max(began, key=lambda process: process.steps).loader
+    return Effects(batch_asked=loader.asked_batch, workers=loader.workers)
 
 
 def _tokens_per_s(ranks: Sequence[_Rank]) -> float | None:
@@ -196,6 +210,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=record.input_shapes,
         device=seen.device,
+        fused=record.fused,
         set_to_none=record.set_to_none,
         loader_site=loader.site,
         model_site=record.model_site,
@@ -230,10 +245,26 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
             yield f"{record.tokens_per_item:g} tokens a sample, {rate:,.0f} tokens/s"
         if loader.padding_share:
             yield f"{loader.padding_share:.0%} of the token positions of a batch were padding"
+        if rank.window.shrunk_from is not None:
+            yield (
+                f"memory ran out at a batch of {rank.window.shrunk_from:g}, and the program went "
+                f"on with {rank.window.batch:g} by itself: that is what was measured"
+            )
+        if record.skipped_updates:
+            steps, times = record.steps, record.skipped_updates
+            yield (
+                f"the GradScaler skipped {times} of {steps + times} updates: their gradients were "
+                "not finite in half precision"
+            )
         yield from (*record.notes, *rank.window.notes)
         yield from record.ceilings.notes if record.ceilings else ()
         if record.unread:
             yield f"left out of what the probe told of process {record.pid}: {record.unread}"
+    world = ranks[0].record.world_size
+    if len(ranks) < world:
+        yield (
+            f"{len(ranks)} of {world} ranks told of a window: the rate is {world} times their mean"
+        )
     if len(ranks) > 1:
         yield from _of_ranks(ranks)
 
@@ -242,14 +273,17 @@ def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
     """Loader workers against CPUs, and the rank that the others wait for.
 
     Ranks that reduce gradients step together whatever holds them up; the one that never waits in
-    its backward is the one that the others wait for.
+    its backward is the one that the others wait for. On a GPU they wait in its stream, so there it
+    is the one whose card works least.
     """
     workers = [rank.record.loader.workers or 0 for rank in ranks]
     if any(workers):
         cpus = ranks[0].record.cpus
         each = f"{workers[0]} in each" if len(set(workers)) == 1 else ", ".join(map(str, workers))
         yield f"{sum(workers)} loader workers, {each} of {len(ranks)} ranks, on {cpus} CPUs"
-    shares = _known(rank.window.backward_share for rank in ranks)
+    works = _known(rank.window.shares.compute for rank in ranks if rank.window.shares is not None)
+    apart = all(r.window.shares is not None and r.window.shares.launch is not None for r in ranks)
+    shares = works if apart else _known(rank.window.backward_share for rank in ranks)
     if len(shares) == len(ranks) and max(shares) - min(shares) >= STRAGGLES:
         slow, share = ranks[shares.index(min(shares))], max(shares) - min(shares)
         number = slow.record.rank

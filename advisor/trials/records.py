@@ -27,6 +27,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from advisor.model import (  # noqa: TC001  the parser resolves them
+    Card,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -78,6 +79,8 @@ class Measured:
     batch: Finite | None
     forwards_per_unit: Finite | None
     notes: tuple[str, ...]
+    shrunk_from: Finite | None = None
+    """Batch for which memory ran out before the window, and in place of which a smaller one ran."""
 
     def __post_init__(self) -> None:
         if self.seconds <= 0:
@@ -206,6 +209,11 @@ class ProcessRecord:
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
+    card: Card | None = None
+    """That the model is on."""
+    fused: bool | None = None
+    skipped_updates: int = 0
+    """That a GradScaler left out because their gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: Alone | None = None
 

@@ -159,6 +159,10 @@ RESOURCES: tuple[Sign, ...] = (
         r"RESOURCE_EXHAUSTED: Out of memory .*\d",
         r"\bCU[A-Z]+_(?:STATUS_)?ALLOC_FAILED when calling",
         r"Cuda failure (?:\d+ )?'out of memory'",
+        r"Triton Error \[\w+\]: out of memory",
+        r"Allocation on device(?: \d+)? would exceed allowed memory",
+        r"(?i)cuda runtime error \(2\) ?: out of memory",
+        r"Failed to CUDA (?:host )?[mc]alloc",
         proof="words",
     ),
     *_signs(
@@ -168,7 +172,7 @@ RESOURCES: tuple[Sign, ...] = (
         r"CUDA (?:driver |runtime )?error: out of memory",
         r"\bcudaMalloc\w* failed\b",
         r"\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation)\b",
-        r"\bCU(?:BLAS|DNN|FFT|SOLVER|SPARSE|RAND)_(?:STATUS_)?(?:ALLOC|ALLOCATION)_FAILED\b",
+        r"\bCU(?:BLAS|DNN|FFT|SOLVER|SPARSE|RAND|TENSOR)_(?:STATUS_)?(?:ALLOC|ALLOCATION)_FAILED\b",
         r"\bCUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED\b",
     ),
     *_signs(
@@ -208,6 +212,8 @@ DEVICE: tuple[Sign, ...] = (
         r"(?i)uncorrectable (?:ECC|NVLink) error",
         r"\bNVRM: Xid\b",
         r"(?i)GPU has fallen off the bus",
+        r"\bGPU is lost\b",
+        r"CUDA error: (?:hardware stack error|the launch timed out)",
         r"\bCUDA_ERROR_(?:ECC_UNCORRECTABLE|NVLINK_UNCORRECTABLE|HARDWARE_STACK_ERROR)\b",
         next_step="The card itself failed: look at `nvidia-smi -q -d ECC` and dmesg; the settings "
         "are not to blame.",
@@ -223,6 +229,10 @@ DEVICE: tuple[Sign, ...] = (
         "gpu-fault",
         r"(?i)no CUDA-capable device is detected",
         r"(?i)CUDA driver version is insufficient",
+        r"(?i)driver on your system is too old",
+        r"no kernel image is available for execution on the device",
+        r"CUDA error: (?:system not yet initialized|invalid device ordinal)",
+        r"forward compatibility was attempted on non supported HW",
         next_step="The program found no usable GPU: see nvidia-smi, CUDA_VISIBLE_DEVICES and the "
         "driver's version.",
     ),

@@ -69,8 +69,6 @@ class Ending:
     """Of the command, if it ended by itself; minus the signal's number if a signal ended it."""
     problem: str = ""
     """not-started: why."""
-    own_files: bool = False
-    """not-started because of the trial's own files, not because of the command."""
     stdout: str = ""
     stderr: str = ""
     processes: tuple[ProcessRecord, ...] = ()
@@ -167,7 +165,6 @@ class Watch:
             ended=ended,
             exit_code=launched.exit_code,
             problem=launched.refused or "",
-            own_files=launched.refused_stage == "layout",
             stdout=plain(stdout),
             stderr=plain(stderr),
             processes=self._processes,

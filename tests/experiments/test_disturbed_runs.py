@@ -133,3 +133,13 @@ def test_a_wide_interval_tells_a_direction_and_no_size() -> None:
     narrow = gain_entry(Interval(estimate=2.0, low=1.5, high=2.5, n=6))
     assert narrow is not None
     assert narrow.high == 2.5
+
+
+@pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 2), (60.0, 0)])
+def test_a_process_that_is_dear_for_the_budget_is_not_repeated_by_itself(
+    budget_s: float, repeats: int, tmp_path: Path
+) -> None:
+    """Three times 5 s are little of a quarter of an hour, and too much of a minute."""
+    engine = on_formula(load_s=1e-6, process_s=5.0, held=lambda *_: 1.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s)
+    assert sum(attempt.repeated for attempt in search.lab.attempts) == repeats

@@ -262,7 +262,7 @@ SAVED = {
 def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: str) -> None:
     record = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
     assert record.verdict == verdict
-    records.write(record, runner.temp / "saved.json")
+    (runner.temp / "saved.json").write_text(records.dump(record))
     found = runner.call(
         mode="replay", replay=str(runner.temp / "saved.json"), on_inconclusive="fail"
     )
@@ -278,9 +278,8 @@ def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: s
 
 @pytest.mark.parametrize("verdict", ["inconclusive", "no-baseline"])
 def test_what_is_not_proven_is_a_warning_by_default(runner, verdict: str) -> None:
-    records.write(
-        decided([SAVED[verdict]], Inputs(), HostEntry(), "ab"), runner.temp / "saved.json"
-    )
+    saved = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
+    (runner.temp / "saved.json").write_text(records.dump(saved))
     found = runner.call(mode="replay", replay=str(runner.temp / "saved.json"))
     assert found.code == 0
     assert found.outputs["verdict"] == verdict
@@ -370,7 +369,7 @@ def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     series = Series(workload="train", unit="sample", facts={}, sessions=good)
     found = decided([SAVED["pass"]], Inputs(), HostEntry(), "history")
     red = found.model_copy(update={"reason": compare(series, 80.0, 0.05).reason})
-    records.write(red, runner.temp / "night.json")
+    (runner.temp / "night.json").write_text(records.dump(red))
     (step,) = (
         step
         for step in steps_of(ROOT / "docs/examples/workflows/history-nightly.yml")

@@ -380,7 +380,7 @@ def test_a_report_that_cannot_be_written_does_not_pass(two) -> None:
     (repo.out / "file").touch()
     found = repo.gate(*BENCH, "--report", str(repo.out / "file" / "gate.md"))
     assert found.code == 2, found.stderr
-    assert "Choose another --report" in found.stderr
+    assert "Name another place" in found.stderr
     assert "warming up" not in found.stderr
     assert set(found.outputs) == OUTPUTS
     assert "Throughput gate" in found.summary

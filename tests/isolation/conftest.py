@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path  # noqa: TC003
@@ -14,6 +15,8 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.trials import run_trial
 
 Do = Callable[..., Run | Failure]
+NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
+"""Runs a command where it may mount what it likes."""
 
 
 @pytest.fixture

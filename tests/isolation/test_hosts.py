@@ -136,7 +136,7 @@ def steps(*, root: bool) -> dict[str, str]:
         is_foreign=lambda path: path == "/var/tmp",
         is_owner_of_all=root,
     )
-    found = plan(read_mounts(MOUNTS.strip()), "/home/me/project", look, private_memory=True)
+    found = plan(read_mounts(MOUNTS.strip()), ["/home/me/project"], look, private_memory=True)
     assert [step.path for step in found] == sorted(step.path for step in found)  # parents first
     return {step.path: step.how for step in found}
 

@@ -89,6 +89,33 @@ def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) 
     assert (run.files_created, run.notes) == ((), ())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_python_candidate_is_never_taken_for_what_was_compiled_of_another(
+    do: Do, project: Path, kind: str
+) -> None:
+    """Python believes a compiled file by size and second, and 16 is as long as 32: the time of a
+    candidate is that of its content, whenever it runs."""
+    config = project / "config.py"
+    config.write_text("batch = 16\n")
+    subprocess.run([sys.executable, "-c", "import config"], cwd=project, check=True)
+    told = []
+    for content in (b"batch = 32\n", b"batch = 64\n", b"batch = 32\n"):
+        run = do(
+            kind,
+            sys.executable, "-c",
+            "import os, sys; name = sys.argv[1]; m = __import__(name[:-3]);"
+            "print(m.batch, os.stat(name).st_mtime)", "config.py",
+            files=(TrialFile(original=str(config), content=content),),
+            env=(("PYTHONPATH", str(project)),),
+        )  # fmt: skip
+        assert isinstance(run, Run), run
+        told.append(run.stdout_tail.split())
+    assert [batch for batch, _ in told] == ["32", "64", "32"]
+    first, other, again = (float(time) for _, time in told)
+    assert first == again
+    assert int(first) != int(other)
+
+
 def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
     """More than fits is a failure of its own, with the size and the variable that moves it."""
     code = "open('big', 'wb').write(bytes(64 << 20))"
@@ -139,14 +166,16 @@ def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
 
 
 def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
-    """An ssh agent, a display, a container engine: what listens in /tmp or /run."""
+    """An ssh agent, a display, a container engine, wherever it lies."""
     import socket
     import tempfile
 
     with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"{folder}/s")
+        place = Path(folder, "deep", "down", "below", "s")
+        place.parent.mkdir(parents=True)
+        server.bind(str(place))
         server.listen()
-        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{folder}/s'); print('there')"
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}'); print('there')"
         run = do("overlay", code)
     assert isinstance(run, Run), run
     assert run.stdout_tail == "there\n"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from advisor.isolation.confinement import KINDS, Kind
 from advisor.isolation.offer import offered
 from benchmarks.isolation import outcome
 from benchmarks.ways import WAYS
@@ -40,6 +43,21 @@ def test_what_torch_writes_is_held_too(kind: str) -> None:
     assert kind in {"overlay", "landlock"}
     found = outcome(kind, WITH_TORCH)  # type: ignore[arg-type]
     assert [name for name, told in found.told.items() if not told.untouched] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_that_shares_by_files_leaves_none(kind: Kind) -> None:
+    """Whose processes end before they have unlinked them."""
+    before = shared()
+    found = outcome(kind, ["shared loader, file_system"])
+    assert found.told["shared loader, file_system"].intact
+    assert shared() <= before
+
+
+def shared() -> set[str]:
+    """What torch has in shared memory under its names."""
+    return {path.name for path in Path("/dev/shm").glob("torch_*")}
 
 
 def test_the_best_kind_is_offered(tmp_path: object) -> None:

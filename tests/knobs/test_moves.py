@@ -8,6 +8,7 @@ import pytest
 
 from advisor import knobs
 from advisor.knobs import schedule
+from advisor.model import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,3 +187,47 @@ def test_what_is_no_knob_or_not_editable_is_refused(move: Callable[..., Moved | 
 
 def test_a_value_that_is_there_already_changes_nothing(move: Callable[..., Moved | str]) -> None:
     assert move("batch_size: 8\n", "batch_size", 8) == {}
+
+
+def test_two_settings_of_one_name_are_told_apart_by_what_stands_above_them(
+    document: Callable[..., object],
+) -> None:
+    config = document("train: {batch_size: 8, lr: 0.1}\nval: {batch_size: 4}\nworkers: 2\n")
+    found = knobs.find(config)  # type: ignore[arg-type]
+    labels = []
+    for path in ("train.batch_size", "val.batch_size", "workers"):
+        moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
+        assert not isinstance(moved, knobs.Refusal)
+        labels.append(Candidate(changes=moved).label)
+    assert labels == ["train.batch_size=16", "val.batch_size=16", "workers=16"]
+
+
+DERIVED = "train_batch_size: 64\ngradient_accumulation_steps: 4\nzero_optimization: {stage: 2}\n"
+
+
+def test_accumulation_moves_alone_where_the_program_derives_the_micro_batch(
+    move: Callable[..., Moved | str],
+) -> None:
+    """The global batch is written down, the batch of one device is not: their product stays."""
+    assert move(DERIVED, "gradient_accumulation_steps", 2) == {"gradient_accumulation_steps": 2}
+    assert "no multiple" in str(move(DERIVED, "gradient_accumulation_steps", 3))
+    assert "move gradient_accumulation_steps instead" in str(move(DERIVED, "train_batch_size", 8))
+
+
+RANKS = """\
+num_processes: 4
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+"""
+
+
+def test_ranks_are_a_factor_of_the_same_product(move: Callable[..., Moved | str]) -> None:
+    assert move(RANKS, "num_processes", 8) == {
+        "num_processes": 8,
+        "gradient_accumulation_steps": 4,
+    }
+    assert move(RANKS, "per_device_train_batch_size", 4) == {
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 4,
+    }
+    assert "cannot be kept" in str(move(RANKS, "num_processes", 3))

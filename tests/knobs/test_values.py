@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         ("bf16: {enabled: false}\n", {"bfloat16": True}),
         ("fp16: true\n", {}),
         ("mixed_precision: fp8\n", {}),
+        ("fp8: false\n", {}),
+        ("fp16: {enabled: false}\n", {"float16": True}),
     ],
 )
 def test_only_words_of_the_same_family_and_no_more_bits(

@@ -171,7 +171,7 @@ def test_a_host_without_a_driver_says_so(root: Path, stub: NvmlStub, tmp_path: P
     broken = tmp_path / "libnvidia-ml.so.1"
     broken.write_bytes(b"not a library")  # hides a real driver, where the test host has one
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    code = "from advisor.machine import gpu; print(gpu.read_gpus(), gpu.open_reader())"
+    code = "from advisor.machine import gpu; print(gpu.read_gpus(), gpu.open_readers())"
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=root, capture_output=True, text=True, check=True
     )
@@ -197,5 +197,5 @@ def test_a_reader_takes_the_first_visible_card(nvml: StubProcess) -> None:
 
 
 def reader_uuid(index: int | None, environ: dict[str, str]) -> str | None:
-    reader, note = gpu.open_reader(index, environ)
-    return reader.uuid if reader else note
+    readers, note = gpu.open_readers(index, environ)
+    return readers[0].uuid if readers else note

@@ -39,15 +39,15 @@ ERRORS = [
 
 
 def read() -> tuple[GpuSample, dict[str, str]]:
-    reader, note = gpu.open_reader(environ={})
-    assert reader is not None, note
+    readers, note = gpu.open_readers(environ={})
+    assert readers, note
+    reader = readers[0]
     return reader.sample(), reader.gaps
 
 
 def reasons_then_recovery(script: str, busy: str, well: str) -> list[GpuSample]:
     """Samples of one reader while its reading fails and after it has recovered."""
-    reader, _ = gpu.open_reader(environ={})
-    assert reader is not None
+    (reader,), _ = gpu.open_readers(environ={})
     samples = []
     for text in (busy, well):
         with open(script, "w") as file:  # noqa: PTH123

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.errors import TargetError
 from advisor.machine import profiles, target
-from advisor.model import Gpu, Machine
+from advisor.model import Card, Gpu, Machine
 
 CPU_ONLY = Machine(
     cpu_model="Test CPU",
@@ -124,3 +124,43 @@ def test_a_cpu_never_stands_in() -> None:
 def test_an_unknown_target_is_an_error_with_near_names() -> None:
     with pytest.raises(TargetError, match="rtx-4060-laptop"):
         target.resolve("rtx-4060-mobile", machine(H100))
+
+
+def on(uuid: str | None, name: str = "NVIDIA GeForce RTX 3090") -> Card:
+    return Card(
+        index=0, name=name, uuid=uuid, total_gib=24.0, available_gib=22.0, compute_capability="8.6"
+    )
+
+
+def test_the_card_that_the_program_is_on_is_the_target() -> None:
+    """CUDA may put another card first than NVML does; torch spells the UUID without its prefix."""
+    here = machine(H100, RTX_3090)
+    aimed = target.resolve("auto", here)
+    found = target.computed_on(aimed, here, on("1"))
+    assert (found.name, found.gpu) == ("rtx-3090", RTX_3090)
+    assert target.computed_on(aimed, here, on("0")) == aimed
+    assert target.computed_on(aimed, here, on(None)) == aimed, "an older torch does not say"
+
+
+def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
+    """In a container without NVML its memory is that of `mem_get_info`, never the host's."""
+    found = target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, on("7"))
+    assert found.gpu is not None
+    assert (found.name, found.gpu.memory_free_gib) == ("rtx-3090", 22.0)
+    assert "float16" in found.precisions
+    assert "shows us nothing" in found.note
+    assert "CPU" not in found.note
+
+
+def test_a_mig_slice_has_no_profile_of_the_whole_card() -> None:
+    """Its memory is its own, its speed is not the card's."""
+    slice_ = on("3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    found = target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, slice_)
+    assert (found.profile, found.name) == (None, "NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+
+
+def test_a_card_that_was_asked_for_by_name_stays() -> None:
+    """Where another stands in for it, its memory is the limit."""
+    here = machine(H100)
+    aimed = target.resolve("rtx-3090", here)
+    assert target.computed_on(aimed, here, on("9", "other")) == aimed

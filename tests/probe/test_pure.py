@@ -472,20 +472,24 @@ def test_loops_with_few_forwards_are_watched_now_and_then() -> None:
 
 
 class Device:
-    """A CUDA stream whose work takes 10 ms for each event queued, on a clock of its own."""
+    """A CUDA stream whose work takes so long for each event queued, on a clock of its own."""
 
     def __init__(self) -> None:
         self.busy_until = 0.0
+        self.work_ms = 10.0
 
     def is_current_stream_capturing(self) -> bool:
         return False
+
+    def current_stream(self, card: int) -> None:
+        assert card == 0
 
     def Event(self, *, enable_timing: bool) -> SimpleNamespace:
         assert enable_timing
         event = SimpleNamespace(at=0.0)
 
-        def record() -> None:
-            self.busy_until += 10.0
+        def record(stream: None) -> None:
+            self.busy_until += self.work_ms
             event.at = self.busy_until
 
         event.record = record
@@ -496,11 +500,13 @@ class Device:
 
 def test_the_devices_own_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host queued 20 steps in 40 ms, the device took 10 ms for each."""
-    device = clock.DeviceClock(SimpleNamespace(cuda=Device()))
+    stream = Device()
+    device = clock.DeviceClock(SimpleNamespace(cuda=stream), card=0)
     hosts = [0.002 * number for number in range(20)]
     for host in hosts:
         device.mark(host)
-    monkeypatch.setattr(clock.time, "perf_counter", lambda: 0.21)
+    stream.work_ms = 0.0
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: 0.2)
     device.read()
     done = [device.done(host) for host in hosts]
     gaps = [b - a for a, b in itertools.pairwise(done)]

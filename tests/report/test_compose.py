@@ -40,7 +40,9 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
         compose.Asked(
             config=folder / "train.yaml",
             report=folder / "report.md",
-            output=folder / "train.yaml",
+            output=None,
+            entry=None,
+            rewritten=(),
             dry_run=True,
             workload=None,
             command="python train.py",
@@ -89,6 +91,15 @@ def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     assert report.changes == []
 
 
+def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) -> None:
+    """The budget bought the search and no round of the proof."""
+    engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
+    report = report_of(tmp_path, engine, budget_s=36.0)
+    assert any(trial.purpose == "search" for trial in report.trials)
+    assert not report.comparisons
+    assert "could not be proven before the budget was spent" in report.reason
+
+
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
@@ -106,3 +117,14 @@ def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> 
     report = reported(search, tmp_path)
     proofs = [run for proof in search.standing.proofs for run in proof.runs("before")]
     assert (report.bottleneck_before is None) is (len(proofs) == 0)
+
+
+def test_a_knob_found_by_experiment_is_told_with_what_showed_it(tmp_path: Path) -> None:
+    """No name speaks for it, so the report says what was moved and what was seen."""
+    engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
+    search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
+    report = reported(search, tmp_path)
+    told = "`plum.zorp` is the batch size: with 12 in place of 6, it loaded batches of 12, not 6."
+    assert f"Found by experiment: {told}" in report.notes
+    assert {change.path for change in report.changes} >= {"plum.zorp"}
+    assert told in rendering.render(report)

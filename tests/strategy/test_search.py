@@ -72,6 +72,15 @@ def test_what_passes_through_the_stages_stays_small() -> None:
 # --- loader -----------------------------------------------------------------------------------
 
 
+def test_a_value_that_cannot_be_written_is_in_no_experiment(tmp_path: Path) -> None:
+    """Of a Python config much is computed: a refused edit would end the whole call."""
+    text = "batch_size = 1\ntest = dict(sample_num=2 * 8)\ndata = dict(image_size=2 * 112)\n"
+    engine = on_formula(load_s=1e-6)
+    search = formula_search(tmp_path, engine, text, name="train.py", workload={"phase": "test"})
+    assert search.winner.changes
+    assert "effects" not in {attempt.ask.purpose for attempt in search.lab.attempts}
+
+
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
     """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
     the fewest of those that are tried."""
@@ -215,9 +224,10 @@ def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
 
 
 def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
-    """1778, 1882 and 1969 units/s at 64, 128 and 512: 10 % below the top is no level, 5 % is."""
+    """1778, 1969 and 1984 units/s at 64, 512 and 1024: what all runs together say is less noisy
+    than one, so 10 % below the top is no tie, 1 % is."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, host_noise=0.15)
-    assert search.values["batch_size"] == 128
+    assert search.values["batch_size"] == 512
 
 
 def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
@@ -407,7 +417,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
 
     assert rounds(0.02, 0.05) == 6
     assert rounds(0.3, 0.05) == 6
-    assert 6 < rounds(0.1, 0.0025) <= 20
+    assert 6 < rounds(0.1, 0.0012) <= 20
 
 
 def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:

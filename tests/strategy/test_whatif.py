@@ -189,3 +189,31 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     assert advice_of(search) == ()
     assert [skipped.what for skipped in search.standing.skipped] == ["original, what if compile"]
     assert not any(skipped.matters for skipped in search.standing.skipped)
+
+
+FLAGS = "cudnn_benchmark: false\nchannels_last: false\n"
+
+
+def test_a_flag_of_the_config_is_tuned_behind_the_guard(tmp_path: Path) -> None:
+    """The config holds it, so the config is where it is switched on, proven and written."""
+    engine = computing(flags={"cudnn_benchmark": 1.4, "channels_last": 1.0})
+    search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
+    assert [change.path for change in search.winner.changes] == ["cudnn_benchmark"]
+    assert search.decisions["channels_last"].reason == "no-flag-inside"
+    assert not {"cudnn_benchmark", "channels_last"} & {*tried(engine)}
+
+
+def test_a_flag_that_no_tolerance_allows_does_not_block_its_what_if(tmp_path: Path) -> None:
+    """It is listed, and tried from inside like one that stands nowhere."""
+    engine = computing(flags={"cudnn_benchmark": 1.4}, switches={"cudnn_benchmark": 1.4})
+    search = formula_search(tmp_path, engine, FLAGS)
+    assert search.winner.changes == ()
+    assert search.decisions["cudnn_benchmark"].outcome == "listed"
+    assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
+
+
+def test_a_flag_without_a_gpu_costs_nothing(tmp_path: Path) -> None:
+    """The model is on the CPU, where it does nothing."""
+    engine = computing(observed={"device": "cpu"}, flags={"cudnn_benchmark": 1.4})
+    search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
+    assert search.decisions["cudnn_benchmark"].reason == "flag-without-gpu"

@@ -88,6 +88,33 @@ def test_ranks_add_up(tmp_path: Path) -> None:
     assert reading.effects.world_size == 3
 
 
+def test_a_rank_that_says_nothing_is_told_and_not_dropped(tmp_path: Path) -> None:
+    """Three of four ranks that step together at 100/s each are a job of 400/s."""
+    ranks = [record(9 - n, 100.0, rank=n, world_size=4, ppid=n) for n in (0, 1, 3)]
+    reading = read(tmp_path, *ranks)
+    assert reading is not None
+    assert reading.units_per_s == 400.0
+    assert any(note.startswith("3 of 4 ranks told") for note in reading.notes)
+
+
+def test_on_gpus_the_straggler_is_the_rank_whose_card_works_least(tmp_path: Path) -> None:
+    """The others wait for it in their streams: the host's time in a backward tells nothing."""
+    ranks = [
+        record(
+            9 - n,
+            10.0,
+            rank=n,
+            world_size=2,
+            ppid=n,
+            measured={"shares": {"compute": c, "launch": 0.0}, "backward_share": b},
+        )
+        for n, c, b in ((0, 0.9, 0.1), (1, 0.6, 0.4))
+    ]
+    reading = read(tmp_path, *ranks)
+    assert reading is not None
+    assert any(note.startswith("rank 1 is the straggler") for note in reading.notes)
+
+
 def test_processes_side_by_side_are_one_job(tmp_path: Path) -> None:
     """One process a GPU without a process group: children of the same parent, at the same time."""
     reading = read(tmp_path, record(3, 10.0), record(4, 12.0, start=102.0))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from advisor.engines.local import LocalEngine
-from advisor.model import Failure, MeasurePlan, Run
+from advisor.model import Effects, Failure, MeasurePlan, Run
 from advisor.strategy import effects
 from advisor.trials import run_trial
 from advisor.trials.output import LOG_BYTES, TAIL_BYTES, plain
@@ -180,3 +181,20 @@ def test_results_that_a_batch_would_lose_are_counted(
     assert [isinstance(run, Run) for run in runs] == [True, True], runs
     found = effects.lost_results(*runs)
     assert bool(found) is lost, (found, [(r.files_in_window, r.whole_units, r.units) for r in runs])
+
+
+BUILDS_A_LOADER = (
+    "import torch; data = list(range(99))\n"
+    "loader = torch.utils.data.DataLoader(data, batch_size=7)\n"
+    "raise ValueError('12 is no multiple of 5')\n"
+)
+
+
+def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> None:
+    """The loader that it built is known, though it never took a step; of a network nothing is."""
+    failure = run_trial(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
+    assert isinstance(failure, Failure)
+    assert failure.effects == Effects(batch_asked=7)
+    failure = run_trial(make_trial(*program("fail_crash_start")))
+    assert isinstance(failure, Failure)
+    assert failure.effects is None

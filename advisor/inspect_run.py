@@ -1,0 +1,170 @@
+"""`gpu-advisor inspect --run`: what the program does, and which values of its documents it follows.
+
+One run as it is, and at most two in which suspects are moved; nothing is timed, nothing written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor import documents, invocation, knobs
+from advisor.engines.local import LocalEngine
+from advisor.engines.workplace import cancellable
+from advisor.errors import InterruptedByUserError, TrialFailedError
+from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.experiments.program import Program
+from advisor.knobs.traces import ASPECTS
+from advisor.machine import target
+from advisor.machine.host import read_machine
+from advisor.model import Failure, MeasurePlan
+from advisor.objective import THROUGHPUT
+from advisor.report.entries import trial_entry
+from advisor.report.progress import Progress
+from advisor.strategy.discover import (
+    FEW_STEPS,
+    SHORT_S,
+    Discovery,
+    experiment,
+    phase_of,
+    phases,
+)
+from advisor.strategy.facts import Facts, Source
+from advisor.strategy.standing import Standing
+from advisor.trials import limits
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from advisor.engines import Engine
+    from advisor.model import Effects, Phase
+    from advisor.strategy.standing import Answer, Turn
+
+NO_BUDGET_S = 1e9
+"""The experiment is bounded by its processes."""
+EVERY_KIND = tuple(aspect.kind for aspect in ASPECTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the runs showed."""
+
+    argv: tuple[str, ...]
+    unit: str
+    seen: Effects
+    phase: Phase
+    phases: tuple[Phase, ...]
+    """Whose knobs the run can have used."""
+    discovery: Discovery
+
+
+def show(config: Path | None, command: list[str] | None, args: argparse.Namespace) -> Shown:
+    """Run the program of `config` as it is, then with its suspects moved.
+
+    Raises TrialFailedError where it does not run as it is, and InterruptedByUserError.
+    """
+    asked = invocation.resolve(config, command, use_case="inspect --run")
+    machine = read_machine()
+    aim = target.resolve("auto", machine)
+    flags = documents.of_command(asked.argv)
+    sources = tuple(
+        Source(document=document, findings=knobs.find(document))
+        for document in (asked.config, flags)
+        if document is not None
+    )
+    program = Program(
+        config=asked.config,
+        command_line=flags,
+        cwd=asked.cwd,
+        unit=asked.workload.unit,
+        output_paths=sources[0].findings.outputs if asked.config else (),
+        output_flags=(*asked.workload.output_flags, *sources[-1].findings.outputs),
+        env={**dict(aim.environment), **asked.workload.env},
+        allow_writes=args.allow_writes,
+        limits=limits.asked(args, asked.workload, asked.settings.defaults),
+    )
+    facts = Facts(
+        sources=sources,
+        workload=asked.workload,
+        objective=THROUGHPUT,
+        cpus=machine.cpus,
+        memory_limit_gib=machine.ram_limit_gib,
+        precisions=aim.precisions,
+        has_gpu=bool(machine.gpus),
+        smallest_gain=asked.settings.defaults.smallest_gain,
+        budget_s=NO_BUDGET_S,
+    )
+    with (
+        Progress(unit=program.unit) as progress,
+        cancellable() as off,
+        LocalEngine(
+            gpu_uuid=aim.gpu.uuid if aim.gpu else None, on_progress=progress.note, cancel=off
+        ) as engine,
+    ):
+        bench = _Bench(engine=engine, program=program, progress=progress)
+        return experimented(facts, bench, asked.argv)
+
+
+@dataclass(kw_only=True)
+class _Bench:
+    """Answers asks with fresh processes, and tells of them."""
+
+    engine: Engine
+    program: Program
+    progress: Progress
+    processes: int = 0
+
+    def answer(self, ask: Ask) -> Attempt:
+        """Raises InterruptedByUserError."""
+        self.processes += 1
+        id_ = f"{self.processes:03d}"
+        trial = self.program.trial(id_, ask, self.engine.scratch(id_))
+        self.progress.trial_started(self.processes, trial.label, trial.purpose)
+        result = self.engine.run(trial)
+        if isinstance(result, Failure) and result.kind == "interrupted":
+            msg = "Interrupted; nothing was changed."
+            raise InterruptedByUserError(msg)
+        attempt = Attempt(id=id_, ask=ask, result=result, left_s=NO_BUDGET_S)
+        self.progress.trial_done(trial_entry(attempt))
+        return attempt
+
+
+def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
+    """The original, then the experiment on every kind. Raises TrialFailedError."""
+    plan = MeasurePlan(
+        measure_s=SHORT_S,
+        min_steps=FEW_STEPS,
+        whole_batches=1,
+        unit_regex=facts.workload.unit_regex,
+    )
+    result = bench.answer(Ask(arm=Arm(), purpose="baseline", plan=plan)).result
+    if isinstance(result, Failure):
+        msg = (
+            f"The original command failed ({result.kind}): {result.evidence.rstrip('.')}.\n"
+            f"{result.next_step}\n{result.log_tail}".rstrip()
+        )
+        raise TrialFailedError(result.kind, msg)
+    now = Standing(facts=facts, left_s=NO_BUDGET_S, originals=(result,))
+    found = drive(experiment(now, EVERY_KIND), bench)
+    return Shown(
+        argv=argv,
+        unit=bench.program.unit,
+        seen=result.effects,
+        phase=phase_of(now),
+        phases=phases(now),
+        discovery=found,
+    )
+
+
+def drive(steps: Generator[Turn, Answer, tuple[Standing, Discovery]], bench: _Bench) -> Discovery:
+    """What the experiment shows, its asks answered one by one."""
+    try:
+        turn = next(steps)
+        while True:
+            assert isinstance(turn.ask, Ask), "it compares nothing"
+            turn = steps.send(bench.answer(turn.ask))
+    except StopIteration as end:
+        found: Discovery = end.value[1]
+        return found

@@ -1,0 +1,312 @@
+"""Names by their parts: what the words of a name, and what stands around it, speak for."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from advisor.knobs.catalogue import Family, catalogue
+from advisor.knobs.tree import Leaf, number_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Words = tuple[str, ...]
+
+_OUTSIDE_USUAL = -5
+_COMMENT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrases:
+    """What a name says for one kind, and what it says against it."""
+
+    weight: int
+    """Of every phrase and unknown word together."""
+    speaks: tuple[str, ...]
+    """Phrases that speak for the kind, as read."""
+    objects: tuple[str, ...]
+    """Phrases that speak against it."""
+    speaking: int
+    """The weight of `speaks` alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A name taken apart in its place."""
+
+    kind: str
+    score: int
+    why: str
+    """The evidence with its weights: "`batch size` +6, `sw` -1, under `loader` +1"."""
+    is_knob: bool
+    """False for a look-alike, whose name has the words but something speaks against it."""
+    is_sure: bool
+    is_only: bool
+    """A look-alike by its place alone: a knob all the same where nothing else is of the kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KindOfName:
+    kind: str
+    family: Family
+    phrases: Mapping[Words, int]
+    called: Mapping[str, int]
+    above: Mapping[str, int]
+    beside: Mapping[str, int]
+    comment: re.Pattern[str] | None
+    usual: tuple[float, float] | None
+    as_list: int
+    only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vocabulary:
+    """Everything names.toml says."""
+
+    enough: int
+    high: int
+    unknown: int
+    spelling: Mapping[str, Words]
+    neutral: frozenset[str]
+    known: frozenset[str]
+    """Every word of the file."""
+    parts: frozenset[str]
+    """Those that a glued word may be made of: neutral ones and such as speak for a kind. What
+    speaks against one must stand alone, or `gammanet` would be two."""
+    kinds: tuple[_KindOfName, ...]
+    scope: Mapping[str, tuple[Words, ...]]
+    unit: Mapping[str, tuple[Words, ...]]
+
+
+@functools.cache
+def _vocabulary() -> _Vocabulary:
+    text = resources.files("advisor.knobs").joinpath("names.toml").read_text("utf-8")
+    table = tomllib.loads(text)
+    spelling = {
+        other: tuple(word.split()) for word, others in table["spelling"].items() for other in others
+    }
+    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in table["kind"].items())
+    neutral = frozenset(
+        w for word in table["neutral"]["words"] for w in spelling.get(word, (word,))
+    )
+    weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
+    known = {word for phrase, _ in weighed for word in phrase}
+    speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
+    said = {
+        part: {
+            meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
+            for meaning, phrases in table[part].items()
+        }
+        for part in ("scope", "unit")
+    }
+    return _Vocabulary(
+        enough=table["enough"],
+        high=table["high"],
+        unknown=table["unknown"],
+        spelling=spelling,
+        neutral=neutral,
+        known=frozenset(known) | neutral | spelling.keys(),
+        parts=frozenset(speaking) | neutral | spelling.keys(),
+        kinds=kinds,
+        scope=said["scope"],
+        unit=said["unit"],
+    )
+
+
+def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> _KindOfName:
+    return _KindOfName(
+        kind=kind,
+        family=catalogue().families[row["value"]],
+        phrases={
+            _respelled(phrase, spelling): int(weight)
+            for weight, phrases in row["name"].items()
+            for phrase in phrases
+        },
+        called=_weights(row.get("called", {})),
+        above=_weights(row.get("above", {})),
+        beside=_weights(row.get("beside", {})),
+        comment=re.compile(row["comment"], re.IGNORECASE) if "comment" in row else None,
+        usual=tuple(row["usual"]) if "usual" in row else None,
+        as_list=row.get("list", 0),
+        only=row.get("only", False),
+    )
+
+
+def _weights(row: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    return {word: int(weight) for weight, words in row.items() for word in words}
+
+
+def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
+    return tuple(w for word in phrase.split() for w in spelling.get(word, (word,)))
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8192)
+def words_in(name: str) -> Words:
+    """The words of a canonical name in one spelling: `maxbatchsize0` is max, batch, size."""
+    vocabulary = _vocabulary()
+    found: list[str] = []
+    for token in filter(None, name.split("_")):
+        bare = token.rstrip("0123456789")
+        parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        for word in parts or filter(None, (bare,)):
+            found.extend(vocabulary.spelling.get(word, (word,)))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=8192)
+def _unglued(token: str) -> Words:
+    """The fewest words of the vocabulary that `token` is written of; empty where there are none."""
+    parts = _vocabulary().parts
+    if token in parts:
+        return (token,)
+    found = []
+    for cut in range(1, len(token)):
+        head, tail = token[:cut], token[cut:]
+        if head in parts and (cut > 1 or head == "n") and len(tail) > 1:
+            rest = _unglued(tail)
+            found += [(head, *rest)] if rest else []
+    return min(found, key=len, default=())
+
+
+@functools.lru_cache(maxsize=8192)
+def _spoken(name: str) -> Mapping[str, Phrases]:
+    """What a canonical name says about each kind that it has a word for."""
+    words = words_in(name)
+    found = {kind.kind: _phrases(words, kind.phrases) for kind in _vocabulary().kinds}
+    return {kind: phrases for kind, phrases in found.items() if phrases.speaks}
+
+
+def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
+    vocabulary = _vocabulary()
+    left = dict(enumerate(words))
+    speaks, objects, weight, speaking = [], [], 0, 0
+    for phrase in sorted(weights, key=lambda p: (-len(p), -abs(weights[p]))):
+        while (at := _where(phrase, left)) is not None:
+            for place in at:
+                del left[place]
+            weight += weights[phrase]
+            if weights[phrase] > 0:
+                speaks.append(" ".join(phrase))
+                speaking += weights[phrase]
+            elif weights[phrase] < 0:
+                objects.append(" ".join(phrase))
+    strange = sum(word not in vocabulary.neutral for word in left.values())
+    return Phrases(
+        weight=weight + vocabulary.unknown * strange,
+        speaks=tuple(speaks),
+        objects=tuple(objects),
+        speaking=speaking,
+    )
+
+
+def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
+    """Places of the words of `phrase` in order, with at most neutral words between them."""
+    neutral = _vocabulary().neutral
+    places = sorted(left)
+    for start, first in enumerate(places):
+        if left[first] != phrase[0]:
+            continue
+        at = [first]
+        for place in places[start + 1 :]:
+            if len(at) == len(phrase):
+                break
+            if left[place] == phrase[len(at)]:
+                at.append(place)
+            elif left[place] not in neutral:
+                break
+        if len(at) == len(phrase):
+            return tuple(at)
+    return None
+
+
+def speaks(name: str) -> bool:
+    """Whether a canonical name alone is enough to be taken for a knob of some kind."""
+    return any(said.weight >= _vocabulary().enough for said in _spoken(name).values())
+
+
+# --- a name in its place --------------------------------------------------------------------------
+
+
+def read(leaf: Leaf) -> Reading | None:
+    """What `leaf` most likely is by the words around it; None where nothing speaks for a kind."""
+    vocabulary = _vocabulary()
+    spoken = _spoken(leaf.name)
+    if not spoken:
+        return None
+    readings = [
+        _reading(leaf, kind, spoken[kind.kind])
+        for kind in vocabulary.kinds
+        if kind.kind in spoken and kind.family.holds(leaf.value)
+    ]
+    knobs = [reading for reading in readings if reading.is_knob]
+    best = max(knobs, key=lambda reading: reading.score, default=None)
+    if best:
+        return best
+    return next((r for r in readings if spoken[r.kind].speaking >= vocabulary.enough), None)
+
+
+def _reading(leaf: Leaf, kind: _KindOfName, said: Phrases) -> Reading:
+    vocabulary = _vocabulary()
+    evidence = list(_around(leaf, kind))
+    score = said.weight + sum(weight for _, weight in evidence)
+    words = " and ".join(f"`{phrase}`" for phrase in (*said.speaks, *said.objects))
+    parts = [
+        f"{words} in its name {said.weight:+d}",
+        *(f"{what} {weight:+d}" for what, weight in evidence),
+    ]
+    return Reading(
+        kind=kind.kind,
+        score=score,
+        why=", ".join(parts),
+        is_knob=score >= vocabulary.enough,
+        is_sure=score >= vocabulary.high,
+        is_only=kind.only and said.weight >= vocabulary.enough,
+    )
+
+
+def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
+    """What stands around a name, and how much it weighs for `kind`."""
+    places = [(name, kind.called, "in a") for name in leaf.called]
+    places += [(name, kind.above, "under") for name in leaf.ancestors]
+    for name, weights, where in places:
+        listed = words_of(name) & weights.keys()
+        if listed:
+            word = max(sorted(listed), key=lambda w: abs(weights[w]))
+            yield f"{where} `{word}`", weights[word]
+            break
+    beside = leaf.siblings & kind.beside.keys()
+    if beside:
+        key = max(sorted(beside), key=lambda k: kind.beside[k])
+        yield f"beside `{key}`", kind.beside[key]
+    if kind.comment and kind.comment.search(leaf.scalar.comment or ""):
+        yield "its comment", _COMMENT
+    if kind.as_list and leaf.is_list:
+        yield "a list", kind.as_list
+    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+    numbers = [number for value in values if (number := number_of(value)) is not None]
+    if kind.usual and any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
+        yield f"the value {leaf.value}", _OUTSIDE_USUAL
+
+
+def scope_of(name: str) -> str | None:
+    """Who shares a batch of this name: micro, device or global."""
+    return _said(name, _vocabulary().scope)
+
+
+def unit_of(name: str) -> str | None:
+    """What a batch of this name counts, where it is no sample."""
+    return _said(name, _vocabulary().unit)
+
+
+def _said(name: str, phrases: Mapping[str, tuple[Words, ...]]) -> str | None:
+    words = dict(enumerate(words_in(name)))
+    said = (m for m, several in phrases.items() for p in several if _where(p, words) is not None)
+    return next(said, None)

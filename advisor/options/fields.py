@@ -1,0 +1,300 @@
+"""Options that are made of a class's fields or a function's parameters: HfArgumentParser, tyro,
+typer, fire and their like, as a table of who makes them and how they are spelled."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.options.calls import called, choices, constant, place, subcommand
+from advisor.options.declared import SEVERAL, Declared
+from advisor.options.source import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from advisor.documents.options import Form
+    from advisor.model import JsonScalar
+    from advisor.options.source import Definition, Module, Project, Unit
+
+MOST_DEEP = 5
+"""Classes within classes, and bases of bases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How one library spells the options that it makes."""
+
+    form: Form = "apart"
+    truth: Form = "apart"
+    """For booleans."""
+    dashes: bool = False
+    nested: bool = False
+    """`--data.batch_size` for a class within a class; else its fields stand beside the others."""
+    prefix: str = "--"
+
+
+_PLAIN = Style()
+_STYLES: dict[str, Style] = {
+    "HfArgumentParser": _PLAIN,
+    "TrlParser": _PLAIN,
+    "H4ArgumentParser": _PLAIN,
+    "ArgumentParser": _PLAIN,
+    "add_arguments": _PLAIN,
+    "simple_parsing.parse": _PLAIN,
+    "tyro.cli": Style(dashes=True, nested=True, truth="pair"),
+    "pyrallis.parse": Style(nested=True),
+    "pyrallis.wrap": Style(nested=True),
+    "draccus.parse": Style(nested=True),
+    "draccus.wrap": Style(nested=True),
+    "fire.Fire": Style(form="joint", truth="joint"),
+    "Fire": Style(form="joint", truth="joint"),
+    "typer.run": Style(dashes=True, truth="pair"),
+    "jsonargparse.CLI": Style(nested=True),
+    "jsonargparse.auto_cli": Style(nested=True),
+    "CLI": Style(nested=True),
+    "OmegaConf.structured": Style(form="joint", truth="joint", nested=True, prefix=""),
+    "store": Style(form="joint", truth="joint", nested=True, prefix=""),
+}
+"""By what is called with a class or a function. `store` is Hydra's ConfigStore."""
+_LIGHTNING = {"model_class": "model.", "datamodule_class": "data."}
+"""What LightningCLI is handed, in this order, and what the options of its `__init__` begin with."""
+_LIGHTNING_COMMANDS = ("fit", "validate", "test", "predict")
+_TAP = Style(truth="bare")
+_TYPER = Style(dashes=True, truth="pair")
+_HANDED_OVER = {"config_class", "dataclass_types", "node"}
+_NAMED = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+}
+
+
+def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:
+    """Every option made of fields in the reached code."""
+    for unit in units:
+        for node in unit.every:
+            if isinstance(node, ast.Call):
+                yield from _of_call(project, unit.module, node)
+            elif isinstance(node, ast.ClassDef):
+                if any(dotted(base).rpartition(".")[2] == "Tap" for base in node.bases):
+                    yield from _of_class(project, unit.module, node, _TAP)
+            elif isinstance(node, ast.FunctionDef):
+                yield from _of_decorated(project, unit.module, node)
+
+
+def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
+    name = dotted(call.func)
+    if name.rpartition(".")[2] == "LightningCLI":
+        yield from _of_lightning(project, module, call)
+        return
+    style = _STYLES.get(name) or _STYLES.get(called(call))
+    if style is None:
+        return
+    handed = [*call.args, *(w.value for w in call.keywords if w.arg in _HANDED_OVER)]
+    for given in handed:
+        several = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
+        for one in several:
+            node = one.func if isinstance(one, ast.Call) else one
+            found = project.anywhere(module, dotted(node)) if dotted(node) else None
+            if found is not None:
+                yield from _of_definition(project, *found, style)
+
+
+def _of_lightning(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
+    """`LightningCLI(Model, Data)`: the parameters of both, behind the subcommand."""
+    handed = dict(zip(_LIGHTNING, call.args, strict=False))
+    handed |= {word.arg: word.value for word in call.keywords if word.arg in _LIGHTNING}
+    for what, node in handed.items():
+        found = project.anywhere(module, dotted(node)) if dotted(node) else None
+        body = found[1].body if found is not None else []
+        for made in body:
+            if found and isinstance(made, ast.FunctionDef) and made.name == "__init__":
+                for option in _of_parameters(found[0], made, _PLAIN, _LIGHTNING[what]):
+                    for command in _LIGHTNING_COMMANDS:
+                        yield replace(option, command=command)
+
+
+def _of_definition(
+    project: Project, module: Module, node: Definition, style: Style
+) -> Iterator[Declared]:
+    if isinstance(node, ast.ClassDef):
+        yield from _of_class(project, module, node, style)
+    else:
+        yield from _of_parameters(module, node, style)
+
+
+def _of_decorated(
+    project: Project, module: Module, function: ast.FunctionDef
+) -> Iterator[Declared]:
+    """`@app.command()` of typer, `@pyrallis.wrap()`."""
+    for decorator in function.decorator_list:
+        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        owner, _, last = name.rpartition(".")
+        first = function.args.args[0].annotation if function.args.args else None
+        if name in _STYLES and first is not None:
+            found = project.anywhere(module, dotted(first))
+            if found is not None:
+                yield from _of_definition(project, *found, _STYLES[name])
+        elif last == "command" and _is_typer(module, owner):
+            single = _commands_of(module, owner) == 1
+            for option in _of_parameters(module, function, _TYPER):
+                yield replace(option, command=None if single else subcommand(function))
+
+
+def _is_typer(module: Module, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and called(node.value) == "Typer"
+        and any(dotted(target) == name for target in node.targets)
+        for node in module.tree.body
+    )
+
+
+def _commands_of(module: Module, owner: str) -> int:
+    decorators = [
+        dotted(one.func if isinstance(one, ast.Call) else one)
+        for node in module.definitions.values()
+        for one in node.decorator_list
+    ]
+    return decorators.count(f"{owner}.command")
+
+
+def _of_class(
+    project: Project,
+    module: Module,
+    node: ast.ClassDef,
+    style: Style,
+    above: str = "",
+    depth: int = 0,
+) -> Iterator[Declared]:
+    """The fields of a class and of its bases; what a class says again counts."""
+    if depth > MOST_DEEP:
+        return
+    own: dict[str, list[Declared]] = {}
+    for base in node.bases:
+        found = project.anywhere(module, dotted(base)) if dotted(base) else None
+        if found is not None and isinstance(found[1], ast.ClassDef):
+            for option in _of_class(project, found[0], found[1], style, above, depth + 1):
+                own[option.flag] = [option]
+    for field in node.body:
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        inner = _class_of(project, module, field)
+        if inner is not None:
+            name = above + field.target.id + "." if style.nested else above
+            for option in _of_class(project, *inner, style, name, depth + 1):
+                own[option.flag] = [option]
+            continue
+        made = _made(module, field, field.target.id, field.annotation, field.value, style, above)
+        own[made.flag] = [made]
+    for options in own.values():
+        yield from options
+
+
+def _class_of(
+    project: Project, module: Module, field: ast.AnnAssign
+) -> tuple[Module, ast.ClassDef] | None:
+    """The class within a class that a field holds."""
+    names = [dotted(field.annotation)]
+    if isinstance(field.annotation, ast.Constant) and isinstance(field.annotation.value, str):
+        names.append(field.annotation.value)
+    for name in names:
+        found = project.anywhere(module, name) if name else None
+        if found is not None and isinstance(found[1], ast.ClassDef) and _has_fields(found[1]):
+            return found[0], found[1]
+    return None
+
+
+def _has_fields(node: ast.ClassDef) -> bool:
+    return any(isinstance(each, ast.AnnAssign) for each in node.body)
+
+
+def _of_parameters(
+    module: Module,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    style: Style,
+    above: str = "",
+) -> Iterator[Declared]:
+    """`def main(batch_size: int = 32)`."""
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    values = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    both = [*zip(plain, values, strict=True)]
+    both += [*zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    for parameter, value in both:
+        if value is not None:
+            annotation = parameter.annotation
+            yield _made(module, parameter, parameter.arg, annotation, value, style, above)
+
+
+def _made(
+    module: Module,
+    node: ast.AST,
+    name: str,
+    annotation: ast.AST | None,
+    value: ast.AST | None,
+    style: Style,
+    above: str,
+) -> Declared:
+    """One field or parameter as an option."""
+    default, comment, others = _default(module, value)
+    kind = _kind(annotation)
+    if kind == "float" and isinstance(default, int) and not isinstance(default, bool):
+        default = float(default)
+    form = style.truth if kind == "bool" or isinstance(default, bool) else style.form
+    path = above + name
+    return Declared(
+        flag=style.prefix + (path.replace("_", "-") if style.dashes else path),
+        default=default,
+        form=form,
+        source=place(module, node),
+        others=(*others, *((f"--{path}",) if style.dashes and "_" in path else ())),
+        choices=_literals(module, annotation),
+        comment=comment or module.comment_behind(node),
+        why=SEVERAL if kind in {"list", "tuple", "List", "Tuple", "Sequence"} else None,
+    )
+
+
+def _default(
+    module: Module, value: ast.AST | None
+) -> tuple[JsonScalar, str | None, tuple[str, ...]]:
+    """Value, help and other spellings of `32`, `field(default=32)`, `typer.Option(32, "-b")`."""
+    if not isinstance(value, ast.Call):
+        return constant(module, value), None, ()
+    said = {word.arg: word.value for word in value.keywords if word.arg}
+    first = value.args[0] if value.args else None
+    told = constant(module, said.get("help") or said.get("description"))
+    metadata = said.get("metadata")
+    if told is None and isinstance(metadata, ast.Dict):
+        pairs = zip(metadata.keys, metadata.values, strict=True)
+        told = next((constant(module, v) for k, v in pairs if constant(module, k) == "help"), None)
+    spelled = [constant(module, arg) for arg in value.args[1:]]
+    others = tuple(text for text in spelled if isinstance(text, str) and text.startswith("-"))
+    default = constant(module, said.get("default", first))
+    return default, told if isinstance(told, str) else None, others
+
+
+def _kind(annotation: ast.AST | None) -> str:
+    """`int` of `int`, `Optional[int]`, `int | None` and `"int"`."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    if isinstance(annotation, ast.BinOp):
+        return _kind(annotation.left)
+    if isinstance(annotation, ast.Subscript):
+        outer = dotted(annotation.value).rpartition(".")[2]
+        if outer in {"Optional", "Union", "Annotated"}:
+            inner = annotation.slice
+            return _kind(inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner)
+        return outer
+    return dotted(annotation).rpartition(".")[2] if annotation is not None else ""
+
+
+def _literals(module: Module, annotation: ast.AST | None) -> tuple[JsonScalar, ...]:
+    """The words of `Literal["a", "b"]`."""
+    if isinstance(annotation, ast.Subscript) and _kind(annotation) == "Literal":
+        return choices(module, annotation.slice)
+    return ()

@@ -1,0 +1,273 @@
+"""Options that are settings written elsewhere: a script's own variables that a command overrides
+(`--key=value` into its globals), and the configs that Hydra and OmegaConf compose."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor import documents
+from advisor.errors import AdvisorError
+from advisor.options.calls import called, constant
+from advisor.options.declared import Declared
+from advisor.options.source import dotted, single_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from advisor.documents import Document
+    from advisor.options.source import Module, Project, Unit
+
+MOST_DEEP = 6
+"""Configs that name configs."""
+
+
+# --- a script's own variables -------------------------------------------------------------------
+
+
+def of_globals(
+    project: Project, script: Module, words: Sequence[str], cwd: Path
+) -> Iterator[Declared]:
+    """The variables of `script` that code it executes overrides by `--key=value`.
+
+    A Python file among `words` is executed the same way, so what it sets counts.
+    """
+    at = next((n for n, node in enumerate(script.tree.body) if _overrides(project, script, node)),
+              None)  # fmt: skip
+    if at is None:
+        return
+    found: dict[str, Declared] = {}
+    modules = [(script, script.tree.body[:at])]
+    for word in words:
+        config = project.module(cwd / word) if word.endswith(".py") else None
+        if config is not None:
+            modules.append((config, config.tree.body))
+    for module, body in modules:
+        for node in body:
+            option = _variable(module, node)
+            if option is not None and (module is script or option.flag in found):
+                found[option.flag] = replace(
+                    option,
+                    comment=option.comment or getattr(found.get(option.flag), "comment", None),
+                )
+    yield from found.values()
+
+
+def _variable(module: Module, node: ast.stmt) -> Declared | None:
+    name = single_target(node)
+    value = getattr(node, "value", None)
+    default = constant(module, value)
+    if name is None or name.startswith("_") or default is None:
+        return None
+    return Declared(
+        flag=f"--{name}",
+        default=default,
+        form="joint",
+        source=f"{module.path.name}:{node.lineno}",
+        last=True,
+        comment=module.comment_behind(node),
+    )
+
+
+def _overrides(project: Project, script: Module, node: ast.stmt) -> bool:
+    """Whether a statement executes code that puts the command's words into the globals."""
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+        if called(call) != "exec":
+            continue
+        opened = [n for n in ast.walk(call) if isinstance(n, ast.Call) and called(n) == "open"]
+        for each in opened:
+            name = constant(script, each.args[0]) if each.args else None
+            files = [script.path.parent, *project.roots] if isinstance(name, str) else []
+            for folder in files:
+                module = project.module(folder / str(name))
+                if module is not None and _reads_words_into_globals(module.tree):
+                    return True
+    return not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and _reads_words_into_globals(node)
+
+
+def _reads_words_into_globals(tree: ast.AST) -> bool:
+    names = {dotted(n) for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute))}
+    return {"sys.argv", "globals"} <= names
+
+
+# --- a config file of ml_collections ------------------------------------------------------------
+
+
+def of_config_flags(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterator[Declared]:
+    """`DEFINE_config_file("config", "configs/a.py")`: `--config.lr=1` sets what `get_config` of the
+    file sets, which `--config=configs/b.py` changes for another."""
+    for unit in units:
+        for call in unit.every:
+            if not isinstance(call, ast.Call) or called(call) != "DEFINE_config_file":
+                continue
+            given = [constant(unit.module, argument) for argument in call.args[:2]]
+            name, default = (*given, None, None)[:2]
+            typed = [w.partition("=")[2] for w in words if w.startswith(f"--{name}=")]
+            file = typed[-1] if typed else default
+            document = _read(cwd / file) if isinstance(file, str) else None
+            for option in _settings(document, "", cwd) if document else ():
+                function, _, rest = option.flag.partition(".")
+                path = rest.partition(".")[2]
+                if function == "get_config" and path:
+                    yield replace(option, flag=f"--{name}.{path}")
+
+
+# --- Hydra and OmegaConf ------------------------------------------------------------------------
+
+
+def of_configs(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterator[Declared]:
+    """The settings of the configs that the script composes; `a.b=c` on the command overrides."""
+    for unit in units:
+        for node in unit.every:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for decorator in node.decorator_list:
+                    if isinstance(decorator, ast.Call) and called(decorator) == "main":
+                        yield from _hydra(unit.module, decorator, words, cwd)
+    calls = {
+        called(node): (unit, node)
+        for unit in units
+        for node in unit.every
+        if isinstance(node, ast.Call) and dotted(node.func).startswith("OmegaConf.")
+    }
+    if "from_cli" in calls and "load" in calls:
+        unit, call = calls["load"]
+        name = constant(unit.module, call.args[0]) if call.args else None
+        document = _read(cwd / name) if isinstance(name, str) else None
+        if document is not None:
+            yield from _settings(document, "", cwd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """One config of a composition: its file, and where its settings go."""
+
+    path: Path
+    package: str
+
+
+def _hydra(module: Module, call: ast.Call, words: Sequence[str], cwd: Path) -> Iterator[Declared]:
+    said = {word.arg: constant(module, word.value) for word in call.keywords if word.arg}
+    said |= dict(zip(("config_path", "config_name"), (constant(module, a) for a in call.args),
+                     strict=False))  # fmt: skip
+    folder, name = said.get("config_path"), said.get("config_name")
+    root = module.path.parent / str(folder or ".")
+    for word, value in _flags_of_hydra(words):
+        if word in {"-cn", "--config-name"}:
+            name = value
+        elif word in {"-cp", "--config-path"}:
+            root = module.path.parent / value
+    if not isinstance(name, str):
+        return
+    chosen = {
+        key.lstrip("+"): value
+        for key, sign, value in (word.partition("=") for word in words)
+        if sign and re.fullmatch(r"\+{0,2}[\w/@]+", key)
+    }
+    found: dict[str, Declared] = {}
+    for group in _composed(root, name.removesuffix(".yaml"), "", chosen, 0):
+        document = _read(group.path)
+        if document is not None:
+            for option in _settings(document, group.package, cwd):
+                found[option.flag] = option
+    yield from found.values()
+
+
+def _flags_of_hydra(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for number, word in enumerate(words):
+        flag, sign, value = word.partition("=")
+        if sign:
+            yield flag, value
+        elif number + 1 < len(words):
+            yield word, words[number + 1]
+
+
+def _composed(
+    root: Path, name: str, package: str, chosen: dict[str, str], depth: int
+) -> Iterator[_Group]:
+    """The configs that `name` stands for, in the order in which they are merged."""
+    path = root / f"{name}.yaml"
+    document = _read(path)
+    if document is None or depth > MOST_DEEP:
+        return
+    package = _package_of(document, package)
+    entries = document.data.get("defaults") if isinstance(document.data, dict) else None
+    own_done = False
+    for entry in entries if isinstance(entries, list) else []:
+        if entry == "_self_":
+            own_done = True
+            yield _Group(path, package)
+        elif isinstance(entry, str):
+            yield from _composed(root, _beside(name, entry), package, chosen, depth + 1)
+        elif isinstance(entry, dict) and len(entry) == 1:
+            yield from _chosen(root, name, package, next(iter(entry.items())), chosen, depth)
+    if not own_done:
+        yield _Group(path, package)
+
+
+def _chosen(
+    root: Path,
+    name: str,
+    package: str,
+    entry: tuple[str, object],
+    chosen: dict[str, str],
+    depth: int,
+) -> Iterator[_Group]:
+    """What `- data: mnist` brings, or what the command chose in its place."""
+    key, option = str(entry[0]).removeprefix("optional "), entry[1]
+    group, _, asked = key.partition("@")
+    if group.startswith(("override ", "hydra/")) or group == "hydra":
+        return
+    option = chosen.get(group.lstrip("/"), option)
+    if not isinstance(option, str):
+        return
+    place = _beside(name, group)
+    where = asked if asked not in {"_global_", "_here_"} else ""
+    where = where or ("" if asked == "_global_" else group.strip("/").replace("/", "."))
+    inside = f"{package}.{where}" if package and where else package or where
+    file = f"{place}/{option.removesuffix('.yaml')}"
+    yield from _composed(root, file, inside, chosen, depth + 1)
+
+
+def _beside(name: str, group: str) -> str:
+    """A group as seen from the config that names it; one that begins with `/` from the root."""
+    folder = name.rpartition("/")[0]
+    return group.strip("/") if group.startswith("/") or not folder else f"{folder}/{group}"
+
+
+def _package_of(document: Document, package: str) -> str:
+    """What a comment `# @package _global_` at the top says, else `package`."""
+    found = re.match(r"\s*#\s*@package\s+(\S+)", document.raw.decode(errors="replace"))
+    if not found or found[1] == "_group_":
+        return package
+    return "" if found[1] == "_global_" else found[1]
+
+
+def _read(path: Path) -> Document | None:
+    try:
+        return documents.read(path)
+    except AdvisorError:
+        return None
+
+
+def _settings(document: Document, package: str, cwd: Path) -> Iterator[Declared]:
+    """Every single value of a config as an override."""
+    path = document.path
+    name = path.relative_to(cwd) if path and path.is_relative_to(cwd) else path
+    for scalar in document.scalars.values():
+        if scalar.path.startswith(("defaults[", "hydra.")) or not re.fullmatch(
+            r"[A-Za-z_][\w.]*", scalar.path
+        ):
+            continue
+        line = document.raw.count(b"\n", 0, scalar.span.start) + 1
+        yield Declared(
+            flag=f"{package}.{scalar.path}" if package else scalar.path,
+            default=scalar.value,
+            form="joint",
+            source=f"{name}:{line}",
+            last=True,
+            comment=scalar.comment,
+            why=scalar.why if scalar.why and "refers" in scalar.why else None,
+        )

@@ -1,0 +1,394 @@
+"""Batch and workers together: each process goes where most is to be gained, by all that ran.
+
+A loader that is too slow hides what a larger batch would gain, and the other way round, so both
+knobs are one search. It ends when nothing that was not run promises more than a tie.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.experiments.attempts import Arm
+from advisor.strategy import effects
+from advisor.strategy.facts import Proposal
+from advisor.strategy.loader import counts, settle_ignored, unfollowed
+from advisor.strategy.standing import COLLAPSED, Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.surface import Forecast, Point, Surface, fitted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.experiments.attempts import Attempt
+    from advisor.model import Candidate, JsonScalar, Knob, Run
+    from advisor.strategy.facts import Data
+
+DOUBLINGS = 10
+LEAP = 8
+"""The batch grows by no more at once; by less where memory would not hold as many times the first
+peak, which is the most it can be while nothing else is known."""
+LEAST_GAIN = 0.01
+"""An expected gain below this ends the search, and so much closer rates are a tie; at least a tenth
+of the noise."""
+
+OWN_STEPS = ("backward", "gradients", "moved", "asked")
+"""Signs of a training without an optimizer of torch's."""
+
+Cell = tuple[int, int]
+"""Batch and workers; 0 stands for a knob that is not moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explored:
+    """What one search over the grid has seen."""
+
+    batch: Knob | None
+    workers: Knob | None
+    start: Cell
+    runs: Mapping[Cell, tuple[Candidate, Run]]
+    points: tuple[Point, ...]
+    most: int
+    """No larger batch is tried."""
+    stop: Data = (("stop", "flat"),)
+    refused: frozenset[Cell] = field(default_factory=frozenset)
+
+    def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:
+        """Nothing above `most`, and why."""
+        return replace(self, most=min(most, self.most), stop=stop)
+
+    def seen(self, cell: Cell, candidate: Candidate, run: Run) -> Explored:
+        """With one more run."""
+        points = (*self.points, point_of(run, cell))
+        return replace(self, runs={**self.runs, cell: (candidate, run)}, points=points)
+
+
+def tune_grid(now: Standing) -> Stage:
+    """Every batch knob of the phase and every worker count; a batch that alters training alone."""
+    batches = []
+    for knob in now.tunable("batch_size"):
+        value = now.current(knob)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+            batches.append(knob)
+        else:
+            now = now.settle(key_of(knob), "listed", "no-plain-count", value=str(value))
+    workers = worker_knobs(now)
+    if batches and not now.trains:
+        now = yield from explore(now, batches.pop(0), workers.pop(0) if workers else None)
+    turns: tuple[Knob | None, ...] = (None, *batches)
+    for turn in turns:  # in training: the workers before each batch, and after the last
+        if turn is not None:
+            now = yield from explore(now, turn, None)
+        if now.waits:
+            for each in workers:
+                now = yield from explore(now, None, each)
+    return now
+
+
+def tune_workers(now: Standing) -> Stage:
+    """The worker counts alone."""
+    for knob in worker_knobs(now):
+        now = yield from explore(now, None, knob)
+    return now
+
+
+def worker_knobs(now: Standing) -> list[Knob]:
+    """Those with a plain count."""
+    found = now.tunable("num_workers")
+    return [k for k in found if isinstance(v := now.current(k), int) and not isinstance(v, bool)]
+
+
+def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
+    """Ask for the most promising cell until none is, then settle both knobs."""
+    start = (count_of(now, batch), count_of(now, workers))
+    known = now.usual if not now.best.changes else (now.front,)
+    found = Explored(
+        batch=batch,
+        workers=workers,
+        start=start,
+        runs={start: (now.best, now.front)},
+        points=tuple(point_of(run, start) for run in known),
+        most=max(1, start[0]) * 2**DOUBLINGS,
+    )
+    while True:
+        surface = fitted(found.points, loader_of(now), now.noise / 2)
+        cell, promise = most_promising(now, found, surface)
+        if cell is None:
+            break
+        candidate = candidate_at(now, found, cell)
+        if isinstance(candidate, knobs.Refusal):
+            found = replace(found, refused=found.refused | {cell})
+            if cell[0] != start[0]:
+                found = replace(found, stop=(("stop", "refused"), ("why", candidate.reason)))
+            continue
+        if cell[0] != start[0] and (too_big := memory_refusal(now, found, cell[0])):
+            found = found.bounded(cell[0] - 1, *too_big)
+            continue
+        knob = batch if cell[0] != start[0] else workers
+        ask = ask_for(now, candidate, knob=knob)
+        now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
+        if attempt is not None and attempt.run and collapsed(found, surface, cell, attempt.run):
+            first = attempt
+            now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
+            attempt = attempt if attempt is not None and attempt.run else first
+        if attempt is None:
+            found = replace(found, stop=(("stop", "budget"),))
+            break
+        run = attempt.run
+        if run is not None:
+            for each in (batch, workers):
+                if each is not None and unfollowed(each, candidate, now.front, run):
+                    now = settle_ignored(now, each, run)
+                    return (yield from explore_others(now, each, batch, workers))
+        found = with_answer(now, found, cell, candidate, attempt)
+    return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
+
+
+def explore_others(now: Standing, ignored: Knob, *axes: Knob | None) -> Stage:
+    """The search over without the knob that the program does not follow."""
+    left = [None if axis is ignored else axis for axis in axes]
+    return (yield from explore(now, *left)) if any(left) else now
+
+
+def with_answer(
+    now: Standing, found: Explored, cell: Cell, candidate: Candidate, attempt: Attempt
+) -> Explored:
+    """With what came of `cell`: one more run, or a bound."""
+    run, moved = attempt.run, cell[0] != found.start[0]
+    below = found.bounded(cell[0] - 1, *found.stop) if moved else found
+    below = replace(below, refused=found.refused | {cell})
+    if run is None:
+        kind, evidence = attempt.result.kind, attempt.result.evidence  # type: ignore[union-attr]
+        told: Data = (("stop", "failed"), ("value", cell[0]), ("kind", kind), ("why", evidence))
+        return replace(below, stop=told if moved else found.stop)
+    if lost := effects.lost_results(now.original, run):
+        return replace(below, stop=(*lost, ("value", cell[0])))
+    peak_gib = run.held_gib
+    if peak_gib is not None and peak_gib > now.facts.memory_limit_gib:
+        told = (("stop", "memory-peaked"), ("value", cell[0]), ("peak_gib", peak_gib))
+        return replace(below, stop=told)
+    seen = run.effects.batch
+    if seen is not None and seen < cell[0]:
+        told = (("stop", "unfilled"), ("value", cell[0]), ("seen", seen))
+        if any(r.effects.batch == seen for _, r in found.runs.values()):
+            return replace(below, stop=told)  # the same work as at a smaller value
+        fills = found.start[0] * 2 ** math.ceil(math.log2(seen / found.start[0]))
+        found = found.bounded(fills, *told)
+        if fills < cell[0]:
+            return replace(found, points=(*found.points, point_of(run, cell)))
+    return found.seen(cell, candidate, run)
+
+
+# --- where to look ------------------------------------------------------------------------
+
+
+def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Cell | None, float]:
+    """The cell with the largest expected gain; when that is none, a smaller one that ties.
+
+    None when nothing is left that is worth a process.
+    """
+    forecast = {cell: surface.at(batch_of(cell), cell[1]) for cell in cells(now, found)}
+    ran = {cell: surface.at(batch_of(cell), cell[1]) for cell in found.runs}
+    top = max(each.log_rate for each in ran.values())
+    new = [cell for cell in forecast if cell not in found.runs]
+    gains = {cell: forecast[cell].improvement(top) for cell in new}
+    best = max(new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
+    if best is None or gains[best] >= tie(now):
+        return best, gains[best] if best is not None else 0.0
+    if found.start in ran and top - ran[found.start].log_rate <= tie(now):
+        return None, 0.0
+    chosen = smallest_level(now, found, ran)
+    fewer = [c for c in new if c[0] == chosen[0] and found.start[1] <= c[1] < chosen[1]]
+    may_do = [c for c in fewer if forecast[c].log_rate + forecast[c].sd >= top - tie(now)]
+    return min(may_do, default=None), 0.0
+
+
+def smallest_level(now: Standing, found: Explored, ran: Mapping[Cell, Forecast]) -> Cell:
+    """Of the cells that ran and tie with the fastest, the smallest not below the config's own."""
+    top = max(each.log_rate for each in ran.values())
+    level = [cell for cell, each in ran.items() if each.log_rate >= top - tie(now)]
+    return min([cell for cell in level if larger(cell, found.start)] or level)
+
+
+def cells(now: Standing, found: Explored) -> list[Cell]:
+    """All that may still be tried, and those that ran."""
+    most = min(found.most, leap(now, found) * max(batch for batch, _ in found.runs))
+    batches = [found.start[0] * 2**n for n in range(DOUBLINGS + 1)] if found.batch else [0]
+    workers = {found.start[1]} | (counts(now, found.start[1]) if found.workers else set())
+    return [
+        (batch, count)
+        for batch in batches
+        if batch <= most or not found.batch
+        for count in sorted(workers)
+        if (batch, count) not in found.refused
+    ]
+
+
+def leap(now: Standing, found: Explored) -> int:
+    """How many times the largest batch that ran may be tried next."""
+    peaks = {batch: run.held_gib for (batch, _), (_, run) in found.runs.items()}
+    first = peaks[found.start[0]]
+    if len(peaks) > 1 or not first:
+        return LEAP
+    return max(2, min(LEAP, int(now.facts.memory_limit_gib / first)))
+
+
+def larger(cell: Cell, start: Cell) -> bool:
+    """Neither knob is below where the config has it: nothing is made smaller for no gain."""
+    return cell[0] >= start[0] and cell[1] >= start[1]
+
+
+def tie(now: Standing) -> float:
+    """Relative rates closer than this are equal, once all runs together have smoothed them."""
+    return max(LEAST_GAIN, now.noise / 20)
+
+
+def collapsed(found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
+    """Whether `run` is so far below what the others promise that it has to be seen twice."""
+    told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
+    doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
+    return math.log(run.units_per_s) < max(doubted, math.log(start / COLLAPSED))
+
+
+def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:
+    """Units/s of the loader alone; by what the program waits where it was not measured."""
+    if now.loader_alone:
+        return tuple(sorted(now.loader_alone.items()))
+    run = now.original
+    if not run.wait_share or run.effects.workers is None:
+        return ()
+    waited = run.units_per_s if run.effects.workers else run.units_per_s / run.wait_share
+    one = waited / max(1, run.effects.workers)
+    return tuple((count, one * max(1, count)) for count in range(now.facts.cpus + 1))
+
+
+def point_of(run: Run, cell: Cell) -> Point:
+    """`run` as the fit sees it."""
+    batch = run.effects.batch or batch_of(cell)
+    share = run.wait_share or 0.0
+    return Point(batch=batch, workers=cell[1], rate=run.units_per_s, wait_share=share)
+
+
+def batch_of(cell: Cell) -> float:
+    return float(max(1, cell[0]))
+
+
+def count_of(now: Standing, knob: Knob | None) -> int:
+    value = now.current(knob) if knob is not None else 0
+    return value if isinstance(value, int) else 0
+
+
+def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knobs.Refusal:
+    """The best with both knobs moved to `cell`, and what is linked to them."""
+    for knob, value in zip((found.batch, found.workers), cell, strict=True):
+        if knob is not None and value != now.current(knob):
+            moved = now.with_value(knob, value)
+            if isinstance(moved, knobs.Refusal):
+                return moved
+            now = replace(now, best=moved)
+    return now.best
+
+
+def memory_refusal(now: Standing, found: Explored, batch: int) -> Data:
+    """Why `batch` must not even be tried, from the memory of the two largest that ran."""
+    runs = {cell[0]: run for cell, (_, run) in found.runs.items()}
+    peaks = [(b, run.held_gib) for b, run in sorted(runs.items()) if run.held_gib]
+    if not peaks:
+        return ()
+    (last, high) = peaks[-1]
+    slope = (high - peaks[-2][1]) / (last - peaks[-2][0]) if len(peaks) > 1 else 0.0
+    expected = high + max(slope, 0.0) * (batch - last)
+    if expected <= now.facts.memory_limit_gib:
+        return ()
+    told: dict[str, JsonScalar] = {
+        "stop": "memory-expected",
+        "value": batch,
+        "expected_gib": expected,
+        "limit_gib": now.facts.memory_limit_gib,
+        "peaks": ", ".join(f"{b}: {p:.2f} GiB" for b, p in peaks[-2:]),
+    }
+    return tuple(told.items())
+
+
+# --- what came of it ----------------------------------------------------------------------
+
+
+def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
+    """The smallest cell that ties with the fastest; where the config stands if that is one."""
+    smooth = {cell: surface.at(batch_of(cell), cell[1]) for cell in found.runs}
+    chosen = smallest_level(now, found, smooth)
+    gained = smooth[chosen].log_rate - smooth[found.start].log_rate
+    if gained <= math.log1p(now.facts.smallest_gain):
+        chosen = found.start
+    candidate, run = found.runs[chosen]
+    if found.batch is not None and alters_training(now, candidate, run):
+        return propose(now, found, chosen)
+    now = now.adopt(candidate, run) if chosen != found.start else now
+    if found.batch is not None:
+        now = settle_batch(now, found, chosen)
+    return settle_workers(now, found, chosen)
+
+
+def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:
+    """What became of the batch, and what ended its search."""
+    assert found.batch is not None
+    key, facts = key_of(found.batch), dict(found.stop)
+    if chosen[0] != found.batch.value:
+        return now.settle(key, "found", "batch", **facts)
+    if len(found.runs) == 1 and found.stop == (("stop", "budget"),):
+        return now if now.word_on(found.batch) else now.settle(key, "skipped", "budget")
+    return now.settle(key, "kept", "batch-flat", band=now.band, **facts)
+
+
+def settle_workers(now: Standing, found: Explored, chosen: Cell) -> Standing:
+    """What became of the workers; silence where there was nothing to wait for."""
+    if found.workers is None:
+        return now
+    key = key_of(found.workers)
+    tried_counts = {cell[1] for cell in found.runs} - {found.start[1]}
+    if chosen[1] != found.workers.value:
+        return now.settle(key, "found", "loader")
+    if tried_counts:
+        return now.settle(key, "kept", "tie", tried=len(tried_counts), band=now.band)
+    if now.waits and now.skipped:
+        return now.settle(key, "skipped", "budget")
+    return now
+
+
+def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
+    """A batch that changes how the model is trained is advised, never written."""
+    assert found.batch is not None
+    candidate, run = found.runs[chosen]
+    key = key_of(found.batch)
+    proposal = Proposal(
+        kind="training-batch",
+        title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
+        arm=Arm(candidate=candidate),
+        run=run,
+        gain=now.gain(run, now.front),
+        data=(("from", found.start[0]), ("to", chosen[0]), ("trains", sign(now))),
+        knob=key,
+    )
+    others = tuple(p for p in now.proposals if p.knob != key)
+    now = replace(now, proposals=(*others, proposal))
+    return now.settle(key, "advised", "training-batch", **dict(proposal.data))
+
+
+def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
+    """Whether the program trains and `candidate`, as it ran, moves its effective batch.
+
+    An accumulation that moves along makes up for it, unless the program was seen not to follow;
+    of one that steps by itself it must be seen that it does.
+    """
+    if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+        return False
+    along = [change for change in candidate.changes if change.kind == "grad_accum"]
+    doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
+    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
+
+
+def sign(now: Standing) -> str | None:
+    """What was seen that speaks for a training, where no optimizer of torch's stepped."""
+    told = now.original.effects.trains
+    return told if told in OWN_STEPS else None

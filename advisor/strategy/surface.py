@@ -1,0 +1,183 @@
+"""What is known of such programs, fitted to what was measured: the rate by batch and workers.
+
+A step costs a launch and then each unit's compute; loading costs each unit, beside the step where
+there are workers and before it where there are none. Where the launch ends and the compute begins
+is not known, so every split is weighed by how well it explains the runs. Real programs differ from
+that: what is left over is taken along to the neighbours, and what is far from every run is doubted.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
+"""Launch over compute of the first batch."""
+LOADERS = tuple(math.exp(x) for x in (-1.2, -0.6, -0.25, 0.0, 0.25))
+"""The loader beside the compute, over the loader alone."""
+LOADER_SPREAD = 0.3
+SHAPE = 0.02
+"""Relative error of the form itself, where something was measured."""
+FAR = 0.04
+"""The same, far from everything that was measured."""
+UNLUCKY = 3.0
+"""So many deviations of what is left over are carried to the neighbours; more was bad luck."""
+TAILS = 4.0
+"""Degrees of freedom of Student's distribution: a run may have been unlucky."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One run: units a batch, loader workers, units/s, share of the time waiting for data."""
+
+    batch: float
+    workers: int
+    rate: float
+    wait_share: float
+
+    @property
+    def step_s(self) -> float:
+        """Of one batch, without waiting for it."""
+        return max(1e-3, 1.0 - self.wait_share) * self.batch / self.rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A rate that was not measured, or was and is smoothed by its neighbours."""
+
+    log_rate: float
+    sd: float
+
+    def improvement(self, log_best: float) -> float:
+        """Expected relative gain over `log_best`, where less than that is none."""
+        z = (self.log_rate - log_best) / self.sd
+        below = 0.5 * (1 + math.erf(z / math.sqrt(2)))
+        return self.sd * (z * below + math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """One way to explain the runs, and how much it is believed."""
+
+    weight: float
+    launch_share: float
+    log_step_s: float
+    """Of the first batch."""
+    loader: float
+
+
+class Surface:
+    """The fit; pure: the same points give the same forecasts."""
+
+    def __init__(
+        self,
+        points: tuple[Point, ...],
+        loader: tuple[tuple[int, float], ...],
+        sigma: float,
+    ) -> None:
+        """`loader`: units/s of the loader alone by workers, empty where it costs nothing.
+
+        `sigma`: relative standard deviation between equal processes.
+        """
+        self._first = points[0].batch
+        self._loader = dict(loader)
+        self._sigma = math.hypot(sigma, SHAPE)
+        self._splits = self._weighed(points)
+        self._told: dict[tuple[float, int], Forecast] = {}
+        self._left_over = [
+            (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
+            for point in points
+        ]
+
+    def at(self, batch: float, workers: int) -> Forecast:
+        """What is to be expected there."""
+        if (batch, workers) not in self._told:
+            self._told[batch, workers] = self._forecast(batch, workers)
+        return self._told[batch, workers]
+
+    def _forecast(self, batch: float, workers: int) -> Forecast:
+        mean, variance = self._mean(batch, workers)
+        near = carried = 0.0
+        most_apart = UNLUCKY * self._sigma
+        for point, left_over in self._left_over:
+            apart = math.log2(batch / point.batch) ** 2
+            most = max(workers, point.workers)
+            apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
+            alike = math.exp(-apart / 2)
+            near += alike
+            carried += alike * max(-most_apart, min(most_apart, left_over))
+        variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
+        return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
+
+    def _weighed(self, points: tuple[Point, ...]) -> tuple[_Split, ...]:
+        steps = [(point.batch, math.log(point.step_s)) for point in points]
+        loads = [self._load_s(point.batch, point.workers) for point in points]
+        found = []
+        for launch in SPLITS:
+            shape = [
+                log_s - math.log((launch + batch / self._first) / (launch + 1))
+                for batch, log_s in steps
+            ]
+            log_step_s = _middle(shape)
+            fit = sum(_log_student(each - log_step_s, 0.7 * self._sigma + 0.02) for each in shape)
+            for loader in LOADERS if self._loader else (1.0,):
+                split = _Split(weight=0, launch_share=launch, log_step_s=log_step_s, loader=loader)
+                belief = fit - 0.5 * (math.log(loader) / LOADER_SPREAD) ** 2
+                for point, load_s in zip(points, loads, strict=True):
+                    told = self._log_rate(split, point.batch, point.workers, load_s)
+                    belief += _log_student(math.log(point.rate) - told, self._sigma)
+                found.append((belief, split))
+        top = max(belief for belief, _ in found)
+        likely = [(math.exp(belief - top), split) for belief, split in found if belief > top - 8]
+        total = sum(weight for weight, _ in likely)
+        return tuple(
+            _Split(
+                weight=weight / total,
+                launch_share=split.launch_share,
+                log_step_s=split.log_step_s,
+                loader=split.loader,
+            )
+            for weight, split in likely
+        )
+
+    def _mean(self, batch: float, workers: int) -> tuple[float, float]:
+        load_s = self._load_s(batch, workers)
+        rates = [(s.weight, self._log_rate(s, batch, workers, load_s)) for s in self._splits]
+        mean = sum(weight * rate for weight, rate in rates)
+        return mean, sum(weight * (rate - mean) ** 2 for weight, rate in rates)
+
+    def _load_s(self, batch: float, workers: int) -> float:
+        return batch / _between(self._loader, workers) if self._loader else 0.0
+
+    def _log_rate(self, split: _Split, batch: float, workers: int, load_s: float) -> float:
+        share = (split.launch_share + batch / self._first) / (split.launch_share + 1)
+        step_s = math.exp(split.log_step_s) * share
+        load_s /= split.loader
+        return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
+
+
+fitted = functools.lru_cache(maxsize=64)(Surface)
+"""The search is replayed answer by answer: the same fit is asked for again and again."""
+
+
+def _middle(values: list[float]) -> float:
+    """The mean of few, the median of many."""
+    if len(values) < 5:
+        return sum(values) / len(values)
+    ordered = sorted(values)
+    return (ordered[len(values) // 2] + ordered[(len(values) - 1) // 2]) / 2
+
+
+def _log_student(error: float, scale: float) -> float:
+    return -(TAILS + 1) / 2 * math.log1p((error / scale) ** 2 / TAILS)
+
+
+def _between(table: dict[int, float], count: int) -> float:
+    """The table's value at `count`, on a straight line between the nearest two."""
+    below = max((known for known in table if known <= count), default=min(table))
+    above = min((known for known in table if known >= count), default=max(table))
+    if above <= below:
+        return table[below]
+    part = (count - below) / (above - below)
+    return table[below] + part * (table[above] - table[below])

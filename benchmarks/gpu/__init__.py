@@ -1,0 +1,19 @@
+"""Is gpu-advisor right on this card? One command, at most eight minutes, no network.
+
+    python -m benchmarks.gpu [--simulated] [--output FOLDER] [--minutes 8] [--only STEP ...]
+
+Every line says what was expected, what was found, and what to mend where the two differ. The files
+are written anew after each line, so a run that is cut off keeps what it has; a step that breaks is
+a line too, and the next one goes on.
+
+    __main__.py   the steps in order, within the time
+    record.py     lines, and the two files they go into
+    bench.py      what a step is given: the card's facts, measured programs
+    program.py    the loop that is measured, with an account of its own, in its own process
+    overhead.py   the probe on and off in one process; runs in a process of its own
+    facts.py      steps: what the card says, what the probe costs
+    rates.py      steps: rates and shares against the program's own account
+    memory.py     steps: memory that runs out, comes back, or is capped
+    whole.py      steps: the reference workloads tuned end to end, the gate
+    several.py    steps: the right one of several cards
+"""

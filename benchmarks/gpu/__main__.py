@@ -1,0 +1,105 @@
+"""The steps in order, within the time; each line is on disk before the next is looked for."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.gpu import facts, memory, rates, several, whole
+from benchmarks.gpu.bench import ROOT, Bench
+from benchmarks.gpu.record import Line, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
+    "card": facts.card_facts,
+    "overhead": facts.probe_overhead,
+    "rates": rates.rates,
+    "memory": memory.out_of_memory,
+    "caps": memory.caps,
+    "causes": rates.causes,
+    "dem": whole.dem,
+    "emberformer": whole.emberformer,
+    "gate": whole.gate,
+    "several": several.right_card,
+}
+SHORT = ("card", "overhead", "rates", "memory", "causes", "several")
+"""On a simulated card: what is right or wrong there, inside a minute."""
+LEAST_S = 15.0
+"""With less time left a step is not begun."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 if every line is as expected, else 1."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
+    parser.add_argument("--simulated", action="store_true", help="on a simulated card, shorter")
+    parser.add_argument("--output", type=Path, help="folder of the two files")
+    parser.add_argument("--minutes", type=float, help="longest it may take: 8, or 1 if simulated")
+    parser.add_argument("--only", nargs="+", choices=STEPS, metavar="STEP", help=", ".join(STEPS))
+    args = parser.parse_args(argv)
+    chosen = args.only or (SHORT if args.simulated else tuple(STEPS))
+    with tempfile.TemporaryDirectory(prefix="gpu-bench-") as folder:
+        results = ROOT / "benchmarks" / "results"
+        record = Record(folder=args.output or (Path(folder) if args.simulated else results))
+        bench = Bench(
+            folder=Path(folder),
+            until=time.monotonic() + 60 * (args.minutes or (1.0 if args.simulated else 8.0)),
+            simulated=args.simulated,
+            environ=environ_of(Path(folder), simulated=args.simulated),
+        )
+        for name in ("card", *(step for step in chosen if step != "card")):
+            run_step(bench, record, name)
+        print(f"{record.folder / record.stem}.md")
+    return int(any(line.ok is False for line in record.lines))
+
+
+def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
+    """Of every process: the checkout on the path, and a card where there is none.
+
+    Nobody else measures on a simulated card, and what others do says nothing of it.
+    """
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environ = {**os.environ, "PYTHONPATH": path, "NO_COLOR": "1"}
+    if not simulated:
+        return environ
+    from tests import simulated_gpu
+
+    card = simulated_gpu.Card(memory_gib=8.0, copy_us_per_mb=2_000.0)
+    alone = {"GPU_ADVISOR_RUNTIME_DIR": str(folder), "GPU_ADVISOR_OTHERS": "unseen"}
+    return simulated_gpu.environment((card,), base={**environ, **alone})
+
+
+def run_step(bench: Bench, record: Record, name: str) -> None:
+    """All lines of a step; one that breaks is a line too."""
+    bench.step = name
+    if bench.left_s < LEAST_S:
+        record.add(bench.line("not begun", "", f"{bench.left_s:.0f} s were left", None))
+        return
+    last = time.monotonic()
+    try:
+        for line in STEPS[name](bench):
+            now = time.monotonic()
+            told = {field: getattr(line, field) for field in Line.__dataclass_fields__}
+            record.add(Line(**{**told, "seconds": now - last}))
+            last = now
+    except Exception as problem:
+        where = traceback.extract_tb(problem.__traceback__)[-1]
+        said = f"{type(problem).__name__}: {problem}"[:400]
+        mend = f"{Path(where.filename).name}:{where.lineno}, the step itself"
+        record.add(bench.line("the step ends", "it does", said, False, mend))
+    if name == "card":
+        record.name = str(bench.card.get("name", "no card"))
+        if bench.simulated:
+            record.name = "a simulated card"
+        record.facts = {k: v for k, v in bench.card.items() if k != "cards"}
+        record.write()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,193 @@
+"""Steps: the reference workloads tuned end to end on this card, and the gate on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.gpu.bench import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from benchmarks.gpu.bench import Bench
+    from benchmarks.gpu.record import Line
+
+KEPT = ("benchmarks", "config", "gpu-advisor.toml")
+LARGE_GIB = 30.0
+"""From this memory on a workload is grown four times, below it twice."""
+DEM_S, EMBER_S, GATE_S = 110, 90, 45
+SHORT_S = 25
+"""Budget of an end to end call on a simulated card, whose rates mean nothing."""
+
+GATED = """
+import time, torch
+from benchmarks.gpu.program import Kernels
+device = torch.device("cuda")
+kernels = Kernels(device)
+for _ in range(20):
+    kernels.queue(2.0)
+torch.cuda.synchronize()
+start = time.perf_counter()
+for _ in range(150):
+    kernels.queue(2.0 * {factor})
+torch.cuda.synchronize()
+print("throughput:", 150 / (time.perf_counter() - start))
+"""
+
+
+def scale_of(bench: Bench) -> int:
+    """How many times larger than on a CPU the workloads are."""
+    if bench.simulated:
+        return 1
+    return 4 if bench.total_gib >= LARGE_GIB else 2
+
+
+def dem(bench: Bench) -> Iterator[Line]:
+    """The diffusion model that fills voids, tuned from the config as it is."""
+    yield from _tuned(
+        bench,
+        config="config/dem_completion.json",
+        module="benchmarks.workloads.dem_completion.run",
+        phase="test",
+        once=("--tiles", "1", "--n_timestep", "2"),
+        budget_s=DEM_S,
+    )
+
+
+def emberformer(bench: Bench) -> Iterator[Line]:
+    """The transformer that predicts fires, trained."""
+    yield from _tuned(
+        bench,
+        config="config/emberformer.yaml",
+        module="benchmarks.workloads.emberformer.run",
+        phase="train",
+        once=("--max_steps", "1"),
+        budget_s=EMBER_S,
+    )
+
+
+def _tuned(
+    bench: Bench, *, config: str, module: str, phase: str, once: tuple[str, ...], budget_s: int
+) -> Iterator[Line]:
+    """`optimize` in a copy of the repository's config, without history: before and after.
+
+    The program runs once before, for the data that it generates and keeps.
+    """
+    project = bench.folder / phase
+    _copy(project)
+    scale = scale_of(bench)
+    program = ("-m", module, "-p", phase, "-c", config, "--scale", str(scale))
+    bare = bench.python(*program, *once, cwd=project, limit_s=90)
+    said = " ".join(bare.stderr.strip().splitlines()[-2:]) if bare.returncode else ""
+    yield bench.line(
+        "the program by itself", "exit code 0", f"{bare.returncode} {said}".strip(),
+        bare.returncode == 0, "the workload, not gpu-advisor",
+    )  # fmt: skip
+    budget_s = SHORT_S if bench.simulated else min(budget_s, int(bench.left_s) - 10)
+    done = bench.python(
+        "-m", "advisor", "optimize", config, "--json", "--fresh", "--window", "2s",
+        "--budget", f"{budget_s}s", "--", sys.executable, *program,
+        cwd=project, limit_s=2.5 * budget_s + 60,
+    )  # fmt: skip
+    path = project / "report.json"
+    said = " ".join(done.stderr.strip().splitlines()[-3:])
+    fine = done.returncode == 0 or (bench.simulated and done.returncode == 24)
+    yield bench.line(
+        f"optimize ends (scale {scale}, {budget_s} s)", "exit code 0", f"{done.returncode}: {said}"
+        if done.returncode else "0", fine, "run the command by hand; report.md in its folder",
+    )  # fmt: skip
+    if not path.exists():
+        return
+    report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    gain, free = report.get("gain") or {}, report.get("gain_free") or {}
+    before, after = report.get("before") or {}, report.get("after") or {}
+    changes = ", ".join(f"{c['path'].rsplit('.', 1)[-1]} {c['from']} to {c['to']}"
+                        for c in report.get("changes", []))  # fmt: skip
+    yield bench.line(
+        "the verdict", "" if bench.simulated else "improved, or proven that nothing better was "
+        "found", f"{report.get('verdict')}; {_ratio(gain)}, free {_ratio(free)}; {changes or '-'}",
+        None,
+    )  # fmt: skip
+    yield bench.line(
+        "before and after", "", f"{before.get('units_per_s')} to {after.get('units_per_s')} "
+        f"{report.get('unit', 'unit')}s/s, {before.get('peak_mem_gib')} to "
+        f"{after.get('peak_mem_gib')} GiB of {bench.total_gib:.0f}", None,
+    )  # fmt: skip
+    target = report.get("target") or {}
+    name = str(bench.card.get("name"))
+    named = json.dumps(target)
+    yield bench.line(
+        "the card in the report", name, str(target.get("title") or target.get("name")),
+        None if bench.simulated else name in named or "nvidia" in named.lower(),
+        "advisor/machine/target.py computed_on",
+    )  # fmt: skip
+    bottleneck = report.get("bottleneck_before") or {}
+    shares = (before.get("shares") or {}) if isinstance(before, dict) else {}
+    compute = shares.get("compute")
+    low = bottleneck.get("name") == "compute" and compute is not None and compute < 0.5
+    yield bench.line(
+        "the bottleneck", "never compute at low utilisation",
+        f"{bottleneck.get('name')}; " + ", ".join(f"{k} {v:.0%}" for k, v in shares.items()),
+        None if not bottleneck else not low, "advisor/report/bottleneck.py idle_cause",
+    )  # fmt: skip
+
+
+def _ratio(gain: dict[str, Any]) -> str:
+    if not gain.get("ratio"):
+        return "no gain proven"
+    return f"{gain['ratio']:.2f}x ({gain.get('low') or 0:.2f} to {gain.get('high') or 0:.2f})"
+
+
+def _copy(project: Path) -> None:
+    """What the commands read, and a folder of git's so that the project's root is found."""
+    (project / ".git").mkdir(parents=True)
+    for kept in KEPT:
+        source = ROOT / kept
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("results", "__pycache__")
+            shutil.copytree(source, project / kept, ignore=ignored)
+        else:
+            shutil.copy(source, project / kept)
+
+
+def gate(bench: Bench) -> Iterator[Line]:
+    """The same code passes; a tenth slower fails, or is said not to be provable here."""
+    for added, expected in ((0.0, {"pass"}), (0.1, {"regression", "fail"})):
+        if bench.simulated and added:
+            continue
+        project = bench.folder / f"gate-{round(100 * added)}"
+        project.mkdir()
+        git = ("git", "-C", str(project), "-c", "user.name=bench", "-c", "user.email=b@localhost")
+        subprocess.run([*git, "init", "-q"], check=True)
+        for factor in (1.0, 1.0 + added):
+            (project / "bench.py").write_text(GATED.format(factor=factor), encoding="utf-8")
+            subprocess.run([*git, "add", "-A"], check=True)
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        report = bench.folder / f"gate-{round(100 * added)}.md"
+        minutes = (20 if bench.simulated else GATE_S) / 60
+        done = bench.python(
+            "-m", "advisor", "gate", "--command", f"{sys.executable} bench.py",
+            "--base-ref", "HEAD^", "--max-minutes", f"{minutes:.2f}", "--report", str(report),
+            cwd=project, limit_s=3 * GATE_S,
+        )  # fmt: skip
+        path = report.with_suffix(".json")
+        if not path.exists():
+            said = " ".join(done.stderr.strip().splitlines()[-3:])
+            yield bench.line(f"{added:.0%} slower", str(expected), said, False, "advisor/gate")
+            continue
+        record = json.loads(path.read_text(encoding="utf-8"))
+        work = (record.get("workloads") or [{}])[0]
+        verdict = str(record.get("verdict"))
+        yield bench.line(
+            f"the gate, head {added:.0%} slower", " or ".join(sorted(expected)),
+            f"{verdict}: {work.get('slowdown_pct')} % ({work.get('ci_low_pct')} to "
+            f"{work.get('ci_high_pct')}), {work.get('pairs')} pairs",
+            None if bench.simulated else verdict in expected,
+            "inconclusive: more minutes, or locked clocks; invalid: advisor/gate/validity.py and "
+            "what else is on the card",
+        )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Programs over simulated cards, under the probe."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests import simulated_gpu
+from tests.probe.program import Outcome, python
+from tests.simulated_gpu import Card, Truth
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A program's outcome under the probe, and what its cards did."""
+
+    outcome: Outcome
+    truth: Truth
+
+    @property
+    def window(self) -> tuple[float, float]:
+        reading = self.outcome.measured
+        return reading.window_start, reading.window_end
+
+
+Run = Callable[..., Simulated]
+
+
+@pytest.fixture
+def on_cards(tmp_path: Path) -> Run:
+    """Runs a fixture program over simulated cards."""
+    pytest.importorskip("torch")
+    number = itertools.count()
+
+    def run(
+        *args: str,
+        cards: tuple[Card, ...] = (Card(),),
+        program: str = "gpu_loop.py",
+        plan: MeasurePlan = PLAN,
+        **options: Any,
+    ) -> Simulated:
+        scratch = tmp_path / f"run-{next(number)}"
+        scratch.mkdir()
+        told = scratch / "cards.json"
+        env = simulated_gpu.environment(cards, base={}, truth=told)
+        outcome = python(scratch, program, *args, plan=plan, env=env, **options)
+        assert told.exists(), outcome.stderr[-3000:]
+        return Simulated(outcome=outcome, truth=simulated_gpu.read_truth(told))
+
+    return run

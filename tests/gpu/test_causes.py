@@ -1,0 +1,87 @@
+"""Made bottlenecks over a simulated device: the cause that is named is the one that was made, and
+the shares are those of what the device and its host really did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import Run
+from advisor.report.bottleneck import diagnose
+
+if TYPE_CHECKING:
+    from advisor.trials.reading import Reading
+    from tests.gpu.conftest import Run as RunOnCards
+
+POINTS = 0.05
+"""What a share may be off."""
+
+RUN = Run(
+    trial_id="1",
+    purpose="profile",
+    label="original",
+    candidate_key="k",
+    unit="sample",
+    units=1.0,
+    units_per_s=1.0,
+    rate_source="",
+    window_start=0.0,
+    window_end=1.0,
+)
+
+QUICK = (
+    ("host code", "--train --loader --host 80 --kernel 19"),
+    ("launch", "--train --loader --small 300"),
+    ("synchronisation", "--train --loader --host 10 --kernel 12 --item"),
+    ("compute", "--train --loader --host 2 --kernel 60"),
+)
+SLOW = (
+    ("data", "--train --loader --fetch 20 --kernel 8"),
+    ("data", "--loader --fetch 15 --kernel 5 --item"),
+    ("host code", "--host 30 --kernel 8"),
+    ("host code", "--train --loader --host 80 --kernel 19 --item"),
+    ("launch", "--loader --small 300 --host 1"),
+    ("transfer", "--train --loader --copied 512 --kernel 5"),
+    ("transfer", "--loader --copied 512 --kernel 5 --item"),
+    ("compute", "--loader --kernel 60 --item"),
+)
+
+
+def named(reading: Reading) -> str:
+    """The bottleneck of two such runs."""
+    run = replace(
+        RUN, shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects
+    )
+    found = diagnose([run, run])
+    assert found is not None
+    return found.name
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    ids=lambda value: value.replace("--", "").replace(" ", "-"),
+)
+def test_the_made_bottleneck_is_named(cause: str, words: str, on_cards: RunOnCards) -> None:
+    """And the device's share of the time is that of its own account."""
+    from tests.simulated_gpu import Card
+
+    found = on_cards(*words.split(), cards=(Card(copy_us_per_mb=24_000.0),))
+    reading, shares = found.outcome.measured, found.outcome.measured.shares
+    assert named(reading) == cause, shares
+    start, end = found.window
+    if cause != "launch":  # there the device works between the launches, and nobody can see that
+        busy = found.truth.busy_share(0, start, end) - found.truth.copied_share(0, start, end)
+        assert shares.compute == pytest.approx(busy, abs=POINTS), shares
+    told = [shares.data_wait, shares.host_to_device, shares.compute, shares.launch, shares.sync]
+    assert sum(filter(None, told)) + (shares.other or 0.0) == pytest.approx(1.0)
+
+
+def test_compute_is_not_named_at_low_utilisation(on_cards: RunOnCards) -> None:
+    """80 ms of Python and 19 ms of GPU a step: the GPU works a fifth of the time."""
+    found = on_cards("--train", "--loader", "--host", "80", "--kernel", "19", "--item")
+    shares = found.outcome.measured.shares
+    assert shares.compute == pytest.approx(19 / 99, abs=POINTS)
+    assert (shares.other or 0.0) + (shares.sync or 0.0) == pytest.approx(80 / 99, abs=POINTS)

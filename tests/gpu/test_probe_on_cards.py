@@ -1,0 +1,105 @@
+"""What the probe tells of a program on a GPU, and what it must not do to it: on simulated cards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.simulated_gpu import Card
+
+if TYPE_CHECKING:
+    from tests.gpu.conftest import Run, Simulated
+
+FAST = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
+SLOW = Card(
+    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
+)
+TRAIN = ("--train", "--loader", "--kernel", "5")
+
+
+@pytest.fixture(scope="module")
+def short() -> MeasurePlan:
+    return MeasurePlan(measure_s=0.4, min_steps=5)
+
+
+@pytest.mark.parametrize("way", ["old", "new"])
+def test_either_way_to_ask_for_tf32_is_read(way: str, on_cards: Run, short: MeasurePlan) -> None:
+    """Since torch 2.9 there are two, and to read the older after the newer was used raises."""
+    reading = on_cards(*TRAIN, "--tf32", way, plan=short).outcome.measured
+    assert reading.effects.tf32 is True
+    assert (reading.effects.device, reading.effects.dtype) == ("cuda:0", "float32")
+
+
+def test_a_tf32_what_if_leaves_both_ways_readable(on_cards: Run) -> None:
+    """It applies, and is seen."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=5, whatif="tf32,fused")
+    reading = on_cards(*TRAIN, "--adam", plan=plan).outcome.measured
+    assert reading.whatif is not None
+    assert (reading.whatif.applied, reading.whatif.why) == (True, None)
+    assert (reading.effects.tf32, reading.effects.fused) == (True, True)
+
+
+def test_the_card_that_the_model_is_on_is_told(on_cards: Run, short: MeasurePlan) -> None:
+    """By UUID, with its memory; its stream is timed, and no context is opened on another card."""
+    found = on_cards(*TRAIN, "--device", "cuda:1", cards=(FAST, SLOW), plan=short)
+    (card,) = found.outcome.measured.cards
+    assert (card.index, card.name) == (1, SLOW.name)
+    assert card.uuid == SLOW.uuid.removeprefix("GPU-")
+    assert card.total_gib == 24
+    assert found.truth.contexts == [1]
+    compute = found.outcome.measured.shares.compute
+    assert compute == pytest.approx(found.truth.busy_share(1, *found.window), abs=0.05)
+
+
+def test_a_memory_cap_leaves_the_current_card_as_it_was(on_cards: Run) -> None:
+    """Torch makes each card that it caps the current one."""
+    plan = MeasurePlan(mode="whole", memory_cap_gib=8.0)
+    args = ("--train", "--steps", "4", "--keep-current")
+    found = on_cards(*args, cards=(FAST, SLOW), plan=plan)
+    assert "current 0" in found.outcome.stdout
+
+
+def test_the_driver_is_not_asked_before_the_program_uses_it(on_cards: Run) -> None:
+    """A process that asked cannot be forked any more."""
+    found = on_cards(
+        "--train", "--loader", "--unused", "--steps", "12", plan=MeasurePlan(mode="whole")
+    )
+    assert found.truth.asked_early == 0
+    assert found.outcome.measured.cards == ()
+
+
+@pytest.fixture
+def replays(on_cards: Run, short: MeasurePlan) -> Simulated:
+    return on_cards("--train", "--kernel", "8", "--graph", plan=short)
+
+
+def test_each_replay_of_a_graph_is_a_step(replays: Simulated) -> None:
+    """Not the eager steps before the capture, and nothing of the capture itself."""
+    reading = replays.outcome.measured
+    assert reading.units_per_s == pytest.approx(4 / 0.008, rel=0.1)
+    assert reading.step_kind == "optimizer step"
+
+
+def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
+    """No event, no copy that is kept, no wait: a capture that hears one is lost."""
+    assert replays.truth.spoilt == []
+    losses = replays.outcome.measured.losses
+    assert len(losses) == 4, "those of the eager steps; a captured one is no value"
+
+
+def test_updates_that_a_scaler_left_out_are_told(on_cards: Run, short: MeasurePlan) -> None:
+    """Their steps were paid for and did nothing."""
+    found = on_cards(*TRAIN, "--scaler", "5", plan=short)
+    assert any("GradScaler skipped" in note for note in found.outcome.measured.notes)
+
+
+def test_reserved_memory_is_told_beside_what_is_allocated(on_cards: Run) -> None:
+    """The card must give what the allocator holds."""
+    plan = MeasurePlan(measure_s=0.4, min_steps=5)
+    card = Card(memory_scale=4096.0)
+    reading = on_cards(*TRAIN, cards=(card,), plan=plan).outcome.measured
+    assert reading.peak_mem_gib is not None
+    assert reading.peak_device_gib is not None
+    assert 0 < reading.peak_mem_gib <= reading.peak_device_gib

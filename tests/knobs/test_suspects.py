@@ -1,0 +1,258 @@
+"""Suspects: values that equal what was seen. The documents are real, the effects are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor import documents, knobs
+from advisor.documents.argv import join
+from advisor.knobs import suspects, tryout
+from advisor.knobs.joining import joined
+from advisor.knobs.traces import ASPECTS
+from advisor.model import Effects
+
+if TYPE_CHECKING:
+    from advisor.documents import Document
+    from advisor.knobs.suspects import Suspect
+    from advisor.knobs.tryout import Move
+
+EVERY = tuple(aspect.kind for aspect in ASPECTS)
+ANY = ("train", "eval", "test", "any")
+
+
+def seen(**effects: Any) -> Effects:
+    """A program that loads 20 at a time with 4 workers."""
+    return Effects(**{"batch_asked": 20, "batch": 20.0, "workers": 4, **effects})
+
+
+def config(text: str) -> Document:
+    return documents.parse(text.encode(), "yaml", "config.yaml")
+
+
+def command(*words: str) -> Document:
+    return documents.parse(join(["python", "train.py", *words]), "argv", "command line")
+
+
+def suspected(effects: Effects, *found: Document) -> tuple[Suspect, ...]:
+    pairs = [(document, knobs.find(document)) for document in found]
+    aspects = suspects.open_aspects((f for _, f in pairs), effects, EVERY, ANY)
+    return suspects.suspects(pairs, effects, aspects)
+
+
+def paths(effects: Effects, *found: Document) -> list[str]:
+    return [each.path for each in suspected(effects, *found)]
+
+
+def moved(effects: Effects, *found: Document, **how: Any) -> dict[str, Move]:
+    return {m.suspect.path: m for m in tryout.moves(suspected(effects, *found), effects, **how)}
+
+
+# --- who is suspected ---------------------------------------------------------------------
+
+
+def test_a_value_that_equals_what_was_seen_is_a_suspect_whatever_it_is_called() -> None:
+    """In any section of any document; values that equal nothing are none."""
+    one = config("plum: {zorp: 20, frell: 21}\nvex: 4\n")
+    assert paths(seen(), one, command("--quonk", "20")) == ["plum.zorp", "vex", "--quonk"]
+
+
+@pytest.mark.parametrize(
+    ("text", "effects"),
+    [
+        ("zorp: 80", {"accumulation": 4.0}),
+        ("zorp: 40", {"world_size": 2}),
+        ("zorp: 160", {"world_size": 2, "accumulation": 4.0}),
+        ("zorp: 5", {"accumulation": 4.0}),
+        ("zorp: 10", {"world_size": 2}),
+        ("zorp: 8", {"world_size": 2}),
+        ("zorp: 1000", {"forwards_per_unit": 1000.0}),
+        ("zorp: 500", {"forwards_per_unit": 999.0}),
+        ("zorp: '20'", {}),
+        ("zorp: 20.0", {}),
+        ("zorp: fp32", {"dtype": "float32"}),
+        ("zorp: 64", {"input_shapes": ("3x64x64",)}),
+        ("zorp: 128", {"input_shapes": ("128",)}),
+    ],
+)
+def test_products_and_quotients_by_ranks_and_accumulation_count(
+    text: str, effects: dict[str, Any]
+) -> None:
+    """A global batch is not what the loader was built with, and decides it none the less."""
+    assert paths(seen(**effects), config(text)) == ["zorp"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: 20", "port: 20", "n_epochs: 20", "hidden_dim: 20", "log_every: 20", "gpu: 4",
+        "num_layers: 4", "embed_size: 20", "zorp: true", "zorp: [20, 20]", "zorp: 20.5",
+        "zorp: 20  # must be 20", "lr: 20", "nbs: 20", "zorp: &a 20\nfrell: *a",
+    ],
+)  # fmt: skip
+def test_what_a_name_or_a_comment_speaks_against_is_none(text: str) -> None:
+    """Nor what the finder knows to be something else, nor what stands there twice by reference."""
+    assert [path for path in paths(seen(), config(text)) if path != "zorp" or "&" not in text] == []
+
+
+def test_a_part_of_the_network_is_moved_only_where_nothing_else_can_be_it() -> None:
+    """A layer of another size may not fit the next one."""
+    assert paths(seen(), config("model: {zorp: 20}\nplum: {frell: 20}")) == ["plum.frell"]
+    assert paths(seen(), config("model: {zorp: 20}")) == ["model.zorp"]
+
+
+def test_a_name_that_speaks_for_one_kind_is_not_suspected_of_another() -> None:
+    """Four readers are workers, also where the batch is 4."""
+    (one,) = suspected(seen(batch_asked=4), config("io: {readers: 4}"))
+    assert one.kinds == {"num_workers"}
+
+
+def test_a_kind_that_a_name_explains_is_not_looked_for() -> None:
+    """The batch is known by name and value; the workers are not."""
+    found = suspected(seen(), config("batch_size: 20\nzorp: 20\nfrell: 4"))
+    assert [(each.path, each.kinds) for each in found] == [("frell", {"num_workers"})]
+
+
+@pytest.mark.parametrize(
+    "text", ["batch_size: auto", "batch_size: null", "batch_size: 4096\nbatch_type: token"]
+)
+def test_a_name_whose_value_cannot_be_compared_is_believed(text: str) -> None:
+    """Tokens are not samples, and `auto` stands elsewhere."""
+    assert "zorp" not in paths(seen(workers=None), config(f"{text}\nzorp: 20"))
+
+
+def test_a_name_that_another_value_was_seen_for_explains_nothing() -> None:
+    """`batch_size: 64` where batches of 20 are loaded is not what this run follows."""
+    assert "zorp" in paths(seen(), config("batch_size: 64\nzorp: 20"))
+
+
+# --- what they are tried out with ---------------------------------------------------------
+
+
+def test_every_suspect_shows_as_itself() -> None:
+    """No two would show alike, and none as what was seen before; else it is left out."""
+    text = "".join(f"zorp{n}: 20\n" for n in range(8)) + "".join(f"vex{n}: 4\n" for n in range(6))
+    found = moved(seen(accumulation=4.0), config(text + "frell: 80\n"))
+    assert len(found) >= 14
+    for aspect in ASPECTS[:3]:
+        shown = [
+            {relation.shown(move.new, seen(accumulation=4.0)) for relation in relations}
+            for move in found.values()
+            if (relations := [r for a, r in move.suspect.traces if a is aspect])
+        ]
+        assert all(not one & other for i, one in enumerate(shown) for other in shown[:i])
+        assert not set().union(*shown) & aspect.seen(seen(accumulation=4.0))
+
+
+def test_values_keep_their_spelling() -> None:
+    """Text stays text, a float a float."""
+    found = moved(seen(), config("zorp: '20'\nfrell: 4.0\n"))
+    assert isinstance(found["zorp"].new, str)
+    assert isinstance(found["frell"].new, float)
+
+
+def test_without_room_for_more_values_go_down() -> None:
+    """Twice the batch would not fit, and the experiment is not to fail for that."""
+    assert moved(seen(), config("zorp: 20"))["zorp"].new == 40
+    assert moved(seen(), config("zorp: 20"), room=1.5)["zorp"].new == 10
+    assert moved(seen(), config("zorp: 20"), lower=True)["zorp"].new == 10
+
+
+def test_of_values_that_are_alike_one_divides_the_other() -> None:
+    """And the other way round the next time: heads must divide a width, whichever is which."""
+    text = config("zorp: 20\nfrell: 20\nplum: 20")
+    assert [move.new for move in moved(seen(), text).values()] == [40, 80, 160]
+    assert [move.new for move in moved(seen(), text, backwards=True).values()] == [160, 80, 40]
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("accumulation", [2, 3, 5])
+def test_no_value_shows_as_a_batch_that_is_shared_out_anew(accumulation: int, lower: bool) -> None:
+    """The accumulation is moved too, and may divide a batch that was moved, or stands in code."""
+    batch = 12 * accumulation
+    before = seen(batch_asked=12, accumulation=float(accumulation), workers=0)
+    text = config(f"zorp: {batch}\nvex: {accumulation}\nfrell: 12\nplum: 12")
+    found = moved(before, text, lower=lower)
+    decoys = {found["frell"].new, found["plum"].new}
+    for total in (batch, found["zorp"].new):
+        for parts in (accumulation, found["vex"].new):
+            assert int(str(total)) // int(str(parts)) not in decoys
+
+
+def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
+    """A value that may be the workers is not multiplied beyond reason."""
+    text = "".join(f"zorp{n}: 4\n" for n in range(6))
+    assert all(int(move.new) <= 12 for move in moved(seen(), config(text)).values())
+
+
+# --- what a run says ----------------------------------------------------------------------
+
+
+def read(before: Effects, after: dict[str, Any], *found: Document) -> tryout.Reading:
+    """What is read off a run of the moved values in which `after` was seen; "PATH" stands for the
+    value that this path was moved to."""
+    pairs = [(document, knobs.find(document)) for document in found]
+    aspects = suspects.open_aspects((f for _, f in pairs), before, EVERY, ANY)
+    moves = tryout.moves(suspects.suspects(pairs, before, aspects), before)
+    new = {move.suspect.path: move.new for move in moves}
+    given = {name: new[v] if isinstance(v, str) and v in new else v for name, v in after.items()}
+    return tryout.read(moves, before, seen(**given), aspects)
+
+
+def test_what_shows_as_it_was_moved_is_followed() -> None:
+    """And what stayed is nobody's among the moved."""
+    found = read(seen(), {"batch_asked": "frell"}, config("zorp: 20\nfrell: 20\nvex: 4"))
+    assert [(each.path, each.kind) for each in found.followed] == [("frell", "batch_size")]
+    assert found.unclear == frozenset()
+
+
+def test_a_change_that_no_single_value_explains_is_left_open() -> None:
+    """Two of them together, or something else: nothing is claimed."""
+    found = read(seen(), {"batch_asked": 33}, config("zorp: 20\nfrell: 20"))
+    assert (found.followed, found.unclear) == ((), {"batch_size"})
+    found = read(seen(), {"workers": None}, config("zorp: 4"))
+    assert (found.followed, found.unclear) == ((), {"num_workers"})
+
+
+def test_a_batch_shared_over_accumulation_moves_with_both() -> None:
+    """The accumulation is read in the same run, and moved too; a rest is left out."""
+    text, before = config("zorp: 80\nvex: 4"), seen(accumulation=4.0, workers=0)
+    moves = tryout.moves(suspected(before, text), before)
+    zorp, vex = (int(str(move.new)) for move in moves)
+    after = {"accumulation": float(vex), "batch_asked": zorp // vex, "workers": 0}
+    found = read(before, after, text)
+    assert {(f.path, f.kind) for f in found.followed} == {
+        ("zorp", "batch_size"),
+        ("vex", "grad_accum"),
+    }
+
+
+def test_a_global_batch_may_decide_the_accumulation() -> None:
+    """80 in one update by batches of 20: twice 80 makes eight batches, and is a batch."""
+    found = read(
+        seen(accumulation=4.0, workers=0), {"accumulation": 8.0, "workers": 0}, config("zorp: 80")
+    )
+    assert [(f.path, f.kind, f.scope) for f in found.followed] == [("zorp", "batch_size", "global")]
+
+
+def test_what_is_followed_is_a_knob_with_links() -> None:
+    """It joins those that a name told of: batch and accumulation keep their product."""
+    document = config("zorp: 20\naccumulation_steps: 4\nlr: 0.1")
+    reading = read(seen(accumulation=4.0), {"batch_asked": "zorp"}, document)
+    found = joined(document, knobs.find(document), reading.followed, "train")
+    assert (knob := found.knob("zorp")) is not None
+    assert (knob.kind, knob.phase, knob.knob_class) == ("batch_size", "train", "training")
+    links = [link for link in found.links if "zorp" in link.paths]
+    assert {link.kind for link in links} == {"product", "lr-batch"}
+    changes = knobs.move(document, found, "zorp", 40)
+    assert not isinstance(changes, knobs.Refusal)
+    assert {change.path: change.new for change in changes} == {"zorp": 40, "accumulation_steps": 2}
+
+
+def test_half_of_what_failed_is_tried_again() -> None:
+    """For each kind, and where there is one of each, the kinds that matter most."""
+    found = suspected(seen(), config("zorp: 20\nfrell: 20\nplum: 20\nvex: 4\nquonk: 4"))
+    assert [each.path for each in suspects.fewer(found)] == ["zorp", "frell", "vex"]
+    found = suspected(seen(), config("zorp: 20\nvex: 4"))
+    assert [each.path for each in suspects.fewer(found)] == ["zorp"]

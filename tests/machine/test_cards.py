@@ -1,0 +1,71 @@
+"""Whose readings a run's telemetry is: those of the cards that its program was on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from nvml_stub import H100, LAPTOP
+
+from advisor.machine.cards import Watched, merged, positions
+from advisor.machine.telemetry import Sampler
+from advisor.model import Card, Telemetry
+
+if TYPE_CHECKING:
+    from conftest import StubProcess
+
+A = Watched("GPU-aaaa-1", "NVIDIA H100")
+B = Watched("GPU-bbbb-2", "NVIDIA H100")
+C = Watched("GPU-cccc-3", "NVIDIA L4")
+SLICE = Watched("MIG-dddd-4", "NVIDIA A100 MIG 1g.5gb")
+
+
+@pytest.mark.parametrize(
+    ("watched", "used", "expected"),
+    [
+        ([A, B], [Card(index=0, uuid="bbbb-2")], [1]),
+        ([A, B], [Card(index=1, uuid="BBBB-2"), Card(index=1, uuid="bbbb-2")], [1]),
+        ([A, B], [Card(index=0, uuid="bbbb-2"), Card(index=1, uuid="aaaa-1")], [1, 0]),
+        ([A, SLICE], [Card(index=0, uuid="dddd-4")], [1]),
+        ([A, B], [Card(index=0, uuid="eeee-5")], []),
+        ([A, C], [Card(index=0, name="NVIDIA L4")], [1]),
+        ([A, B], [Card(index=1, name="NVIDIA H100")], [1]),
+        ([Watched(None, None)], [Card(index=0, uuid="eeee-5")], [0]),
+        ([A], [], []),
+    ],
+    ids=["uuid", "twice", "two", "mig", "hidden", "name", "number", "wsl", "cpu"],
+)
+def test_the_cards_in_use(watched: list[Watched], used: list[Card], expected: list[int]) -> None:
+    """By UUID; by a name that only one has, or by number, where torch is too old to tell one."""
+    assert positions(watched, used) == expected
+
+
+def test_several_cards_add_up() -> None:
+    """Power and energy are sums; what one card withholds is not told of all."""
+    one = Telemetry(gpu_util_pct=90.0, power_w=300.0, energy_j=600.0, temperature_c=60.0)
+    two = Telemetry(gpu_util_pct=50.0, power_w=200.0, temperature_c=80.0)
+    both = merged([one, two])
+    assert (both.gpu_util_pct, both.power_w, both.temperature_c) == (70.0, 500.0, 80.0)
+    assert both.energy_j is None
+    assert merged([one]) == one
+
+
+def watched_names(uuids: tuple[str, ...]) -> tuple[float | None, float | None]:
+    """Power and highest clock of the cards with these UUIDs, as a Sampler sums them up."""
+    with Sampler(environ={}) as sampler:
+        began = time.time()
+        time.sleep(1.3)
+        used = [Card(index=0, uuid=uuid.removeprefix("GPU-")) for uuid in uuids]
+        found = sampler.summary(began, time.time(), used)
+    return found.power_w, found.sm_clock_mhz
+
+
+def test_a_sampler_tells_of_the_card_that_was_used(nvml: StubProcess) -> None:
+    """Every visible card is watched: which of them counts is known only afterwards."""
+    cards = {"count": 2, **H100, **{f"gpu1.{key}": value for key, value in LAPTOP.items()}}
+    nvml.stub.write({**cards, "count": 2})
+    power_w, clock_mhz = nvml.call(watched_names, (str(LAPTOP["uuid"]),))
+    assert (power_w, clock_mhz) == (79.0, 2100.0)
+    power_w, _ = nvml.call(watched_names, (str(LAPTOP["uuid"]), str(H100["uuid"])))
+    assert power_w == 729.0

@@ -1,0 +1,175 @@
+"""Cards, their streams and memory, in real time; no torch.
+
+A card has one stream: work is queued with its length and is over when that time has passed. The
+host blocks when it is too far ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+AHEAD = 1024
+"""Launches that may be pending before the host blocks, as on a real card."""
+CONTEXT_BYTES = 400 << 20
+GIB = 1 << 30
+
+clock = time.perf_counter
+
+
+class CaptureError(RuntimeError):
+    """What must not be done while a stream is captured."""
+
+
+class Graph:
+    """What was queued while it was captured."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.launches = 0
+
+
+class Memory:
+    """A caching allocator, roughly: what is freed stays reserved."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.limit = total
+        self.allocated = self.reserved = 0
+        self.peak = self.peak_reserved = 0
+        self.ooms = self.retries = 0
+
+    def take(self, size: int) -> bool:
+        """Whether there was room for `size` bytes."""
+        if self.allocated + size > self.limit:
+            self.retries += 1
+            self.ooms += 1
+            self.reserved = self.allocated
+            return False
+        self.allocated += size
+        self.reserved = max(self.reserved, self.allocated)
+        self.peak = max(self.peak, self.allocated)
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return True
+
+    def give(self, size: int) -> None:
+        """Bytes that nobody holds any more."""
+        self.allocated -= size
+
+
+class Card:
+    """One card."""
+
+    def __init__(self, index: int, told: dict[str, Any]) -> None:
+        self.index = index
+        self.name: str = told["name"]
+        self.uuid: str = told["uuid"]
+        self.scale: float = told["memory_scale"]
+        self.kernel_s: float = told["kernel_us"] * 1e-6
+        self.s_per_byte: float = told["us_per_mb"] * 1e-12
+        self.copy_s_per_byte: float = told["copy_us_per_mb"] * 1e-12
+        self.memory = Memory(int(told["memory_gib"] * GIB))
+        self.busy_until = 0.0
+        self._context = False
+        self.graph: Graph | None = None
+        """While it is captured."""
+        self._pending: deque[float] = deque()
+
+    @property
+    def context(self) -> bool:
+        """Whether the process holds one on this card."""
+        return self._context
+
+    @context.setter
+    def context(self, held: bool) -> None:
+        if held and not self._context:
+            tell("context", self.index)
+        self._context = held
+
+    def launch(self, seconds: float, *, copy: bool = False, launches: int = 1) -> None:
+        """Queue work of so many seconds."""
+        self.context = True
+        if self.graph is not None:
+            self.graph.seconds += seconds
+            self.graph.launches += launches
+            return
+        now = clock()
+        pending = self._pending
+        while pending and pending[0] <= now:
+            pending.popleft()
+        if len(pending) >= AHEAD:
+            time.sleep(max(0.0, pending.popleft() - now))
+            now = clock()
+        start = max(now, self.busy_until)
+        self.busy_until = start + seconds
+        pending.append(self.busy_until)
+        tell("copy" if copy else "work", self.index, start, self.busy_until)
+
+    def synchronize(self) -> None:
+        """Wait until the stream is empty."""
+        self.context = True
+        if self.graph is not None:
+            tell("spoilt", "a wait for the device inside a capture")
+            msg = "CUDA error: operation not permitted when stream is capturing"
+            raise CaptureError(msg)
+        wait(self.busy_until)
+
+
+def wait(until: float) -> None:
+    """Sleep up to a moment of `clock`, and no longer than a few microseconds more."""
+    left = until - clock()
+    if left > 2e-4:
+        time.sleep(left - 1e-4)
+    while clock() < until:
+        pass
+
+
+cards: list[Card] = []
+current = 0
+"""Index of the card that work goes to where nothing else is said."""
+initialized = False
+journal: int | None = None
+"""Descriptor of the file that is told what happens, as it happens: a process may end any time."""
+owner = os.getpid()
+_epoch = time.time() - clock()
+
+
+def tell(kind: str, what: object, start: float = 0.0, end: float = 0.0) -> None:
+    """One line of the journal; times of `clock`."""
+    if journal is not None and os.getpid() == owner:
+        told = [kind, what, start + _epoch, end + _epoch]
+        os.write(journal, json.dumps(told).encode() + b"\n")
+
+
+def here() -> Card:
+    """The current card."""
+    return cards[current]
+
+
+def launch(ms: float) -> None:
+    """Queue a kernel on the current card."""
+    here().launch(ms / 1000)
+
+
+@contextlib.contextmanager
+def noted(what: str) -> Iterator[None]:
+    """The program's own account of what its host does."""
+    start = clock()
+    try:
+        yield
+    finally:
+        tell("note", what, start, clock())
+
+
+def work(ms: float) -> None:
+    """Keep the host busy for so long, computing."""
+    until = clock() + ms / 1000
+    while clock() < until:
+        pass

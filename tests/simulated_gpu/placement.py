@@ -1,0 +1,259 @@
+"""Tensors that say they lie on a simulated card; their numbers are computed by the CPU at once.
+
+A mode sees every torch function. It takes `cuda` out of the arguments, calls the function on the
+CPU, queues the work on the card and marks what came out.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from tests.simulated_gpu import device as sim
+from tests.simulated_gpu import surface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BACKWARD = 2.0
+"""Work of a backward, as a multiple of the forwards before it."""
+WAITS = {
+    "item", "tolist", "numpy", "cpu", "nonzero", "__bool__", "__float__", "__int__", "__index__",
+    "__format__", "__repr__", "__array__", "equal",
+}  # fmt: skip
+"""What gives numbers to the host, which waits for them."""
+FREE = {
+    "detach", "view", "reshape", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand",
+    "expand_as", "view_as", "flatten", "unflatten", "size", "dim", "numel", "stride",
+    "is_contiguous", "data_ptr", "untyped_storage", "element_size", "requires_grad_", "chunk",
+    "split", "unbind", "narrow", "select", "is_floating_point", "is_complex", "storage_offset",
+    "register_hook", "retain_grad", "__len__", "__hash__", "__deepcopy__", "__reduce_ex__",
+    "record_stream", "is_pinned", "__contains__", "register_post_accumulate_grad_hook",
+    "type_as", "movedim", "swapaxes", "_make_subclass", "is_same_size", "is_tensor", "__dlpack__",
+}  # fmt: skip
+"""What launches no kernel."""
+SELF = "the program's own card"
+
+
+class Placement(TorchFunctionMode):
+    """The rule for every function of torch in this thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward_s = 0.0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        if name in {"__get__", "__set__"}:
+            return self._attribute(func, name, args)
+        found = next((t for t in tensors((args, kwargs)) if card_index(t) is not None), None)
+        where = card_index(found) if found is not None else None
+        if name in {"to", "cuda", "cpu"} and args and isinstance(args[0], torch.Tensor):
+            return self._moved(func, name, args, kwargs, where)
+        target = self._redirect(kwargs)
+        if target is None and name in {"zeros_like", "empty_like", "ones_like", "full_like",
+                                       "rand_like", "randn_like", "randint_like"}:  # fmt: skip
+            target = where
+        if target is not None:
+            surface.lazy_init()
+            where = target
+        if where is None:
+            return func(*args, **kwargs)
+        card = sim.cards[where]
+        if name == "backward" or name == "pin_memory":
+            return self._backward(card, func, args, kwargs) if name == "backward" else args[0]
+        if name in WAITS or (name == "copy_" and card_index(args[0]) is None):
+            card.synchronize()
+        result = func(*args, **kwargs)
+        if name not in FREE:
+            size = sum(t.numel() * t.element_size() for t in tensors(result))
+            seconds = card.kernel_s + card.s_per_byte * size
+            card.launch(seconds)
+            if torch.is_grad_enabled():
+                self.forward_s += seconds
+        if name not in {"item", "tolist", "numpy", "cpu"}:
+            for tensor in tensors(result):
+                place(tensor, card)
+        return result
+
+    def _attribute(self, func: Any, kind: str, args: Any) -> Any:
+        name, owner = func.__self__.__name__, args[0]
+        where = card_index(owner)
+        if kind == "__set__":
+            result = func(*args)
+            if name == "data" and isinstance(args[1], torch.Tensor):
+                moved = card_index(args[1])
+                if moved is None:
+                    owner.__dict__.pop("_simulated_card", None)
+                else:
+                    owner._simulated_card = moved
+            return result
+        if where is None:
+            return func(*args)
+        if name == "device":
+            return torch.device("cuda", where)
+        if name == "is_cuda":
+            return True
+        if name == "is_cpu":
+            return False
+        result = func(*args)
+        if isinstance(result, torch.Tensor):
+            place(result, sim.cards[where])
+        return result
+
+    @staticmethod
+    def _redirect(kwargs: dict[str, Any]) -> int | None:
+        """The card that a keyword asks for; the keyword then asks for the CPU."""
+        asked = kwargs.get("device")
+        if asked is None or isinstance(asked, int):
+            return None
+        asked = torch.device(asked)
+        if asked.type != "cuda":
+            return None
+        kwargs["device"] = "cpu"
+        return sim.current if asked.index is None else asked.index
+
+    def _moved(
+        self, func: Any, name: str, args: Any, kwargs: dict[str, Any], where: int | None
+    ) -> Any:
+        """`to`, `cuda` and `cpu`: a copy where the device changes."""
+        tensor, rest = args[0], list(args[1:])
+        target: int | str | None = SELF
+        if name == "cpu":
+            target = None
+        elif name == "cuda":
+            asked = (
+                rest.pop(0)
+                if rest and not isinstance(rest[0], bool)
+                else kwargs.pop("device", None)
+            )
+            target = surface.card_of(asked).index
+        else:
+            for position, value in enumerate([*rest, kwargs.get("device")]):
+                if isinstance(value, (str, torch.device)):
+                    asked = torch.device(value)
+                    target = None
+                    if asked.type == "cuda":
+                        target = sim.current if asked.index is None else asked.index
+                    if position < len(rest):
+                        rest[position] = torch.device("cpu")
+                    else:
+                        kwargs["device"] = torch.device("cpu")
+                elif isinstance(value, torch.Tensor):
+                    target = card_index(value)
+        non_blocking = bool(kwargs.get("non_blocking")) or any(v is True for v in rest)
+        if target == SELF:
+            target = where
+        if target is not None:
+            surface.lazy_init()
+        if target == where:
+            result = tensor if name != "to" else func(tensor, *rest, **kwargs)
+            if where is not None and result is not tensor:
+                sim.cards[where].launch(sim.cards[where].kernel_s)
+                place(result, sim.cards[where])
+            return result
+        size = tensor.numel() * tensor.element_size()
+        if target is None:
+            sim.cards[where].synchronize()  # type: ignore[index]
+            made = func(tensor, *rest, **kwargs) if name == "to" else tensor
+            made = made.clone() if made is tensor else made
+            made.__dict__.pop("_simulated_card", None)
+            return made
+        card = sim.cards[target]  # type: ignore[index]
+        card.launch(card.kernel_s + card.copy_s_per_byte * size, copy=True)
+        if not non_blocking:
+            card.synchronize()
+        made = func(tensor, *rest, **kwargs) if name == "to" else tensor
+        made = made.clone() if made is tensor else made
+        place(made, card)
+        return made
+
+    def _backward(self, card: sim.Card, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The engine runs below this mode; its work is told from that of the forwards."""
+        if func is torch.Tensor.backward:  # what it calls is seen by others, and by this mode
+            with self:
+                names = ("gradient", "retain_graph", "create_graph", "inputs")
+                given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+                gradient = given.pop("gradient", None)
+                return torch.autograd.backward(args[0], gradient, **given)
+        seconds, self.forward_s = self.forward_s, 0.0
+        card.launch(BACKWARD * seconds, launches=8)
+        bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
+        return bare(*args, **kwargs)
+
+
+def tensors(value: Any, depth: int = 3) -> Iterable[torch.Tensor]:
+    """Tensors in nested arguments."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth and isinstance(value, (list, tuple)):
+        for part in value:
+            yield from tensors(part, depth - 1)
+    elif depth and isinstance(value, dict):
+        for part in value.values():
+            yield from tensors(part, depth - 1)
+
+
+def card_index(tensor: torch.Tensor) -> int | None:
+    """The card a tensor is on, None for the CPU."""
+    return tensor.__dict__.get("_simulated_card")
+
+
+def place(tensor: torch.Tensor, card: sim.Card) -> None:
+    """Mark a tensor, and take memory for its storage where that is new.
+
+    Raises torch.cuda.OutOfMemoryError.
+    """
+    if card_index(tensor) is None:
+        tensor._simulated_card = card.index
+    with torch._C.DisableTorchFunction():
+        storage = tensor.untyped_storage()
+    if getattr(storage, "_simulated", False):
+        return
+    size = int(max(512, storage.nbytes()) * card.scale)
+    if not card.memory.take(size):
+        free = card.memory.limit - card.memory.allocated
+        msg = (
+            f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB. GPU {card.index} has a "
+            f"total capacity of {card.memory.total / 2**30:.2f} GiB of which "
+            f"{max(0, free) / 2**30:.2f} GiB is free."
+        )
+        raise torch.cuda.OutOfMemoryError(msg)
+    storage._simulated = True
+    weakref.finalize(storage, card.memory.give, size)
+
+
+_real_generator = torch.Generator
+
+
+class _OnTheCpu(type):
+    """Makes generators of the CPU, whose numbers they are, and knows them as its own."""
+
+    def __call__(cls, device: Any = "cpu") -> Any:
+        return _real_generator("cpu")
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _real_generator)
+
+
+class _Generator(metaclass=_OnTheCpu):
+    """Stands in for `torch.Generator`."""
+
+
+def install(_: Any) -> None:
+    """From now on, in this thread and in those that it starts."""
+    mode = Placement()
+    mode.__enter__()
+    torch.Generator = _Generator
+    begin = threading.Thread.run
+
+    def run(self: threading.Thread) -> None:
+        with Placement():
+            begin(self)
+
+    threading.Thread.run = run  # type: ignore[method-assign]

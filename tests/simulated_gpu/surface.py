@@ -1,0 +1,325 @@
+"""torch.cuda's own names over the simulated cards: what programs and their observers call."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Self
+
+import torch
+
+from tests.simulated_gpu import device as sim
+
+DEVICE_NAMES = (
+    "is_available", "is_initialized", "device_count", "current_device", "set_device", "synchronize",
+    "get_device_name", "get_device_capability", "get_device_properties", "current_stream",
+    "default_stream", "stream", "set_stream", "device", "Event", "Stream", "CUDAGraph", "graph",
+    "graph_pool_handle", "is_current_stream_capturing", "memory_stats", "memory_allocated",
+    "max_memory_allocated", "memory_reserved", "max_memory_reserved", "reset_peak_memory_stats",
+    "mem_get_info", "empty_cache", "set_per_process_memory_fraction", "is_bf16_supported",
+    "_lazy_init", "manual_seed", "manual_seed_all", "get_rng_state", "set_rng_state",
+    "_is_in_bad_fork",
+)  # fmt: skip
+
+
+def install(cuda: Any) -> None:
+    """Replace the names of torch.cuda; called as soon as that module was executed."""
+    ours = globals()
+    for name in DEVICE_NAMES:
+        setattr(cuda, name, ours["lazy_init" if name == "_lazy_init" else name])
+
+
+def card_of(device: Any = None) -> sim.Card:
+    """The card that a device, an index or nothing at all means."""
+    if device is None:
+        return sim.here()
+    index = device if isinstance(device, int) else torch.device(device).index
+    return sim.cards[sim.current if index is None else index]
+
+
+# --- state ----------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    if not sim.initialized:
+        sim.tell("early", "is_available")
+    return bool(sim.cards)
+
+
+def is_initialized() -> bool:
+    return sim.initialized
+
+
+def lazy_init() -> None:
+    """Begin to use the cards, once."""
+    if not sim.initialized:
+        sim.initialized = True
+        for call, _ in torch.cuda._queued_calls:
+            call()
+
+
+def _is_in_bad_fork() -> bool:
+    return False
+
+
+def device_count() -> int:
+    return len(sim.cards)
+
+
+def current_device() -> int:
+    lazy_init()
+    return sim.current
+
+
+def set_device(device: Any) -> None:
+    lazy_init()
+    sim.current = card_of(device).index
+
+
+class device:
+    """Another current card for a while."""
+
+    def __init__(self, device: Any) -> None:
+        self._index = -1 if device is None else card_of(device).index
+
+    def __enter__(self) -> None:
+        self._before, sim.current = sim.current, max(self._index, 0)
+
+    def __exit__(self, *args: object) -> None:
+        sim.current = self._before
+
+
+def synchronize(device: Any = None) -> None:
+    card_of(device).synchronize()
+
+
+def get_device_name(device: Any = None) -> str:
+    return card_of(device).name
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    return (9, 0)
+
+
+def get_device_properties(device: Any = None) -> types.SimpleNamespace:
+    card = card_of(device)
+    return types.SimpleNamespace(
+        name=card.name,
+        uuid=card.uuid.removeprefix("GPU-"),
+        total_memory=card.memory.total,
+        major=9,
+        minor=0,
+        multi_processor_count=132,
+    )
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return True
+
+
+def manual_seed(seed: int) -> None:
+    """The CPU's generator makes the numbers."""
+
+
+manual_seed_all = manual_seed
+
+
+def get_rng_state(device: Any = None) -> Any:
+    return torch.default_generator.get_state()
+
+
+def set_rng_state(state: Any, device: Any = None) -> None:
+    torch.default_generator.set_state(state)
+
+
+# --- streams --------------------------------------------------------------------------------
+
+
+class Stream:
+    """The one stream of a card."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **_: object) -> None:
+        lazy_init()
+        self.card = card_of(device)
+        self.device = torch.device("cuda", self.card.index)
+        self.cuda_stream = 0
+
+    def synchronize(self) -> None:
+        self.card.synchronize()
+
+    def query(self) -> bool:
+        return self.card.busy_until <= sim.clock()
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """One stream keeps its order anyway."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """One stream keeps its order anyway."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+
+def current_stream(device: Any = None) -> Stream:
+    return Stream(device)
+
+
+default_stream = current_stream
+
+
+def stream(stream: Any) -> Stream:
+    return stream or Stream()
+
+
+def set_stream(stream: Any) -> None:
+    """There is one."""
+
+
+class Event:
+    """A mark in a card's stream, passed when the work before it is done."""
+
+    def __init__(self, enable_timing: bool = False, **_: object) -> None:
+        self.at: float | None = None
+        self.card: sim.Card | None = None
+
+    def record(self, stream: Any = None) -> None:
+        card = stream.card if stream is not None else sim.here()
+        if self.card not in (None, card):
+            msg = "Event device does not match recording stream's device."
+            raise RuntimeError(msg)
+        if card.graph is not None:
+            sim.tell("spoilt", "an event with timing inside a capture")
+        card.context = True
+        self.card, self.at = card, max(sim.clock(), card.busy_until)
+
+    def query(self) -> bool:
+        return self.at is None or self.at <= sim.clock()
+
+    def synchronize(self) -> None:
+        assert self.at is not None
+        sim.wait(self.at)
+
+    def wait(self, stream: Any = None) -> None:
+        """One stream keeps its order anyway."""
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds. Raises RuntimeError for marks not passed yet, or of two cards."""
+        if self.card is not end.card:
+            msg = "CUDA error: invalid resource handle"
+            raise RuntimeError(msg)
+        if self.at is None or end.at is None or not (self.query() and end.query()):
+            msg = "CUDA error: device not ready"
+            raise RuntimeError(msg)
+        return (end.at - self.at) * 1000
+
+
+# --- graphs ---------------------------------------------------------------------------------
+
+
+def is_current_stream_capturing() -> bool:
+    return bool(sim.cards) and sim.here().graph is not None
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    return (0, 0)
+
+
+class CUDAGraph:
+    """Work that is captured once and queued as a whole afterwards."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._graph = sim.Graph()
+        self._card = sim.here()
+
+    def capture_begin(self, *_: object, **__: object) -> None:
+        self._card = sim.here()
+        self._card.graph = self._graph
+
+    def capture_end(self) -> None:
+        self._card.graph = None
+
+    def replay(self) -> None:
+        self._card.launch(self._graph.seconds)
+
+    def pool(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def reset(self) -> None:
+        self._graph = sim.Graph()
+
+
+class graph:
+    """Capture what is done inside."""
+
+    def __init__(self, cuda_graph: Any, *_: object, **__: object) -> None:
+        self._graph = cuda_graph
+
+    def __enter__(self) -> None:
+        synchronize()
+        self._graph.capture_begin()
+
+    def __exit__(self, *args: object) -> None:
+        self._graph.capture_end()
+
+
+# --- memory ---------------------------------------------------------------------------------
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    memory = card_of(device).memory
+    return {
+        "allocated_bytes.all.current": memory.allocated,
+        "allocated_bytes.all.peak": memory.peak,
+        "reserved_bytes.all.current": memory.reserved,
+        "reserved_bytes.all.peak": memory.peak_reserved,
+        "num_alloc_retries": memory.retries,
+        "num_ooms": memory.ooms,
+    }
+
+
+def memory_allocated(device: Any = None) -> int:
+    return card_of(device).memory.allocated
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    return card_of(device).memory.peak
+
+
+def memory_reserved(device: Any = None) -> int:
+    return card_of(device).memory.reserved
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    return card_of(device).memory.peak_reserved
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    memory = card_of(device).memory
+    memory.peak, memory.peak_reserved = memory.allocated, memory.reserved
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    card = card_of(device)
+    lazy_init()
+    card.context = True
+    return card.memory.total - card.memory.reserved - sim.CONTEXT_BYTES, card.memory.total
+
+
+def empty_cache() -> None:
+    for card in sim.cards:
+        card.memory.reserved = card.memory.allocated
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Caps the allocator, and leaves its card the current one, as torch's own does."""
+    card = card_of(device)
+    card.context = True
+    sim.current = card.index
+    card.memory.limit = int(fraction * card.memory.total)
