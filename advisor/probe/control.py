@@ -16,8 +16,10 @@ BEAT_S = 1.0
 FIRST_LOOK = 0.25
 """The first look comes after this part of the seconds to be measured: it tells when a window may
 be full while there is little to read."""
-LIGHT = 0.02
-"""Looking takes no larger share of the time: what has to be read grows with the run."""
+LIGHT, LIGHTER = 0.01, 0.002
+"""Looking takes no larger share of the time, for what has to be read grows with the run."""
+LATE = 5.0
+"""Past so many times the seconds to be measured something else is waited for: the smaller one."""
 TRAINING_PATIENCE_S = 30.0
 """How long inference is watched on when the program seems about to train."""
 
@@ -52,11 +54,12 @@ def _look(session: Session, now: float) -> None:
             session.attempt(_begin_clock, session)
         record.beat(session)
     if now >= session.next_check:
+        spent = time.thread_time()
         need = missing_s(session, now)
-        looked = time.perf_counter()
+        spent = time.thread_time() - spent
         session.next_check = float("inf")
         if need is not None:
-            later = max(looked + need, looked + (looked - now) / LIGHT)
+            later = _next_look(session, need, spent)
             session.next_check = min(later, _last_moment(session))
         if need is None and not many:
             window_is_full(session)
@@ -74,6 +77,14 @@ def _last_moment(session: Session) -> float:
     longest_s = session.plan.get("longest_s")
     began = session.first_event
     return float("inf") if longest_s is None or began is None else began + float(longest_s)
+
+
+def _next_look(session: Session, need_s: float, spent_s: float) -> float:
+    """When to look again, after a look that took `spent_s` and found `need_s` missing."""
+    now = time.perf_counter()
+    measure_s = float(session.plan.get("measure_s") or 3.0)
+    late = now - (session.first_event or now) > LATE * measure_s
+    return now + max(need_s, spent_s / (LIGHTER if late else LIGHT))
 
 
 def _begin_clock(session: Session) -> None:

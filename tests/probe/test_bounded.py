@@ -84,7 +84,8 @@ def test_a_look_that_costs_much_comes_less_often(tmp_path, monkeypatch) -> None:
         return 0.02
 
     monkeypatch.setattr(control, "missing_s", slow_look)
-    monkeypatch.setattr(control.time, "perf_counter", lambda: clock[0])
+    for name in ("perf_counter", "thread_time"):
+        monkeypatch.setattr(control.time, name, lambda: clock[0])
     while clock[0] < 160.0:
         if clock[0] >= session.due:
             control.tick(session, clock[0])
