@@ -61,15 +61,34 @@ def subject(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    """`2.91x as many tiles a second`, or what else became of the config."""
+    """`2.91x as many tiles a second`, or what else became of the config.
+
+    What costs nothing comes first: `2.52x as many tiles a second free, 48.3x with n_timestep 50`.
+    """
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
         units, found = numbers.plural(report.unit), report.gain
+        if gains_apart(report) and (free := report.gain_free):
+            paid = " and ".join(
+                f"{change.path.rpartition('.')[2]} {change.to}"
+                for change in report.changes
+                if change.kind in {"timesteps", "precision"}
+            )
+            return (
+                f"{_at_least(free)} as many {units} a second free, {_at_least(found)} with "
+                f"{paid}{written}"
+            )
         if found.high is None:
             return f"more than {numbers.ratio(found.low)} as many {units} a second{written}"
         bounds = numbers.gain(found).partition(" ")[2]
         return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
+
+
+def _at_least(gain: Gain) -> str:
+    if gain.high is None:
+        return f"more than {numbers.ratio(gain.low)}"
+    return numbers.ratio(gain.ratio)
 
 
 def shows_after(report: Report) -> bool:
