@@ -490,6 +490,12 @@ class Run:
         return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
+    def unseen(self) -> bool:
+        """Whether the probe saw no model at work: the units were counted from outside."""
+        seen = self.effects
+        return self.step_kind is None and seen.model_site is None and not seen.input_shapes
+
+    @property
     def on_gpu(self) -> bool:
         """Whether the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")

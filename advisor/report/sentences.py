@@ -164,6 +164,8 @@ TRAINS = {
     "optimizer of torch's stepped. ",
     "moved": "Its parameters changed while it ran, so it trains. ",
     "asked": "It takes gradients, so it may train. ",
+    "unseen": "Nothing was seen of its model, so it may train; where it does not, say "
+    '`phase = "test"` in gpu-advisor.toml. ',
 }
 """Sign of a training without an optimizer of torch's, to words."""
 

@@ -391,4 +391,5 @@ def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
 def sign(now: Standing) -> str | None:
     """What was seen that speaks for a training, where no optimizer of torch's stepped."""
     told = now.original.effects.trains
-    return told if told in OWN_STEPS else None
+    unseen = "unseen" if now.original.unseen else None
+    return told if told in OWN_STEPS else unseen

@@ -59,3 +59,15 @@ def test_an_accumulation_makes_up_for_it_where_it_is_followed(
     )
     search = formula_search(tmp_path, engine, ACCUMULATED)
     assert ("batch_size" in search.values) is followed
+
+
+@pytest.mark.parametrize(("phase", "outcome"), [("any", "advised"), ("test", "changed")])
+def test_a_program_of_which_nothing_is_seen_may_train(
+    tmp_path: Path, phase: str, outcome: str
+) -> None:
+    """Its units were counted in its output; that it does not train is for the user to say."""
+    engine = on_formula(load_s=1e-6, observed={"input_shapes": ()})
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", workload={"phase": phase})
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == outcome
+    assert ("may train" in sentences.why(decision)) is (phase == "any")
