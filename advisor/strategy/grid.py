@@ -7,61 +7,36 @@ knobs are one search. It ends when nothing that was not run promises more than a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
+from advisor.strategy.cells import (
+    DOUBLINGS,
+    Cell,
+    Explored,
+    batch_of,
+    collapsed,
+    loader_of,
+    memory_refusal,
+    most_promising,
+    point_of,
+    smallest_level,
+)
 from advisor.strategy.facts import Proposal
-from advisor.strategy.loader import counts, settle_ignored, unfollowed
-from advisor.strategy.standing import COLLAPSED, Stage, Standing, ask_for, key_of, tried
-from advisor.strategy.surface import Forecast, Point, Surface, fitted
+from advisor.strategy.loader import settle_ignored, unfollowed
+from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, JsonScalar, Knob, Run
+    from advisor.model import Candidate, Knob, Run
     from advisor.strategy.facts import Data
-
-DOUBLINGS = 10
-LEAP = 8
-"""The batch grows by no more at once; by less where memory would not hold as many times the first
-peak, which is the most it can be while nothing else is known."""
-LEAST_GAIN = 0.01
-"""An expected gain below this ends the search, and so much closer rates are a tie; at least a tenth
-of the noise."""
 
 OWN_STEPS = ("backward", "gradients", "moved", "asked")
 """Signs of a training without an optimizer of torch's."""
-
-Cell = tuple[int, int]
-"""Batch and workers; 0 stands for a knob that is not moved."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explored:
-    """What one search over the grid has seen."""
-
-    batch: Knob | None
-    workers: Knob | None
-    start: Cell
-    runs: Mapping[Cell, tuple[Candidate, Run]]
-    points: tuple[Point, ...]
-    most: int
-    """No larger batch is tried."""
-    stop: Data = (("stop", "flat"),)
-    refused: frozenset[Cell] = field(default_factory=frozenset)
-
-    def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:
-        """Nothing above `most`, and why."""
-        return replace(self, most=min(most, self.most), stop=stop)
-
-    def seen(self, cell: Cell, candidate: Candidate, run: Run) -> Explored:
-        """With one more run."""
-        points = (*self.points, point_of(run, cell))
-        return replace(self, runs={**self.runs, cell: (candidate, run)}, points=points)
 
 
 def tune_grid(now: Standing) -> Stage:
@@ -180,100 +155,6 @@ def with_answer(
     return found.seen(cell, candidate, run)
 
 
-# --- where to look ------------------------------------------------------------------------
-
-
-def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Cell | None, float]:
-    """The cell with the largest expected gain; when that is none, a smaller one that ties.
-
-    None when nothing is left that is worth a process.
-    """
-    forecast = {cell: surface.at(batch_of(cell), cell[1]) for cell in cells(now, found)}
-    ran = {cell: surface.at(batch_of(cell), cell[1]) for cell in found.runs}
-    top = max(each.log_rate for each in ran.values())
-    new = [cell for cell in forecast if cell not in found.runs]
-    gains = {cell: forecast[cell].improvement(top) for cell in new}
-    best = max(new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
-    if best is None or gains[best] >= tie(now):
-        return best, gains[best] if best is not None else 0.0
-    if found.start in ran and top - ran[found.start].log_rate <= tie(now):
-        return None, 0.0
-    chosen = smallest_level(now, found, ran)
-    fewer = [c for c in new if c[0] == chosen[0] and found.start[1] <= c[1] < chosen[1]]
-    may_do = [c for c in fewer if forecast[c].log_rate + forecast[c].sd >= top - tie(now)]
-    return min(may_do, default=None), 0.0
-
-
-def smallest_level(now: Standing, found: Explored, ran: Mapping[Cell, Forecast]) -> Cell:
-    """Of the cells that ran and tie with the fastest, the smallest not below the config's own."""
-    top = max(each.log_rate for each in ran.values())
-    level = [cell for cell, each in ran.items() if each.log_rate >= top - tie(now)]
-    return min([cell for cell in level if larger(cell, found.start)] or level)
-
-
-def cells(now: Standing, found: Explored) -> list[Cell]:
-    """All that may still be tried, and those that ran."""
-    most = min(found.most, leap(now, found) * max(batch for batch, _ in found.runs))
-    batches = [found.start[0] * 2**n for n in range(DOUBLINGS + 1)] if found.batch else [0]
-    workers = {found.start[1]} | (counts(now, found.start[1]) if found.workers else set())
-    return [
-        (batch, count)
-        for batch in batches
-        if batch <= most or not found.batch
-        for count in sorted(workers)
-        if (batch, count) not in found.refused
-    ]
-
-
-def leap(now: Standing, found: Explored) -> int:
-    """How many times the largest batch that ran may be tried next."""
-    peaks = {batch: run.held_gib for (batch, _), (_, run) in found.runs.items()}
-    first = peaks[found.start[0]]
-    if len(peaks) > 1 or not first:
-        return LEAP
-    return max(2, min(LEAP, int(now.facts.memory_limit_gib / first)))
-
-
-def larger(cell: Cell, start: Cell) -> bool:
-    """Neither knob is below where the config has it: nothing is made smaller for no gain."""
-    return cell[0] >= start[0] and cell[1] >= start[1]
-
-
-def tie(now: Standing) -> float:
-    """Relative rates closer than this are equal, once all runs together have smoothed them."""
-    return max(LEAST_GAIN, now.noise / 20)
-
-
-def collapsed(found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
-    """Whether `run` is so far below what the others promise that it has to be seen twice."""
-    told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
-    doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
-    return math.log(run.units_per_s) < max(doubted, math.log(start / COLLAPSED))
-
-
-def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:
-    """Units/s of the loader alone; by what the program waits where it was not measured."""
-    if now.loader_alone:
-        return tuple(sorted(now.loader_alone.items()))
-    run = now.original
-    if not run.wait_share or run.effects.workers is None:
-        return ()
-    waited = run.units_per_s if run.effects.workers else run.units_per_s / run.wait_share
-    one = waited / max(1, run.effects.workers)
-    return tuple((count, one * max(1, count)) for count in range(now.facts.cpus + 1))
-
-
-def point_of(run: Run, cell: Cell) -> Point:
-    """`run` as the fit sees it."""
-    batch = run.effects.batch or batch_of(cell)
-    share = run.wait_share or 0.0
-    return Point(batch=batch, workers=cell[1], rate=run.units_per_s, wait_share=share)
-
-
-def batch_of(cell: Cell) -> float:
-    return float(max(1, cell[0]))
-
-
 def count_of(now: Standing, knob: Knob | None) -> int:
     value = now.current(knob) if knob is not None else 0
     return value if isinstance(value, int) else 0
@@ -288,27 +169,6 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
                 return moved
             now = replace(now, best=moved)
     return now.best
-
-
-def memory_refusal(now: Standing, found: Explored, batch: int) -> Data:
-    """Why `batch` must not even be tried, from the memory of the two largest that ran."""
-    runs = {cell[0]: run for cell, (_, run) in found.runs.items()}
-    peaks = [(b, run.held_gib) for b, run in sorted(runs.items()) if run.held_gib]
-    if not peaks:
-        return ()
-    (last, high) = peaks[-1]
-    slope = (high - peaks[-2][1]) / (last - peaks[-2][0]) if len(peaks) > 1 else 0.0
-    expected = high + max(slope, 0.0) * (batch - last)
-    if expected <= now.facts.memory_limit_gib:
-        return ()
-    told: dict[str, JsonScalar] = {
-        "stop": "memory-expected",
-        "value": batch,
-        "expected_gib": expected,
-        "limit_gib": now.facts.memory_limit_gib,
-        "peaks": ", ".join(f"{b}: {p:.2f} GiB" for b, p in peaks[-2:]),
-    }
-    return tuple(told.items())
 
 
 # --- what came of it ----------------------------------------------------------------------

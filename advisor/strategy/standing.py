@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Answer = Attempt | Comparison | NotRun
 
+MIN_STEPS = 8
+"""Steps without which a window tells nothing."""
 SAMPLER_FORWARDS = 4
 """From so many forwards a unit on it is an iterative sampler."""
 WORTH_A_LOOK = 0.03
@@ -173,7 +175,7 @@ class Standing:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         workload = self.facts.workload
         plan = MeasurePlan(
-            measure_s=self.facts.measure_s, min_steps=8, unit_regex=workload.unit_regex
+            measure_s=self.facts.measure_s, min_steps=MIN_STEPS, unit_regex=workload.unit_regex
         )
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
