@@ -85,7 +85,7 @@ def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project: Path) -> None:
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
-    found = result_of(optimize(project, "--json"))
+    found = result_of(optimize(project, "--json", "--budget", "2m"))
 
     assert found["verdict"] == "improved"
     assert found["gain"]["low"] > 1.03
@@ -111,8 +111,8 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
     assert "inference.loader.batch_size" in first_screen
     assert "gpu-advisor revert" in first_screen
 
-    again = result_of(optimize(project, "--json"))
-    assert again["verdict"] == "unchanged"
+    again = result_of(optimize(project, "--json", "--budget", "1m"))
+    assert again["verdict"] in {"unchanged", "partial"}, "a minute may end before the last idea"
     assert again["changes"] == []
     assert config.read_text() == tuned
 
@@ -246,7 +246,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(proje
     assert not left
     assert json.loads((project / "report.json").read_text())["verdict"] == "partial"
 
-    found = result_of(optimize(project, "--json"))
+    found = result_of(optimize(project, "--json", "--budget", "1m"))
     report = json.loads((project / "report.json").read_text())
     reused = sum(trial["reused"] for trial in report["trials"])
     assert found["runs"] == len(report["trials"]) - reused

@@ -146,9 +146,9 @@ def with_answer(
     seen = run.effects.batch
     if seen is not None and seen < cell[0]:
         told = (("stop", "unfilled"), ("value", cell[0]), ("seen", seen))
-        if any(r.effects.batch == seen for _, r in found.runs.values()):
-            return replace(below, stop=told)  # the same work as at a smaller value
         fills = found.start[0] * 2 ** math.ceil(math.log2(seen / found.start[0]))
+        if any(r.effects.batch == seen for _, r in found.runs.values()):
+            return below.bounded(fills, *told)  # the same work as at a smaller value
         found = found.bounded(fills, *told)
         if fills < cell[0]:
             return replace(found, points=(*found.points, point_of(run, cell)))

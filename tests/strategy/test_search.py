@@ -203,7 +203,7 @@ def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path)
     assert search.values == {}
     assert search.decisions["batch_size"].outcome == "kept"
     told = sentences.why(search.decisions["batch_size"])
-    assert "never filled a batch of 64: it saw 32" in told
+    assert "never filled a batch of 256: it saw 32" in told
 
 
 @pytest.mark.parametrize(("items", "chosen"), [(32, 32), (48, 64)])
