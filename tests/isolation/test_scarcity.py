@@ -128,6 +128,7 @@ SETTINGS = """
 config = "c.json"
 command = "{python} run.py {{config}}"
 unit-regex = "done ([0-9]+) items"
+phase = "test"
 """
 
 

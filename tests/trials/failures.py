@@ -247,9 +247,12 @@ def abandon(case: Case, after_s: float) -> Attempt:
         parent.kill()
         parent.wait()
         deadline = time.monotonic() + GONE_S
-        while (running := processes_of(str(temporary))) and time.monotonic() < deadline:
+        while True:  # what tries the isolation is no process of a trial, and goes by itself
+            running = processes_of(str(temporary))
+            kept = tuple(map(str, temporary.iterdir()))
+            if not (running or kept) or time.monotonic() > deadline:
+                break
             time.sleep(0.05)
-        kept = tuple(map(str, temporary.iterdir()))
         return Attempt(outcome=None, processes=tuple(map(str, running)), files=(*left(), *kept))
 
 
