@@ -85,11 +85,16 @@ done
 mount --bind /dev/null /proc/timer_list
 """
 
+# Where the tests' own environment lies in /tmp, its libraries must stay executable there.
+INTERPRETER_MAY_RUN = (
+    f"mount --bind '{sys.prefix}' '{sys.prefix}'; mount -o remount,bind,exec '{sys.prefix}'"
+)
 
 WORLDS = {
     "a container": f"{MASKED}\nmount --bind /etc/hostname project/other.txt\numount -l /dev/shm",
     "little of everything": (
         "mount --bind /tmp /tmp; mount -o remount,bind,noexec,nosuid,nodev /tmp\n"
+        f"{INTERPRETER_MAY_RUN}\n"
         "mount -t tmpfs -o size=64k,noexec none /dev/shm; umask 777; ulimit -n 64"
     ),
     "a read-only root": (
