@@ -13,7 +13,7 @@ import os
 import sys
 import types
 
-META = ("torch._meta_registrations", "torch.distributed._meta_registrations")
+META = ("torch.distributed._meta_registrations", "torch._meta_registrations")
 COMPILER = "torch._dynamo"
 
 
@@ -43,6 +43,16 @@ class _Light:
     def exec_module(self, module):
         if module.__name__ == COMPILER:
             module.__class__ = _Compiler
+        elif module.__name__ == META[-1]:
+            _generators()
+
+
+def _generators():
+    """What the meta functions bring along for random numbers, in the torch that wants it."""
+    core = sys.modules["torch._C"]
+    if hasattr(core, "_set_generator_metaclass"):
+        base = importlib.import_module("torch._opaque_base")
+        core._set_generator_metaclass(base.OpaqueBaseMeta)
 
 
 class _Undisabled:
