@@ -116,7 +116,11 @@ class Place:
 def place(program: Program, root: Path) -> Place:
     """`program` in a fresh folder below `root`, its data made."""
     folder = root / program.name
-    shutil.copytree(PROGRAMS / program.name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PROGRAMS / (program.folder or program.name),
+        folder,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     shutil.copy(PROGRAMS / "step_clock.py", folder)
     port = str(_free_port())
     command = tuple(word.replace("{port}", port) for word in program.command)
@@ -289,6 +293,12 @@ def unproven(program: Program, report: dict[str, Any]) -> list[str]:
         wrong.append("changes without an improvement")
     if report["verdict"] == "partial":
         wrong.append("the answer is partial")
+    if program.loses:
+        wrong += [
+            f"written or advised: {t}"
+            for t in [*map(str, report["changes"]), *(a["title"] for a in report["advice"])]
+            if "batch" in t
+        ]
     moved = {change["kind"]: change for change in report["changes"]}
     batch, accumulation = moved.get("batch_size"), moved.get("grad_accum")
     if program.trains and batch is not None:
