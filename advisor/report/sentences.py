@@ -80,6 +80,10 @@ STOPS = {
     "full (drop_last).",
     "fewer-files": "The search stopped because with {value} the program left {files} files where "
     "as many items left {expected:.0f}: results would be lost.",
+    "fewer-items": "The search stopped because with {value} {file} held {items} items where as "
+    "much work left {expected:.0f}: results would be lost.",
+    "other-items": "The search stopped because with {value} item {item} of {file} is another one "
+    "than before, by more than rounding: results would change.",
     "memory-peaked": "The search stopped because {value} peaked at {peak_gib:.2f} GiB, more than "
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "

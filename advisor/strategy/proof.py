@@ -10,7 +10,7 @@ from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.model import Candidate
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -65,7 +65,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         assert isinstance(answer, Comparison)
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
-        finished = [effects.lost_results(now.original, run) for run in answer.runs(AFTER)]
+        finished = [results.lost(now.originals, run) for run in answer.runs(AFTER)]
         if lost := next(filter(None, finished), ()):
             now = given_up(now, winner, lost)
             break
