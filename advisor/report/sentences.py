@@ -56,8 +56,7 @@ REASONS = {
     "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
     "quality-not-read": "The original's quality could not be measured: the declared patterns did "
     "not match its output.",
-    "loses-results": "Not written: with {value} the program left {files} files where as many items "
-    "left {expected:.0f} before. Results would be lost.",
+    "loses-results": "Not written. {stopped}",
     "no-fewer-steps": "Kept. {stopped}",
     "failed-when-timed": "The chosen steps failed when they were timed.",
     "steps-no-faster": "Fewer steps were no faster by more than a tie ({band}).",
