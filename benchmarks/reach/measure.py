@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SLACK_S = 2e-3
 """The program tells its clock a little after the step that the probe timed."""
-OURS = re.compile(r"(\.gpu-advisor|report(_files|_figures)?)(/|$)|report\.(md|json)$|.*\.patch$")
+OURS = re.compile(r"(\.gpu-advisor|report-figures)(/|$)|report\.(md|json)$|.*\.patch$")
 """What `optimize` leaves in a folder, beside the config."""
 
 
