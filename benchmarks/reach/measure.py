@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SLACK_S = 2e-3
 """The program tells its clock a little after the step that the probe timed."""
-OURS = re.compile(r"(\.gpu-advisor|report-figures)(/|$)|report\.(md|json)$|.*\.patch$")
+OURS = re.compile(r"(.*/)?(\.gpu-advisor|report-figures)(/|$)|report\.(md|json)$|.*\.patch$")
 """What `optimize` leaves in a folder, beside the config."""
 
 
@@ -37,10 +37,17 @@ class Clock:
     ticks: list[tuple[float, float]] = field(default_factory=list)
 
     def rate(self, start: float, end: float) -> float | None:
-        """Units/s of the steps inside [start, end]; None with fewer than two of them."""
+        """Units/s of the steps inside [start, end]; None with fewer than two of them.
+
+        A program that is ended with its window does not tell of its last step any more: then that
+        one is taken to have ended there, with as many units as the one before.
+        """
         inside = sorted(t for t in self.ticks if start - SLACK_S <= t[0] <= end + SLACK_S)
         if len(inside) < 2 or inside[-1][0] <= inside[0][0]:
             return None
+        step_s = (inside[-1][0] - inside[0][0]) / (len(inside) - 1)
+        if end - inside[-1][0] > step_s / 2:
+            inside.append((end, inside[-1][1]))
         first = sum(units for when, units in inside if when == inside[0][0])
         return (sum(units for _, units in inside) - first) / (inside[-1][0] - inside[0][0])
 
