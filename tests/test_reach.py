@@ -1,4 +1,4 @@
-"""The benchmark of programs such as people publish: its table is whole, and it finds what is wrong."""
+"""The benchmark of public-style programs: its table is whole, and it finds what is wrong."""
 
 from __future__ import annotations
 
