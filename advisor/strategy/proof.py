@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 OUTLIVING_ROUNDS = 12
 """Fewest whose exact bounds outlive one round that went wrong."""
+HOPE = 1.25
+"""A first proof is begun though it may take so many times what is left: prices are guesses, what is
+left buys nothing else, and a process that does not fit is never started."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
 
@@ -159,6 +162,8 @@ def planned_rounds(
     fewer, those it buys must do. `kept_s` of it are for something else.
     """
     affordable = int((now.left_s - kept_s) / max(round_s, 1e-9))
+    if not again and HOPE * (now.left_s - kept_s) >= FEWEST_ROUNDS * round_s:
+        affordable = max(affordable, FEWEST_ROUNDS)
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED
