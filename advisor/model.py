@@ -419,6 +419,17 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFile:
+    """A file of items (lines, rows, the first dimension of an array, a picture) that a run left."""
+
+    path: str
+    items: int
+    size_bytes: int
+    first: tuple[tuple[float | str, ...], ...] = ()
+    """Values of the first items, in order; of texts a digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What one process did. Immutable; kept in history before anyone decides on it."""
 
@@ -473,6 +484,8 @@ class Run:
     isolation throws away what a program writes."""
     files_in_window: int | None = None
     """Files that are no logs, last written inside the window; None: not known."""
+    results: tuple[ResultFile, ...] = ()
+    """Files of items that the run left, as far as the isolation could look into them."""
     isolation: str | None = None
     """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None

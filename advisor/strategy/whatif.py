@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import Comparison
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.strategy.facts import Proposal
 from advisor.strategy.guard import within
 from advisor.strategy.loader import worker_counts
@@ -89,7 +89,7 @@ def faster_run(
     run = attempt.run if attempt else None
     if run is None or run.whatif is None or not run.whatif.applied:
         return now, None
-    if effects.lost_results(now.original, run) or not now.faster(run, now.front):
+    if results.lost(now.originals, run) or not now.faster(run, now.front):
         return now, None
     fits = (run.held_gib or 0.0) <= now.facts.memory_limit_gib
     return now, run if fits else None
