@@ -47,8 +47,6 @@ class TorchFacts(BaseModel):
     cudnn_tf32: bool | None = None
     threads: int | None = None
     interop_threads: int | None = None
-    mkl: bool | None = None
-    openmp: bool | None = None
     warned: tuple[str, ...] = ()
     settings: dict[str, str] = Field(default_factory=dict)
     """Variables of thread pools, as a program started the same way finds them."""

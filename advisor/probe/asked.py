@@ -4,40 +4,18 @@ The last line that it prints is one JSON object with the key `torch_facts`. Noth
 is imported, and nothing is written.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import warnings
+from typing import Any, Callable
 
+POOLS = ("OMP_", "MKL_", "GOMP_", "KMP_", "OPENBLAS_", "NUMEXPR_")
+"""How variables of thread pools begin."""
 
-def facts():
-    """All that the interpreter can say; a key that it cannot answer is left out."""
-    told = {
-        "python": sys.version.split()[0],
-        "executable": sys.executable,
-        "settings": {name: value for name, value in os.environ.items() if name.startswith(_POOLS)},
-    }
-    warned = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            import torch
-        except Exception as problem:
-            told["missing"] = "{}: {}".format(type(problem).__name__, problem)
-            return told
-        for name, ask in _QUESTIONS.items():
-            try:
-                told[name] = ask(torch)
-            except Exception:
-                told[name] = None
-        warned = [str(each.message).split("\n")[0] for each in caught]
-    told["warned"] = [text for text in dict.fromkeys(warned) if "CUDA" in text or "NVIDIA" in text]
-    return told
-
-
-_POOLS = ("OMP_", "MKL_", "GOMP_", "KMP_", "OPENBLAS_", "NUMEXPR_")
-
-_QUESTIONS = {
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "torch": lambda torch: str(torch.__version__),
     "cuda": lambda torch: torch.version.cuda,
     "rocm": lambda torch: getattr(torch.version, "hip", None),
@@ -48,9 +26,32 @@ _QUESTIONS = {
     "cudnn_tf32": lambda torch: bool(torch.backends.cudnn.allow_tf32),
     "threads": lambda torch: int(torch.get_num_threads()),
     "interop_threads": lambda torch: int(torch.get_num_interop_threads()),
-    "mkl": lambda torch: bool(torch.backends.mkl.is_available()),
-    "openmp": lambda torch: bool(torch.backends.openmp.is_available()),
 }
+
+
+def facts() -> dict[str, Any]:
+    """All that the interpreter can say; what it cannot answer is None."""
+    told: dict[str, Any] = {
+        "python": sys.version.split()[0],
+        "executable": sys.executable,
+        "settings": {name: value for name, value in os.environ.items() if name.startswith(POOLS)},
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            import torch
+        except Exception as problem:
+            told["missing"] = f"{type(problem).__name__}: {problem}"
+            return told
+        for name, ask in QUESTIONS.items():
+            try:
+                told[name] = ask(torch)
+            except Exception:
+                told[name] = None
+    lines = [str(each.message).split("\n")[0] for each in caught]
+    told["warned"] = [line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line]
+    return told
+
 
 if __name__ == "__main__":
     # What lies in the working directory must not be taken for one of torch's modules.

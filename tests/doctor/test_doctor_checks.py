@@ -65,8 +65,6 @@ TORCH = TorchFacts(
     cudnn_tf32=True,
     threads=8,
     interop_threads=8,
-    mkl=True,
-    openmp=True,
 )
 
 WELL = Readings(

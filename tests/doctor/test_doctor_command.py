@@ -157,16 +157,15 @@ def test_the_rows_of_a_card_come_from_the_driver(
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_torch_is_asked_as_the_command_would_start_it(gpu_advisor: Server, tmp_path: Path) -> None:
-    """Variables that the command sets count: threads beyond the CPUs are told, with the remedy."""
-    cpus = len(os.sched_getaffinity(0))
-    wanted = ("env", f"OMP_NUM_THREADS={cpus + 5}", sys.executable, "train.py", "--lr", "1")
+    """Variables that the command sets count, and that they contradict each other."""
+    pools = ("OMP_NUM_THREADS=1", "MKL_NUM_THREADS=2")
+    wanted = ("env", *pools, sys.executable, "train.py", "--lr", "1")
     done = gpu_advisor.call("doctor", "--json", "--", *wanted, cwd=tmp_path, env=CLEAN)
     found = told(done)
     assert found["torch: torch"]["status"] == "good"
     assert sys.executable in found["torch: torch"]["value"]
-    assert found["torch: threads"]["status"] == "fix"
-    assert found["torch: threads"]["value"].startswith(f"{cpus + 5} in a call")
-    assert f"OMP_NUM_THREADS={cpus + 5}" in found["torch: OMP and MKL"]["value"]
+    assert found["torch: OMP and MKL"]["value"] == ", ".join(pools)
+    assert found["torch: OMP and MKL"]["fix"] == "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
 
 
 def test_an_interpreter_that_breaks_is_no_torch(gpu_advisor: Server, tmp_path: Path) -> None:
