@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from advisor import documents, errors
+from tests.light import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -42,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def environment(project: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 
