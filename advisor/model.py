@@ -254,6 +254,8 @@ class Effects:
     autocast_dtype: str | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
+    threads: int | None = None
+    """CPU threads that torch gives one operation."""
     compiled: bool | None = None
     channels_last: bool | None = None
     accumulation: float | None = None

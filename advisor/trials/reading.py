@@ -202,6 +202,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         autocast_dtype=autocast_dtype,
         tf32=seen.tf32,
         cudnn_benchmark=seen.cudnn_benchmark,
+        threads=seen.threads,
         compiled=seen.compiled,
         channels_last=seen.channels_last,
         accumulation=record.accumulation,

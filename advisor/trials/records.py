@@ -129,6 +129,7 @@ class Seen:
     channels_last: bool | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
