@@ -244,6 +244,8 @@ class Effects:
     """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
     workers: int | None = None
     """Loader worker processes alive during the window."""
+    data_items: int | None = None
+    """Items of the data set that the measured DataLoader goes through."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     prefetch_factor: int | None = None

@@ -76,6 +76,10 @@ def trial_entry(attempt: Attempt) -> TrialEntry:
         "purpose": attempt.ask.purpose,
         "label": attempt.label,
         "wall_s": result.wall_s,
+        "settings": {
+            change.path: list(change.new) if isinstance(change.new, tuple) else change.new
+            for change in attempt.ask.arm.candidate.changes
+        },
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }

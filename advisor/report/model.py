@@ -74,6 +74,8 @@ class Side(_Part):
     power_w: float | None = None
     batch: float | None = None
     workers: int | None = None
+    data_items: int | None = None
+    """Items of the data set that its loader goes through in one pass."""
     forwards_per_unit: float | None = None
     compute_units_per_s: float | None = None
     """Rate with the loader bypassed (a cached batch replayed)."""
@@ -134,6 +136,8 @@ class TrialEntry(_Part):
     wall_s: float | None = None
     rate_source: str | None = None
     detail: str = ""
+    settings: dict[str, Value] | None = None
+    """Values that were other than in the original, by path; null: not kept."""
     reused: bool = False
     """Taken from history: measured by an earlier call, not by this one."""
     repeated: bool = False

@@ -194,6 +194,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         batch=rank.window.batch,
         batch_asked=loader.asked_batch,
         workers=loader.workers,
+        data_items=loader.length,
         left_out=loader.left_out,
         prefetch_factor=loader.prefetch,
         persistent_workers=loader.persistent,
