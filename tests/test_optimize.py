@@ -130,7 +130,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
 
 
 def test_a_dry_run_writes_no_config(project: Path) -> None:
-    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "20s"))
+    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "40s"))
     assert (project / "infer.yaml").read_text() == CONFIG
     assert found["runs"] >= 2
 
