@@ -15,6 +15,13 @@ JsonScalar = str | int | float | bool | None
 KnobClass = Literal["free", "training", "numeric", "quality"]
 """free: results cannot change; training: optimisation changes; numeric: rounding changes;
 quality: the product itself changes."""
+Tier = Literal["safe", "balanced", "fastest"]
+TIERS: dict[Tier, frozenset[KnobClass]] = {
+    "safe": frozenset({"free", "training"}),
+    "balanced": frozenset({"free", "training", "numeric"}),
+    "fastest": frozenset({"free", "training", "numeric", "quality"}),
+}
+"""How far results may change: not, by rounding, in the product; and the classes that then may."""
 
 Phase = Literal["train", "eval", "test", "any"]
 

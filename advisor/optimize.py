@@ -217,6 +217,7 @@ def facts_of(job: Job, lab: Lab) -> Facts:
         measure_s=job.options.window_s,
         host_noise=lab.recall.host_noise(),
         quality_reference=tuple((kept or {}).items()),
+        tier=job.options.tier,
     )
 
 

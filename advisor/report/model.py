@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from advisor.model import Tier  # noqa: TC001  pydantic reads it
+
 SCHEMA_VERSION: Final = 2
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
@@ -170,6 +172,8 @@ class ComparisonEntry(_Part):
     before: str
     """What ran: `original`, `batch_size=8`."""
     after: str
+    settings: dict[str, Value] | None = None
+    """Values of `after` that were other than in the original, by path; null: not kept."""
     gain: Gain | None = None
     rounds: list[RoundEntry] = Field(default_factory=list)
 
@@ -269,6 +273,8 @@ class Report(_Part):
     decisions: list[DecisionEntry] = Field(default_factory=list)
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
+    tier: Tier = "fastest"
+    """How far results were allowed to change."""
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03

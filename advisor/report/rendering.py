@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
-from advisor.report import figures, guide, markdown, numbers, sensitivity, view
+from advisor.report import figures, guide, markdown, numbers, sensitivity, tiers, view
 
 if TYPE_CHECKING:
     from advisor.report.model import Report
@@ -76,6 +76,7 @@ def environment() -> Environment:
         "guide": guide,
         "patch_file": patch_file,
         "sensitivity": sensitivity,
+        "tiers": tiers,
         "view": view,
     }
     return found

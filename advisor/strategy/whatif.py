@@ -43,7 +43,8 @@ def advise(now: Standing) -> Stage:
     """Try what fits into the budget; then pairs, the most promising first."""
     now = yield from try_loader_arguments(now)
     for switch in SWITCHES:
-        if applies(now, switch) and (not switch.guarded or now.facts.consents):
+        may_round = now.facts.consents and now.facts.allows("numeric")
+        if applies(now, switch) and (not switch.guarded or may_round):
             now = yield from try_switch(now, switch)
     ordered = sorted(now.proposals, key=lambda p: -p.gain)
     now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))

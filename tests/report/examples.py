@@ -68,13 +68,16 @@ def settings(label: str, paths: dict[str, str]) -> dict[str, object]:
     return found
 
 
-def comparison(before: str, after: str, old: float, new: float, gain: Gain) -> ComparisonEntry:
+def comparison(
+    before: str, after: str, old: float, new: float, gain: Gain, paths: dict[str, str]
+) -> ComparisonEntry:
     """Six rounds that counted and one that others disturbed."""
     return ComparisonEntry(
         purpose="confirm",
         title=f"{after} against {before}",
         before=before,
         after=after,
+        settings=settings(after, paths),
         gain=gain,
         rounds=[
             RoundEntry(
@@ -351,7 +354,12 @@ def improved(**changes: object) -> Report:
         ],
         "comparisons": [
             comparison(
-                "original", free, 0.51, 0.72, Gain(ratio=1.42, low=1.35, high=1.49, pairs=6)
+                "original",
+                free,
+                0.51,
+                0.72,
+                Gain(ratio=1.42, low=1.35, high=1.49, pairs=6),
+                PATHS,
             ),
             comparison(
                 free,
@@ -359,6 +367,7 @@ def improved(**changes: object) -> Report:
                 0.72,
                 1.48,
                 Gain(ratio=2.05, low=1.97, high=2.13, pairs=6),
+                PATHS,
             ),
         ],
         "busy": "Measured on a busy machine: others held 0.3 of 2 CPUs (firefox 0.3).",
