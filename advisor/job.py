@@ -68,7 +68,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tier",
         choices=tuple(TIERS),
-        default="fastest",
         help="how far results may change: not (safe), by rounding (balanced), or also in the "
         "product (fastest, the default), always inside the declared tolerances",
     )
@@ -109,7 +108,7 @@ class Options:
     output: Path | None
     write_toml: bool
     dry_run: bool
-    tier: Tier
+    tier: Tier | None
     report: Path
     json: bool
     window_s: float

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Decision, Failure, Run, Tier, Trial
+    from advisor.model import Candidate, Decision, Failure, Run, Trial
     from advisor.strategy.standing import Answer, Standing
 
 
@@ -135,7 +135,6 @@ def formula_search(
     precisions: tuple[str, ...] = ("float32", "bfloat16"),
     host_noise: float | None = None,
     history: History | None = None,
-    tier: Tier = "fastest",
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -153,7 +152,6 @@ def formula_search(
         smallest_gain=0.03,
         budget_s=budget_s,
         host_noise=host_noise,
-        tier=tier,
     )
     lab = Lab(
         engine=engine,

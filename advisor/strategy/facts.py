@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from advisor import documents, knobs
     from advisor.experiments.attempts import Arm, KnobKey
     from advisor.experiments.comparison import Comparison
-    from advisor.model import KnobClass, Outcome, Run, Tier
+    from advisor.model import KnobClass, Outcome, Run
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -49,11 +49,10 @@ class Facts:
     """Relative spread between equal processes, as this host showed it before."""
     quality_reference: tuple[tuple[str, float], ...] = ()
     """The original's quality from before the first rewrite, by measure."""
-    tier: Tier = "fastest"
 
     def allows(self, knob_class: KnobClass) -> bool:
-        """Whether the tier that was asked for lets knobs of this class change."""
-        return knob_class in TIERS[self.tier]
+        """Whether the workload's tier lets knobs of this class change."""
+        return knob_class in TIERS[self.workload.tier]
 
     @property
     def consents(self) -> bool:

@@ -34,7 +34,7 @@ def searched(folder: Path, tier: Tier) -> FormulaSearch:
         bf16_speedup=1.5,
         switches={"autocast=bfloat16": 1.3},
     )
-    return formula_search(folder, engine, CONFIG, workload=WORKLOAD, tier=tier)
+    return formula_search(folder, engine, CONFIG, workload={**WORKLOAD, "tier": tier})
 
 
 @pytest.mark.parametrize(
