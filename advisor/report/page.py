@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FIGURES = "figures"
 _SUMMARY = re.compile(r"<summary>(.*)</summary>")
-_BREAKS = re.compile(r"[./](?=\w{2})|(?<=\w)_(?=\w)")
+_BREAKS = re.compile(r"[./](?=\w{2})")
 """Where a long name may go on in the next line."""
 _NUMBER = re.compile(r"text-align:\s*right")
 
