@@ -41,4 +41,6 @@ program's namespace is shadowed; for that reason its modules import each other r
     switches.py             flags, copies, optimizers, calls of root modules
     guard.py                the user's existing files are not written over
     arguments.py            what argparse returned
+
+    asked.py                in no program: what an interpreter's torch says when it is asked
 """
