@@ -210,6 +210,16 @@ class TrialFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """What the probe is to tell of the files that a program loads."""
+
+    roots: tuple[str, ...]
+    """Folders, links resolved, of which every file that runs is told."""
+    names: tuple[str, ...]
+    """Names without a folder: such a file is told with its hash, wherever it lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One fresh process to be run: self-contained, so that any engine can run it."""
 
@@ -239,6 +249,7 @@ class Trial:
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None
     """Folder that keeps what trials add to caches, for the later trials of the same call."""
+    origins: Origins | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
