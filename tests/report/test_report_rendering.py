@@ -222,7 +222,16 @@ def hostile(report: Report) -> Report:
             return {keys[name]: spoil(entry, name) for name, entry in part.items()}
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
-        fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
+        fixed = {
+            "verdict",
+            "outcome",
+            "class",
+            "schema_version",
+            "written_by",
+            "kind",
+            "purpose",
+            "tier",
+        }
         if not isinstance(part, str) or not part or key in fixed:
             return part
         return f"{part} {bad}"
