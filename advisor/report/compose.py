@@ -240,10 +240,13 @@ def reason(found: Outcome) -> str:
         takes = f"takes about {numbers.duration(now.price_s)}"
         if not now.originals:
             takes = "finished no item"
+        if now.starts.slow:
+            takes += f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at "
+            takes += "most a third of a budget goes to such starts"
         return (
             f"One process of this program {takes}, so the "
             f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
-            f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
+            f"prove it. Call again with --budget {numbers.whole_minutes(stop.needed_s or 0.0)}."
         )
     whole = gained_by(found)
     if whole is not None:
@@ -278,11 +281,6 @@ def reason(found: Outcome) -> str:
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
     return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
-
-
-def whole_minutes(seconds: float) -> str:
-    """`6m`: a budget as it is typed, rounded up."""
-    return f"{int(-(-seconds // 60))}m"
 
 
 def busy(found: Outcome) -> str:
@@ -355,6 +353,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if slow := sentences.slow_starts(now.starts):
+        told.append(slow)
     if asked.target.note and asked.target.profile is not None:
         told.append(asked.target.note)
     sources = {
