@@ -9,18 +9,11 @@ import pytest
 from advisor.model import Ceilings, Effects, Interval, LoaderCeiling, Run, Shares, Telemetry
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.bounds import bounds, idle_reasons, measured_parts
+from tests.runs import a_run
 
-RUN = Run(
-    trial_id="1",
-    purpose="profile",
-    label="original",
-    candidate_key="k",
+RUN = a_run(
     unit="tile",
-    units=100.0,
     units_per_s=50.0,
-    rate_source="formula",
-    window_start=0.0,
-    window_end=2.0,
     wait_share=0.6,
     shares=Shares(data_wait=0.6, compute=0.3, other=0.1),
     effects=Effects(workers=0, device="cpu"),

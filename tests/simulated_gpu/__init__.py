@@ -8,6 +8,7 @@ operation on them queues work on a stream of its own time: asynchronous, first i
 a bound on how far the host may run ahead. Numbers are computed by the CPU, at once.
 
     device.py     cards, streams, memory and the truth of what each did; no torch
+    own_time.py   time in which others take nothing from the program
     surface.py    torch.cuda's names over those cards
     placement.py  tensors that say they lie on a card
     site/         the sitecustomize that puts all of it in, found through PYTHONPATH
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SIMULATED_GPU"
 TRUTH = "SIMULATED_GPU_TRUTH"
+OWN_TIME = "SIMULATED_GPU_OWN_TIME"
 SITE = Path(__file__).parent / "site"
 
 
@@ -53,11 +55,19 @@ def environment(
     cards: Sequence[Card] = (Card(),),
     base: Mapping[str, str] = os.environ,
     truth: Path | None = None,
+    *,
+    own_time: bool = False,
 ) -> dict[str, str]:
-    """`base` with the cards in it; what they did is written to `truth` when a process ends."""
+    """`base` with the cards in it; what they did is written to `truth` as it happens.
+
+    `own_time`: the program's time passes only while it computes or sleeps. It must be of one
+    thread and wait for no other process.
+    """
     path = os.pathsep.join([str(SITE), *filter(None, [base.get("PYTHONPATH")])])
     told = {VARIABLE: json.dumps([asdict(card) for card in cards]), "PYTHONPATH": path}
-    return {**base, **told, **({TRUTH: str(truth)} if truth else {})}
+    told |= {TRUTH: str(truth)} if truth else {}
+    told |= {OWN_TIME: "1"} if own_time else {}
+    return {**base, **told}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,7 +42,7 @@ def _act_after(loader, action):
 def _load(name):
     """A module of this package, whatever the program's own path is."""
     if ROOT not in sys.path:
-        sys.path.append(ROOT)
+        sys.path.insert(0, ROOT)
     return importlib.import_module("tests.simulated_gpu." + name)
 
 
@@ -67,5 +67,7 @@ def _torch(module):
     _load("placement").install(module)
 
 
+if os.environ.get("SIMULATED_GPU_OWN_TIME"):
+    _load("own_time").begin()
 if os.environ.get(VARIABLE):
     sys.meta_path.insert(0, _Waiter({"torch.cuda": _cuda, "torch": _torch}))
