@@ -368,7 +368,8 @@ def _device(run: Run, profile: GpuProfile | None) -> list[str]:
             f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
         )
     if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
-        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy; there is no GPU to fill.")
+        none = "" if run.on_gpu else "; there is no GPU to fill"
+        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy{none}.")
     for name, share in seen.event_reasons:
         if share > 0.01 and name not in {"idle", "none"}:
             lines.append(f"The GPU held its clocks down for {name} in {share:.0%} of the samples.")

@@ -38,6 +38,8 @@ class Bench:
     """`time.monotonic()` at which it must be over."""
     simulated: bool
     environ: Mapping[str, str]
+    own_time: Mapping[str, str]
+    """Of programs of one thread over simulated cards: what others take does not show in them."""
     card: dict[str, Any] = field(default_factory=dict)
     """What torch says of the first card."""
     step: str = ""
@@ -80,7 +82,7 @@ class Bench:
             command=(sys.executable, *PROGRAM, *words),
             cwd=str(ROOT),
             scratch=str(self.folder / f"trial-{number}"),
-            env=tuple({**self.environ, **(environ or {})}.items()),
+            env=tuple({**self.environ, **self.own_time, **(environ or {})}.items()),
             plan=MeasurePlan(**{"measure_s": 1.5, "min_steps": 8, **plan}),
             start_limit_s=limit_s,
             hang_limit_s=limit_s,
