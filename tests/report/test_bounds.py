@@ -171,3 +171,10 @@ def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
     found = diagnose([why, why])
     assert found is not None
     assert any("not measured: compiled code" in line for line in found.evidence)
+
+
+def test_what_the_allocator_holds_is_what_the_card_must_give() -> None:
+    """Tensors are the smaller figure: freed blocks stay reserved. On a host it is the one there
+    is."""
+    assert replace(RUN, peak_mem_gib=8.0, peak_device_gib=23.0).held_gib == 23.0
+    assert replace(RUN, peak_mem_gib=8.0).held_gib == 8.0
