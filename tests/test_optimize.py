@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from advisor import documents, errors
+from tests.light import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -42,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def environment(project: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 
@@ -129,7 +130,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
 
 
 def test_a_dry_run_writes_no_config(project: Path) -> None:
-    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "20s"))
+    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "40s"))
     assert (project / "infer.yaml").read_text() == CONFIG
     assert found["runs"] >= 2
 
