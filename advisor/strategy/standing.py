@@ -177,8 +177,8 @@ class Standing:
 
     @property
     def reserve_s(self) -> float:
-        """What the search leaves for the proof: half of the processes that the budget buys, at least
-        the fewest rounds that give an interval."""
+        """What the search leaves for the proof: half of the processes that the budget buys, at
+        least the fewest rounds that give an interval."""
         most = GOOD_ROUNDS if self.facts.consents else MOST_RESERVED
         rounds = min(most, max(FEWEST_ROUNDS, int(self.buys / 4)))
         return self.rounds_s(rounds)

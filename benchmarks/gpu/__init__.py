@@ -8,13 +8,13 @@ a line too, and the next one goes on. It ends with 0 if every step was begun and
 expected; a line without an expectation, or of which nothing could be measured, is told and counts
 for neither.
 
-From a source checkout, nothing installed and no network: beside torch the interpreter needs psutil,
-nvidia-ml-py, jinja2, pyyaml, numpy (the workloads) and pydantic. Where some are missing, carry their
-wheels: on a machine with a network and the same Python,
+From a source checkout, nothing installed and no network: beside torch the interpreter needs
+psutil, nvidia-ml-py, jinja2, pyyaml, numpy (the workloads) and pydantic, and the gate's step needs
+git. Where some are missing, carry their wheels: with a network and the same Python,
 `pip download --only-binary=:all: -d wheels pydantic psutil nvidia-ml-py jinja2 pyyaml numpy` brings
 them with what they need (pydantic-core, annotated-types, typing-extensions, typing-inspection,
-markupsafe); there, `pip install --no-index --find-links wheels --target carried pydantic ...` and
-`PYTHONPATH=carried python -m benchmarks.gpu` in the checkout. git must be there for the gate's step.
+markupsafe); there, `pip install --no-index --find-links wheels --target carried pydantic ...`, and
+in the checkout `PYTHONPATH=carried python -m benchmarks.gpu`.
 
     __main__.py   the steps in order, within the time
     record.py     lines, and the two files they go into
