@@ -32,8 +32,7 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "gate": whole.gate,
     "several": several.right_card,
 }
-MINUTES, SIMULATED_MINUTES = 8.0, 4.0
-"""On simulated cards each step is shorter: all of them take two minutes on two idle cores."""
+MINUTES = 8.0
 LEAST_S = 15.0
 """With less time left a step is not begun."""
 
@@ -43,18 +42,18 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.gpu", description=__doc__)
     parser.add_argument("--simulated", action="store_true", help="on a simulated card, shorter")
     parser.add_argument("--output", type=Path, help="folder of the two files")
-    parser.add_argument("--minutes", type=float, help="longest it may take (8)")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="longest it may take (8)")
     parser.add_argument("--only", nargs="+", choices=STEPS, metavar="STEP", help=", ".join(STEPS))
     args = parser.parse_args(argv)
     chosen = args.only or tuple(STEPS)
-    minutes = args.minutes or (SIMULATED_MINUTES if args.simulated else MINUTES)
     with tempfile.TemporaryDirectory(prefix="gpu-bench-") as folder:
         results = ROOT / "benchmarks" / "results"
         record = Record(folder=args.output or (Path(folder) if args.simulated else results))
         bench = Bench(
             folder=Path(folder),
-            until=time.monotonic() + 60 * minutes,
+            until=time.monotonic() + 60 * args.minutes,
             simulated=args.simulated,
+            short=args.simulated and not args.only,
             environ=environ_of(Path(folder), simulated=args.simulated),
             own_time={"SIMULATED_GPU_OWN_TIME": "1"} if args.simulated else {},
         )

@@ -37,6 +37,9 @@ class Bench:
     until: float
     """`time.monotonic()` at which it must be over."""
     simulated: bool
+    short: bool
+    """Simulated, and all steps: two minutes on two idle cores. Rates of whole programs mean nothing
+    there."""
     environ: Mapping[str, str]
     own_time: Mapping[str, str]
     """Of programs of one thread over simulated cards: what others take does not show in them."""

@@ -21,9 +21,8 @@ KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
 DEM_S, EMBER_S, GATE_S = 110, 90, 45
-SHORT_S, ENOUGH_S = 20, 300
-"""Budget of an end to end call on a simulated card, whose rates mean nothing, where no more than
-so much time is left: it shows that the call ends, and how."""
+SHORT_S = 20
+"""Budget of an end to end call in a short run: it shows that the call ends, and how."""
 TOO_SMALL = 24
 """Exit code of a budget that buys no proof."""
 
@@ -52,7 +51,7 @@ def scale_of(bench: Bench) -> int:
 
 def budget_of(bench: Bench, usual_s: int) -> int:
     """Seconds for one end to end call."""
-    if bench.simulated and bench.left_s < ENOUGH_S:
+    if bench.short:
         return SHORT_S
     return max(SHORT_S, min(usual_s, int(bench.left_s) - 10))
 
