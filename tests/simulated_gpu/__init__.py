@@ -99,6 +99,13 @@ class Truth:
         """Share of the window that the program noted as `what`."""
         return covered([(a, b) for w, a, b in self.notes if w == what], start, end) / (end - start)
 
+    def idle_share(self, what: str, card: int, start: float, end: float) -> float:
+        """Share of the window that the program noted as `what` while the card had nothing to do."""
+        noted = [(max(a, start), min(b, end)) for w, a, b in self.notes if w == what]
+        busy = self.busy.get(card, [])
+        idle = sum(b - a - covered(busy, a, b) for a, b in noted if b > a)
+        return idle / (end - start)
+
 
 def covered(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:
     """Seconds of [start, end] in the spans, which do not overlap."""
