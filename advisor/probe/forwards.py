@@ -7,7 +7,7 @@ import time
 import types
 from typing import Any
 
-from . import inner, roots
+from . import flops, inner, roots
 from .hooking import POST, PRE, compiling_of, is_muted, step_end
 from .session import Session
 
@@ -29,7 +29,11 @@ def watch(torch: Any, session: Session) -> None:
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        if compiling() or session.muted or is_muted(session) or tracing():
+        root = session.roots.get(id(module))
+        if root is not None and root.light and root.module() is module:
+            return
+        muted = session.muted
+        if (is_muted(session) if muted is None else muted) or compiling() or tracing():
             return
         pre_hooks.pop(PRE, None)
         try:
@@ -42,15 +46,14 @@ def watch(torch: Any, session: Session) -> None:
             session.step_aside(problem)
             return
         session.root_runs = True
-        session.attempt(inner.begin, session, current, step_ended)
-        if session.tally is not None:
-            session.tally.__enter__()
+        if current.inners or current.calls <= inner.SCOUTED:
+            session.attempt(inner.begin, session, current, step_ended)
+        (session.tally or flops.NOTHING).__enter__()
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
-        if session.tally is not None:
-            session.tally.__exit__()
+        (session.tally or flops.NOTHING).__exit__(None, None, None)
         session.root_runs = False
         roots.unlisten(module, POST)
         if session.root_finder is None:  # the probe has stepped aside

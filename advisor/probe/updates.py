@@ -24,10 +24,11 @@ def backwards(torch: Any, session: Session) -> None:
         if session.muted:
             return original(tensors, *args, **kwargs)
         log = session.log
-        many = log.count("backwards")
+        many = log.dropped["backwards"] + len(log.backwards)
         if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
-        fresh = gradient.is_fresh()
+        alone = not log.opts  # else the optimizer tells when gradients are taken up
+        fresh = alone and gradient.is_fresh()
         finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
@@ -41,10 +42,10 @@ def backwards(torch: Any, session: Session) -> None:
                 pre_hooks[PRE] = finder
         end = clock()
         log.backwards.append((enter, end, fresh))
-        session.attempt(gradient.note, log)
         if session.clock is not None and session.capture is None:
             session.attempt(session.clock.mark, end, True)
-        if not log.opts:
+        if alone:
+            session.attempt(gradient.note, log)
             step_ended(end)
         return result
 
@@ -123,7 +124,8 @@ def optimizers(torch: Any, session: Session) -> None:
         entered = clock()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if session.muted or is_muted(session):
+        muted = session.muted
+        if is_muted(session) if muted is None else muted:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))

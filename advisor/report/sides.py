@@ -71,6 +71,7 @@ def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -
         power_w=_middle([run.telemetry.power_w for run in runs]),
         batch=mean.effects.batch,
         workers=mean.effects.workers,
+        data_items=mean.effects.data_items,
         forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
