@@ -8,6 +8,7 @@ those that torch has a formula for: matrix products, convolutions, attention.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import threading
 import time
@@ -123,21 +124,22 @@ def _not_countable(session: Session, measured: dict[str, Any]) -> str | None:
 
 
 def _formulas() -> dict[Any, Callable[..., Any]]:
+    """Torch's own, by operation; none where its version has no such module."""
     try:
-        from torch.utils import flop_counter
+        counter = importlib.import_module("torch.utils.flop_counter")
     except ImportError:
         return {}
-    return getattr(flop_counter, "flop_registry", {})
+    return getattr(counter, "flop_registry", {})
 
 
 def _mode(formulas: dict[Any, Callable[..., Any]]) -> Any:
     """A mode whose `count` grows by what each operation takes. Made here, as torch is the
     program's to import."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+    mode: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class Counting(mode):  # type: ignore[misc]
         def __init__(self) -> None:
-            super().__init__()  # type: ignore[no-untyped-call]
+            super().__init__()
             self.count = 0
             self.uncounted: set[str] = set()
 

@@ -74,7 +74,8 @@ def shares(
         left = without(left, spans)
         seconds[name] = before - _seconds(left)
     seconds["other"] = _seconds(left)
-    held = {"sync": _inside(waits, within), "host_to_device": _inside(host.copies, busy)}
+    worked = without(within, without(within, busy))
+    held = {"sync": _inside(waits, within), "host_to_device": _inside(host.copies, worked)}
     _move_lost(seconds, held, total)
     return {name: part / total for name, part in seconds.items()}
 

@@ -48,3 +48,22 @@ def test_a_wait_for_nothing_is_no_work() -> None:
     host = Host([], [(0.0, 0.001)], [], [(0.05, 0.1)])
     found = shares(host, [(0.001, 0.002)], [(0.0, 0.1)])
     assert found["compute"] == pytest.approx(0.01, abs=0.011)
+
+
+def test_what_was_copied_before_the_window_is_none_of_it() -> None:
+    """A blocking copy waits for the step before: 24 ms of 76, in which the host could have done its
+    own 52. How many steps the warm-up had makes no difference."""
+    found = []
+    for warm in (0, 5, 50):
+        copies, calls, marks, now = [], [], [], 0.0
+        for _ in range(warm + 8):
+            calls.append((now + 0.052, now + 0.0525))
+            marks.append((now + 0.0525, now + 0.076))
+            copies.append((now + 0.0526, now + 0.076))
+            now += 0.076
+        window = [(warm * 0.076, now)]
+        found.append(shares(Host([], calls, copies, []), marks, window))
+    for each in found:
+        assert each == pytest.approx(found[0])
+        assert each["host_to_device"] == pytest.approx(24 / 76, abs=0.02)
+        assert each["other"] == pytest.approx(28 / 76, abs=0.02)
