@@ -275,7 +275,8 @@ def reason(found: Outcome) -> str:
         )
     if not tried:
         return "No setting was found that may be changed without asking you."
-    if any(word.outcome == "found" for word in now.settled):
+    unproven = any(proposal.outcome is None for proposal in now.proposals)
+    if unproven or any(word.outcome == "found" for word in now.settled):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
             "nothing was written." + again(now)
@@ -286,7 +287,7 @@ def reason(found: Outcome) -> str:
 
 def again(now: Standing) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
-    missing_s = max((e.needed_s - e.left_s for e in now.skipped if e.matters), default=0.0)
+    missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
     needed_s = SPARE * (now.facts.budget_s + missing_s)
     return f" Call again with --budget {whole_minutes(needed_s)}: it goes on from here."
 

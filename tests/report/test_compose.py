@@ -104,6 +104,20 @@ def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) 
     assert int(told[1]) * 60 > 36.0
 
 
+def test_a_training_batch_that_was_faster_and_not_proven_is_no_nothing(tmp_path: Path) -> None:
+    """It is not ours to write, and it is not "nothing was faster" either."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="optimizer step",
+        process_s=lambda t: 20.0 if t.purpose == "search" else 8.0,
+    )
+    report = report_of(tmp_path, engine, budget_s=70.0)
+    assert not report.changes
+    assert not report.advice
+    assert "Nothing" not in report.reason
+    assert "--budget" in report.reason
+
+
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
