@@ -267,6 +267,7 @@ def _look(session: Session, module: Any) -> dict[str, Any]:
         "autocast_dtype": lambda: _autocast(torch, kind),
         "compiled": lambda: any(map(_is_compiled, module.modules())),
         "channels_last": lambda: _is_channels_last(torch, module),
+        "threads": lambda: int(torch.get_num_threads()),
     }
     if kind == "cuda":
         looks["tf32"] = lambda: has_tf32(torch)

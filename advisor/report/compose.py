@@ -172,6 +172,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
             for each in found.comparisons
             if each.contest.purpose != "quality"
         ],
+        tier=now.facts.workload.tier,
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
         price_per_hour=asked.price_per_hour,

@@ -45,6 +45,7 @@ REASONS = {
     "chosen for {from}.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
+    "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
     "no-precision-inside": "No other precision was faster inside its guard{seen}.",
