@@ -267,6 +267,7 @@ def reason(found: Outcome) -> str:
         return (
             f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
             f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+            + (again(now) if last.cut_short else "")
         )
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):

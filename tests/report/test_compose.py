@@ -90,6 +90,9 @@ def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
     assert report.verdict == "partial"
     assert report.changes == []
+    assert "--budget" in report.reason
+    assert any("the rest of the proof" in entry for entry in report.skipped)
+    assert not any("about 0 s" in entry for entry in report.skipped)
 
 
 def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) -> None:
