@@ -284,7 +284,9 @@ def reason(found: Outcome) -> str:
             "nothing was written." + again(now)
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    left_out = any(entry.matters for entry in now.skipped)
+    text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    return text + (again(now) if left_out else "")
 
 
 def again(now: Standing) -> str:
