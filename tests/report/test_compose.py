@@ -121,6 +121,19 @@ def test_a_training_batch_that_was_faster_and_not_proven_is_no_nothing(tmp_path:
     assert "--budget" in report.reason
 
 
+def test_nothing_faster_among_what_the_budget_held_names_the_budget_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    """Noise hides what a larger batch gains, and one more was worth a try."""
+    noisy = on_formula(
+        load_s=1e-6, launch_s=2e-4, unit_s=0.01, noise=0.1, seed=0, process_s=lambda _: 10.0
+    )
+    report = report_of(tmp_path, noisy, budget_s=100.0)
+    assert report.verdict == "partial"
+    assert report.reason.startswith("Nothing that was tried is faster")
+    assert "--budget 3m" in report.reason
+
+
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
