@@ -271,6 +271,7 @@ def reason(found: Outcome) -> str:
         return (
             f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
             f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+            + (again(now) if last.cut_short else "")
         )
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
@@ -280,18 +281,21 @@ def reason(found: Outcome) -> str:
         )
     if not tried:
         return "No setting was found that may be changed without asking you."
-    if any(word.outcome == "found" for word in now.settled):
+    unproven = any(proposal.outcome is None for proposal in now.proposals)
+    if unproven or any(word.outcome == "found" for word in now.settled):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
             "nothing was written." + again(now)
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    left_out = any(entry.matters for entry in now.skipped)
+    text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    return text + (again(now) if left_out else "")
 
 
 def again(now: Standing) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
-    missing_s = max((e.needed_s - e.left_s for e in now.skipped if e.matters), default=0.0)
+    missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
     starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
     needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
     return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."
