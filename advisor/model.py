@@ -444,6 +444,11 @@ class Run:
     """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
     batch, or of a root forward."""
     step_kind: str | None = None
+    latency_p50_ms: float | None = None
+    """Half of the batches were done so long after they were begun, or sooner: what the user of any
+    of their items waits. None where only a part of one batch was seen."""
+    latency_p95_ms: float | None = None
+    """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)

@@ -122,7 +122,7 @@ def front_of(now: Standing, candidate: Candidate) -> Run:
     """A run of what was proven: its best in the proof, or the original's."""
     for proof in reversed(now.proofs):
         if proof.contest.after.arm.candidate.key == candidate.key and proof.runs("after"):
-            return max(proof.runs("after"), key=now.facts.objective.score)
+            return now.facts.objective.best(proof.runs("after"))
     return now.original
 
 

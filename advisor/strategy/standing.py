@@ -67,8 +67,8 @@ class Standing:
 
     @property
     def original(self) -> Run:
-        """The baseline run that later ones are held against: the faster one, never flattered."""
-        return max(self.originals, key=self.facts.objective.score)
+        """The baseline run that later ones are held against: the better one, never flattered."""
+        return self.facts.objective.best(self.originals)
 
     @property
     def usual(self) -> tuple[Run, ...]:

@@ -71,6 +71,8 @@ class Measured:
     stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
     """Start, end, units and marks of consecutive parts, see `Part`."""
     step_ms: Finite
+    latency_p50_ms: Finite | None = None
+    latency_p95_ms: Finite | None = None
     wait_share: Finite | None
     backward_share: Finite | None
     shares: Shares | None
