@@ -274,6 +274,10 @@ class Effects:
     """`trainer.py:95` where the root module was called."""
     fingerprint: str | None = None
     """Digest of the first root outputs and losses: equal when nothing computed changed."""
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """What the program's argparse parsers returned, by destination."""
     defaulted_arguments: tuple[str, ...] = ()

@@ -165,10 +165,7 @@ def engine_of(job: Job, off: threading.Event) -> LocalEngine:
 
 def open_lab(job: Job, engine: Engine, started: float) -> Lab:
     """Where the candidates of this job are measured; its budget began at `started`."""
-    asked, seed = job.invocation, job.options.seed
-    env = {**dict(job.target.environment), **asked.workload.env}
-    if seed is not None:
-        env |= {"GPU_ADVISOR_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
+    asked = job.invocation
     return Lab(
         engine=engine,
         program=Program(
@@ -178,12 +175,13 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
             unit=asked.workload.unit,
             output_paths=job.sources[0].findings.outputs if asked.config else (),
             output_flags=(*asked.workload.output_flags, *job.sources[-1].findings.outputs),
-            env=env,
+            env={**dict(job.target.environment), **asked.workload.env},
+            seed=job.options.seed,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=job.options.allow_writes,
             limits=job.limits,
         ),
-        quality_command=asked.quality_command_line(),
+        commands=asked.quality_commands(),
         recall=Recall(
             history=History(job.state / "history.sqlite", job.progress.note),
             machine_key=job.machine.key,
@@ -197,7 +195,7 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
 
 def quality_key(job: Job, lab: Lab) -> str:
     """Identity of what the quality command measures."""
-    argv = lab.program.argv(Candidate(), lab.quality_command)
+    argv = lab.program.argv(Candidate(), lab.commands["quality"])
     return measure_key(job.invocation.workload.quality, argv)
 
 
@@ -230,8 +228,8 @@ def conclude(
     options = job.options
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
-    if now.quality.before and not facts.quality_reference:
-        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.before))
+    if now.quality.original and not facts.quality_reference:
+        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
     text, written = "", Written()
     refused: AdvisorError | None = None
     if winner.changes:

@@ -145,16 +145,23 @@ class QualityMeasure(_Table):
     """A number in the program's own output that says how good its product is."""
 
     pattern: Regex
-    """Regular expression over the output; group 1 is the number; the last match counts."""
+    """Regular expression over the output; group 1 is the number."""
+    matches: Literal["each", "last"] = "each"
+    """each: every match is an item of its own, paired with the same one of the original. last: the
+    program prints one figure again and again, and the last of them counts."""
     better: Literal["lower", "higher"] = "lower"
     tolerance: Tolerance = "0%"
     """How much worse than the original it may become: `2%` relative, `0.01` absolute."""
 
     def limit(self, reference: float) -> float:
         """The worst value still accepted, given the original's `reference`."""
-        text = self.tolerance.strip()
-        slack = abs(reference) * parse_share(text) if text.endswith("%") else float(text)
+        slack = self.slack(reference)
         return reference + slack if self.better == "lower" else reference - slack
+
+    def slack(self, reference: float) -> float:
+        """How much worse than `reference` is still accepted."""
+        text = self.tolerance.strip()
+        return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
 
     def within(self, value: float, reference: float) -> bool:
         """Whether `value` is no worse than the tolerance allows."""
@@ -180,9 +187,16 @@ class Workload(_Table):
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
     quality_command: Command | None = None
-    """A shorter command for the quality measures: a fixed subset of items, fixed seeds."""
+    """A shorter command for the quality measures, on a fixed subset of items. It is run with
+    several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
+    confirm_quality_command: Command | None = None
+    """The same measures on other items: what `quality-command` chose is confirmed by it."""
+    quality_proof: Literal["bounds", "one-run"] = "bounds"
+    """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
+    one-run: one run a value decides, and the report says that nothing is proven by it."""
     numeric_tolerance: Share | None = None
-    """Largest relative drift of the training loss a precision change may cause."""
+    """Largest relative drift of the training loss, or of an inference's outputs, that a change of
+    rounding may cause."""
     output_flags: list[Text] = Field(default_factory=list)
     """Extra flags that name output directories; they are pointed into scratch."""
     env: Variables = Field(default_factory=dict)

@@ -156,7 +156,7 @@ def formula_search(
     lab = Lab(
         engine=engine,
         program=Program(config=document, command_line=command, cwd=folder, unit="item"),
-        quality_command=command,
+        commands={"quality": command, "confirm-quality": command},
         recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),

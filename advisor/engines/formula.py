@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,14 @@ class Formula:
     quality: Callable[[int], float] | None = None
     """The quality measure by sampler steps; every run prints it as `quality: NUMBER`."""
     quality_name: str = "quality"
+    quality_items: int = 1
+    """Figures that a run prints, one a line."""
+    quality_noise: float = 0.0
+    """Their standard deviation, drawn anew for each seed, number of steps, item and command."""
+    quality_of_seed: float = 0.0
+    """The same, one draw for all items of a run."""
+    follows_seed: bool = True
+    """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
     """Files that a batch of so many items leaves; None: not known."""
     ignored: frozenset[str] = frozenset()
@@ -173,7 +182,7 @@ class Formula:
             )
             if plan.ceilings_workers
             else None,
-            stdout_tail=self._printed(used),
+            stdout_tail=self._printed(used, trial),
             output_digest="same",
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
@@ -218,11 +227,16 @@ class Formula:
             name=whatif, applied=applied, why=None if applied else "nothing to switch"
         )
 
-    def _printed(self, used: Values) -> str:
+    def _printed(self, used: Values, trial: Trial) -> str:
         if self.quality is None:
             return ""
-        value = self.quality(self._sampler_steps(used)) + self.bf16_quality * self._half(used)
-        return f"{self.quality_name}: {value}\n"
+        steps, half = self._sampler_steps(used), self._half(used)
+        value = self.quality(steps) + self.bf16_quality * half
+        seed = dict(trial.env).get("GPU_ADVISOR_SEED", "") if self.follows_seed else ""
+        rng = random.Random(f"{seed} {steps} {half} {trial.command}")  # noqa: S311  no secret
+        value += rng.gauss(0.0, self.quality_of_seed)
+        figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
+        return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)
 
     def _sampler_steps(self, values: Values) -> int:
         return self._number(values, "steps", 1) if self.sampler else 1

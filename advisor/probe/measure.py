@@ -102,6 +102,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "memory": lambda: observe.memory(session),
         "card": lambda: cards.told(session.torch, log.roots),
         "losses": lambda: observe.loss_values(session),
+        "firsts": lambda: observe.firsts(session, root),
         "fingerprint": lambda: observe.fingerprint(session, root, told.get("losses") or []),
     }
     for name, fact in read.items():

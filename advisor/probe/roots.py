@@ -137,7 +137,10 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
         if not root.shapes:
             _note_shapes(root, inputs, output)
         if session.capture is None:
-            root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+            came_out = [_samples(tensor) for tensor in batches.tensors_in(output, 4)]
+            root.outputs.extend(came_out)
+            went_in = [_samples(tensor) for tensor in batches.tensors_in(inputs, 4)]
+            root.firsts.append((went_in, came_out))
     return root.counter.count(output) if root.by_output else root.items(inputs)
 
 

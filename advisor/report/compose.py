@@ -162,10 +162,17 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
                 value=j.value,
                 reference=j.reference,
                 limit=j.limit,
+                low=j.low,
+                high=j.high,
+                runs=j.runs,
+                items=j.items,
+                stage=j.stage,
                 within=j.within,
             )
             for label, j in now.quality.judgements
+            if j.reference is not None and j.limit is not None
         ],
+        quality_proven=quality_proven(found),
         comparisons=[
             comparison_entry(each, objective)
             for each in found.comparisons
@@ -205,6 +212,13 @@ def traded(proof: Comparison) -> bool:
     """Whether what the proof adds may change results."""
     old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
     return old.only("numeric", "quality").key != new.only("numeric", "quality").key
+
+
+def quality_proven(found: Outcome) -> bool | None:
+    """Whether what is written and may change results was confirmed; None where nothing may."""
+    if not found.winner.only("numeric", "quality").changes:
+        return None
+    return found.standing.facts.workload.quality_proof == "bounds"
 
 
 def gained_by(found: Outcome) -> Interval | None:
@@ -367,10 +381,15 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         told.append(
             "Earlier measurements were set aside: the same original now runs at another speed."
         )
-    if now.quality.judgements:
+    if any(j.stage == "confirmed" for _, j in now.quality.judgements):
         told.append(
-            "Each quality value is of one run of the quality command: it shows that this run was "
-            "inside its limit, and does not prove that every run is."
+            "Quality: what was chosen with some seeds was confirmed or refused with others; bounds "
+            "are 95 %, and the wider of those over the runs and over the items of a run."
+        )
+    if now.quality.judgements and now.facts.workload.quality_proof == "one-run":
+        told.append(
+            "Quality is not proven: quality-proof is one-run, so each value is of one run, which "
+            "shows that this run was inside its limit and nothing of any other."
         )
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]

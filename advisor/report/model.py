@@ -115,7 +115,17 @@ class QualityPoint(_Part):
     value: float | None
     reference: float
     limit: float
+    low: float | None = None
+    """95 % bounds of the value, the original's taken as it is; null: one run has none."""
+    high: float | None = None
+    runs: int = 1
+    """Pairs of runs with equal seeds, no two alike."""
+    items: int = 1
+    """Figures of a run that were paired."""
+    stage: Literal["chosen", "confirmed"] = "chosen"
+    """confirmed: with other seeds than those that chose, and on other items where declared."""
     within: bool
+    """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is."""
 
 
 class TrialEntry(_Part):
@@ -263,6 +273,8 @@ class Report(_Part):
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
     decisions: list[DecisionEntry] = Field(default_factory=list)
+    quality_proven: bool | None = None
+    """Whether what was traded was confirmed by bounds inside the tolerances; null: nothing was."""
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     noise_band: float | None = None

@@ -10,7 +10,15 @@ from advisor.documents import argv
 from advisor.report import markdown, numbers
 
 if TYPE_CHECKING:
-    from advisor.report.model import AdviceEntry, DecisionEntry, Gain, Report, Side, TrialEntry
+    from advisor.report.model import (
+        AdviceEntry,
+        DecisionEntry,
+        Gain,
+        QualityPoint,
+        Report,
+        Side,
+        TrialEntry,
+    )
 
 CLASSES = {
     "free": "free: results cannot change",
@@ -74,10 +82,13 @@ def title(report: Report) -> str:
                 for change in report.changes
                 if change.kind in {"timesteps", "precision"}
             )
+            doubt = " (quality not proven)" if report.quality_proven is False else ""
             return (
                 f"{_at_least(free)} as many {units} a second free, {_at_least(found)} with "
-                f"{paid}{written}"
+                f"{paid}{doubt}{written}"
             )
+        if report.quality_proven is False:
+            written = f", quality not proven{written}"
         if found.high is None:
             return f"more than {numbers.ratio(found.low)} as many {units} a second{written}"
         bounds = numbers.gain(found).partition(" ")[2]
@@ -159,7 +170,10 @@ def measures(report: Report) -> list[Row]:
     table += [
         (
             _quality_label(report, name),
-            [numbers.measure(side.quality.get(name)) for side in sides],
+            [
+                numbers.measure(report.before.quality.get(name)),
+                _bounded(report, name, report.after.quality.get(name)),
+            ],
         )
         for name in _measure_names(report)
     ]
@@ -304,8 +318,36 @@ def _measure_names(report: Report) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def quality_point(report: Report, name: str) -> QualityPoint | None:
+    """What the after of a measure rests on: confirmed before chosen, inside before outside, the
+    last of them."""
+    points = [point for point in report.quality if point.measure == name]
+    order = [(point.stage == "confirmed" and point.within, point.within) for point in points]
+    best = max(order, default=None)
+    found = [point for point, rank in zip(points, order, strict=True) if rank == best]
+    return found[-1] if found else None
+
+
 def _limit(report: Report, name: str) -> float | None:
-    return next((point.limit for point in report.quality if point.measure == name), None)
+    point = quality_point(report, name)
+    return point.limit if point is not None else None
+
+
+def _bounded(report: Report, name: str, value: float | None) -> str:
+    """`0.4191 (0.41 to 0.43)`: with its bounds where it has some."""
+    point, text = quality_point(report, name), numbers.measure(value)
+    if point is None or point.low is None or point.high is None or value != point.value:
+        return text
+    return f"{text} ({numbers.measure(point.low)} to {numbers.measure(point.high)})"
+
+
+def quality_told(point: QualityPoint) -> str:
+    """What a look at a measure says: how often, on what, and whether that is inside."""
+    runs = f"{point.runs} pair{'s' if point.runs != 1 else ''}"
+    items = f" of {point.items} items" if point.items > 1 else ""
+    if point.stage == "confirmed":
+        return f"{'confirmed' if point.within else 'not confirmed'}, {runs}{items}"
+    return f"{'inside' if point.within else 'out of tolerance'} when chosen, {runs}{items}"
 
 
 def _quality_label(report: Report, name: str) -> str:

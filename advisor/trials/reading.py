@@ -219,6 +219,8 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         loader_site=loader.site,
         model_site=record.model_site,
         fingerprint=record.fingerprint,
+        inputs=record.firsts.inputs,
+        outputs=record.firsts.outputs,
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )

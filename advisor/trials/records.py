@@ -134,6 +134,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Firsts:
+    """Some numbers of the first root forwards: what went in, and what came out."""
+
+    inputs: tuple[tuple[float, ...], ...] = ()
+    outputs: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Peaks of the device allocator, which is absent without a device, and of resident memory."""
 
@@ -208,6 +216,7 @@ class ProcessRecord:
     cpus: int | None = None
     losses: tuple[float, ...] = ()
     fingerprint: str | None = None
+    firsts: Firsts = field(default_factory=Firsts)
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
