@@ -78,6 +78,8 @@ class Formula:
     """Their standard deviation, drawn anew for each seed, number of steps, item and command."""
     quality_of_seed: float = 0.0
     """The same, one draw for all items of a run."""
+    quality_draw: int = 0
+    """Another number is another world."""
     follows_seed: bool = True
     """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
@@ -233,7 +235,10 @@ class Formula:
         steps, half = self._sampler_steps(used), self._half(used)
         value = self.quality(steps) + self.bf16_quality * half
         seed = dict(trial.env).get("GPU_ADVISOR_SEED", "") if self.follows_seed else ""
-        rng = random.Random(f"{seed} {steps} {half} {trial.command}")  # noqa: S311  no secret
+        files = {file.original for file in trial.files}
+        command = [word for word in trial.command if word not in files]
+        facts = (self.quality_draw, seed, steps, half, *command)
+        rng = random.Random(repr(facts))  # noqa: S311  no secret
         value += rng.gauss(0.0, self.quality_of_seed)
         figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
         return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)

@@ -52,6 +52,8 @@ MOST_RUNS = 12
 LEAST_POWER = 1.5
 """A budget that buys fewer rounds than were wanted must do where the bounds will be no wider than
 so large a part of half the room that is left in the tolerance, twice."""
+ARMS = 2**0.5
+"""Both arms vary as one does, at most independently."""
 CHECK_SHARE = 0.25
 """Part of what is left that may be spent on the original beside the best free candidate."""
 
@@ -77,6 +79,13 @@ class Rung:
     pairs: tuple[Pair, ...]
     judgements: tuple[QualityJudgement, ...]
     run_s: float
+    runs: tuple[Values, ...] = ()
+    """Its own runs, more of them than pairs: what a seed changes."""
+
+    @property
+    def seeds_matter(self) -> bool:
+        """Whether other seeds gave other figures."""
+        return seeds_matter([(run, run) for run in self.runs]) is True
 
     @property
     def inside(self) -> bool:
@@ -225,7 +234,10 @@ def confirmed(
     measures = now.facts.workload.quality
     if one_run(now):
         return adopted(now, rung.arm, list(rung.judgements)), rung.inside, beyond(rung.judgements)
-    now, matter = yield from seeds_followed(now, rung)
+    now, known = yield from repeated(now, rung)
+    if known is None:
+        return now, False, (("stop", "not-judged"),)
+    rung, matter = known, known.seeds_matter
     if not matter and now.facts.workload.confirm_quality_command is None:
         return now, False, (("stop", "seeds-not-followed"),)
     rounds, why = planned(now, anchor, rung) if matter else (1, ())
@@ -268,15 +280,21 @@ def confirmed(
     return now, inside, beyond(tuple(judgements), "not-confirmed")
 
 
-def seeds_followed(now: Standing, rung: Rung) -> Generator[Turn, Answer, tuple[Standing, bool]]:
-    """Whether another seed gives other figures; tried with the rung, which is the cheaper arm."""
-    matter = seeds_matter(rung.pairs)
-    if matter is not None:
-        return now, matter
-    ask = quality_ask(rung.arm, CHOOSING + 1, rung.run_s)
-    now, attempt = yield from tried(now, ask)
-    values = values_of(now, attempt.run if attempt is not None else None)
-    return now, not values or values != rung.pairs[0][1]
+def repeated(now: Standing, rung: Rung) -> Generator[Turn, Answer, tuple[Standing, Rung | None]]:
+    """`rung` with enough seeds to tell what one changes; None where that did not fit.
+
+    The items of a run do not tell it: a seed may be unlucky for all of them. The rung is the arm
+    that costs less.
+    """
+    runs = [after for _, after in rung.pairs]
+    while len(runs) < CHOOSING_RUNS:
+        ask = quality_ask(rung.arm, CHOOSING + len(runs), rung.run_s)
+        now, attempt = yield from tried(now, ask)
+        values = values_of(now, attempt.run if attempt is not None else None)
+        if not values:
+            return now, None
+        runs.append(values)
+    return now, replace(rung, runs=tuple(runs))
 
 
 def planned(now: Standing, anchor: Anchor, rung: Rung) -> tuple[int, Data]:
@@ -311,7 +329,10 @@ def rooms(now: Standing, anchor: Anchor, rung: Rung) -> list[tuple[str, float, f
         slack = max(0.0, 1.0 - dict(anchor.spent).get(judgement.measure, 0.0))
         slack *= measure.slack(reference)
         worse = sign * ((judgement.value or 0.0) - reference)
-        found.append((judgement.measure, slack - max(0.0, worse), spread_of_a_run(by_run) or 0.0))
+        of_arm = [[means(run)[judgement.measure]] for run in rung.runs]
+        between = ARMS * (spread_of_a_run(of_arm) or 0.0)
+        spread = max(spread_of_a_run(by_run) or 0.0, between)
+        found.append((judgement.measure, slack - max(0.0, worse), spread))
     return found
 
 
