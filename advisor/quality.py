@@ -95,11 +95,6 @@ def means(values: Values) -> dict[str, float]:
     return {name: fmean(figures) for name, figures in values}
 
 
-def most_items(values: Values) -> int:
-    """Items of the measure that has the fewest."""
-    return min((len(figures) for _, figures in values), default=0)
-
-
 # --- pairs to bounds ----------------------------------------------------------------------
 
 

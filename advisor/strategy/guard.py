@@ -21,7 +21,6 @@ from advisor.quality import (
     given_away,
     judge,
     means,
-    most_items,
     moved,
     read_measures,
     rounds_needed,
@@ -43,10 +42,10 @@ FIRST_QUALITY = 3.0
 """A quality run may take so many times what a short process does, before one was seen."""
 CHOOSING, CONFIRMING = 1, 101
 """The first repetition of each: no seed of one is a seed of the other."""
-ENOUGH_ITEMS = 6
-"""Items of a run from which on it tells its own noise."""
 CHOOSING_RUNS = 3
-"""Runs of what prints fewer."""
+"""Seeds that tell what a seed changes."""
+FEWEST = 2
+"""Runs a side, without which there are no bounds over the seeds."""
 MOST_RUNS = 12
 """A side. What more of them would resolve is not worth their time."""
 LEAST_POWER = 1.5
@@ -127,32 +126,23 @@ def anchored(now: Standing) -> Generator[Turn, Answer, tuple[Standing, Anchor | 
     it where that costs little: one that moved the quality is given up.
     """
     free = Arm(candidate=now.best.only("free", "training"))
-    runs: list[Values] = []
-    first: Run | None = None
-    wanted = 1
-    expected_s = FIRST_QUALITY * now.price_s
-    while len(runs) < wanted:
-        now, attempt = yield from tried(now, quality_ask(free, CHOOSING + len(runs), expected_s))
-        if attempt is None:
-            return now, None, "budget"
-        values = values_of(now, attempt.run)
-        if attempt.run is None or not values:
-            return now, None, "quality-not-read"
-        runs.append(values)
-        first = first or attempt.run
-        expected_s = first.wall_s
-        if most_items(values) < ENOUGH_ITEMS and not one_run(now):
-            wanted = CHOOSING_RUNS
-    assert first is not None
-    now, runs = yield from checked(now, runs, first)
-    original = {name: fmean(means(run)[name] for run in runs) for name, _ in runs[0]}
+    now, attempt = yield from tried(now, quality_ask(free, CHOOSING, FIRST_QUALITY * now.price_s))
+    if attempt is None:
+        return now, None, "budget"
+    first, values = attempt.run, values_of(now, attempt.run)
+    if first is None or not values:
+        return now, None, "quality-not-read"
+    runs: tuple[Values, ...] = (values,)
+    if free.candidate.changes and not one_run(now):
+        now, runs = yield from checked(now, free, first, values)
+    original = {name: fmean(means(run)[name] for run in runs) for name, _ in values}
     spent = given_away(now.facts.workload.quality, dict(now.facts.quality_reference), original)
     log = replace(now.quality, original=tuple(original.items()))
     if not log.before:
         log = replace(log, before=log.original)
     anchor = Anchor(
         candidate=now.best.only("free", "training"),
-        runs=tuple(runs),
+        runs=runs,
         run_s=first.wall_s,
         spent=tuple(spent.items()),
     )
@@ -160,32 +150,34 @@ def anchored(now: Standing) -> Generator[Turn, Answer, tuple[Standing, Anchor | 
 
 
 def checked(
-    now: Standing, runs: list[Values], first: Run
-) -> Generator[Turn, Answer, tuple[Standing, list[Values]]]:
+    now: Standing, free: Arm, first: Run, values: Values
+) -> Generator[Turn, Answer, tuple[Standing, tuple[Values, ...]]]:
     """The best so far against the original with the same seeds, where that costs little.
 
     Returns the runs that later ones are held against: of the original, if the best is given up.
     """
-    original_s = first.wall_s * max(1.0, now.front.units_per_s / now.original.units_per_s)
-    left_s = now.left_s - now.reserve_s
-    free = now.best.only("free", "training")
-    if not free.changes or original_s * len(runs) > CHECK_SHARE * left_s:
-        return now, runs
-    found: list[Values] = []
+    slower = max(1.0, now.front.units_per_s / now.original.units_per_s)
+    needed_s = first.wall_s * (CHOOSING_RUNS * slower + CHOOSING_RUNS - 1)
+    if needed_s > CHECK_SHARE * (now.left_s - now.reserve_s):
+        return now, (values,)
+    runs, originals = [values], []
     lost: Data = ()
-    for number in range(len(runs)):
-        now, attempt = yield from tried(now, quality_ask(Arm(), CHOOSING + number, original_s))
-        run = attempt.run if attempt is not None else None
-        values = values_of(now, run)
-        if run is None or not values:
-            return now, runs
-        lost = lost or effects.lost_results(run, first)
-        found.append(values)
+    for number in range(CHOOSING_RUNS):
+        repeat = CHOOSING + number
+        now, attempt = yield from tried(now, quality_ask(Arm(), repeat, slower * first.wall_s))
+        original = attempt.run if attempt is not None else None
+        if number:
+            now, attempt = yield from tried(now, quality_ask(free, repeat, first.wall_s))
+            runs.append(values_of(now, attempt.run if attempt is not None else None))
+        originals.append(values_of(now, original))
+        if original is None or not originals[-1] or not runs[-1]:
+            return now, (values,)
+        lost = lost or effects.lost_results(original, first)
     if lost:
-        return distrusted(now, "loses-results", lost), found
-    if moved(now.facts.workload.quality, list(zip(found, runs, strict=True))):
-        return distrusted(now), found
-    return now, runs
+        return distrusted(now, "loses-results", lost), tuple(originals)
+    if moved(now.facts.workload.quality, list(zip(originals, runs, strict=True))):
+        return distrusted(now), tuple(originals)
+    return now, tuple(runs)
 
 
 def distrusted(now: Standing, why: str = "moved-the-quality", seen: Data = ()) -> Standing:
@@ -234,6 +226,10 @@ def confirmed(
     measures = now.facts.workload.quality
     if one_run(now):
         return adopted(now, rung.arm, list(rung.judgements)), rung.inside, beyond(rung.judgements)
+    more = CHOOSING_RUNS - len(rung.pairs)
+    least_s = MARGIN * (FEWEST * anchor.run_s + (FEWEST + more) * rung.run_s)
+    if least_s > now.left_s - now.reserve_s:
+        return not_afforded(now, rung, FEWEST, least_s)
     now, known = yield from repeated(now, rung)
     if known is None:
         return now, False, (("stop", "not-judged"),)
@@ -247,9 +243,7 @@ def confirmed(
     least = fewest(now, anchor, rung) if matter else 1
     rounds = min(rounds, max(0, int((now.left_s - now.reserve_s) / round_s)))
     if rounds < least:
-        title = f"the confirmation of {rung.arm.label}"
-        now = now.skip(title, least * round_s, kept_s=now.reserve_s)
-        return now, False, (("stop", "confirm-over-budget"), ("rounds", least))
+        return not_afforded(now, rung, least, least * round_s)
     contest = Contest(
         purpose="quality",
         title=f"quality of {rung.arm.label}",
@@ -280,6 +274,15 @@ def confirmed(
     return now, inside, beyond(tuple(judgements), "not-confirmed")
 
 
+def not_afforded(
+    now: Standing, rung: Rung, rounds: int, needed_s: float
+) -> tuple[Standing, bool, Data]:
+    """Without a confirmation, which the budget cannot hold beside the proof of speed."""
+    title = f"the confirmation of {rung.arm.label}"
+    now = now.skip(title, needed_s, kept_s=now.reserve_s)
+    return now, False, (("stop", "confirm-over-budget"), ("rounds", rounds))
+
+
 def repeated(now: Standing, rung: Rung) -> Generator[Turn, Answer, tuple[Standing, Rung | None]]:
     """`rung` with enough seeds to tell what one changes; None where that did not fit.
 
@@ -299,7 +302,7 @@ def repeated(now: Standing, rung: Rung) -> Generator[Turn, Answer, tuple[Standin
 
 def planned(now: Standing, anchor: Anchor, rung: Rung) -> tuple[int, Data]:
     """Rounds that the noise of the choosing runs asks for; or why no affordable number would do."""
-    wanted = 2
+    wanted = FEWEST
     for name, room, spread in rooms(now, anchor, rung):
         rounds = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
         if rounds is None:
