@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GIB_PER_GB = 1e9 / 2**30
 SECONDS_AN_HOUR = 3600.0
+WORST = 1e100
 MANY_FORWARDS = 4.0
 """Forwards of an item from which on it is an iterative sampler's."""
 COST_UNITS = 1000
@@ -136,6 +137,15 @@ class Constraint:
     text: str
     """As it was written: `latency_p95<=80ms`."""
 
+    @property
+    def grows_with_batch(self) -> bool:
+        """Whether a larger batch can only take the figure further out."""
+        return self.relation == "<="
+
+    def value(self, run: Run) -> float | None:
+        """The figure, in the metric's unit."""
+        return self.metric.read(run)
+
     def holds(self, run: Run) -> bool:
         """Whether `run` is inside; one that does not tell the figure is not."""
         value = self.metric.read(run)
@@ -159,10 +169,9 @@ class Objective:
         return self.metric.higher_is_better
 
     def score(self, run: Run) -> float:
-        """The figure that `run` is judged by; above zero. Ask `unmeasured` first: it must be."""
-        value = self.metric.read(run)
-        assert value is not None, f"{self.name} of {run.label} was not measured"
-        return value
+        """The figure that `run` is judged by; above zero. One that it does not tell is as bad as
+        can be: whether it is told at all is asked of the original, see `unmeasured`."""
+        return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
 
     def gain(self, before: float, after: float) -> float:
         """How many times better a score of `after` is than one of `before`."""
@@ -188,6 +197,10 @@ class Objective:
     def best(self, runs: Sequence[Run]) -> Run:
         """The one with the best score."""
         return (max if self.higher_is_better else min)(runs, key=self.score)
+
+    def better_below(self, run: Run) -> bool:
+        """Whether a smaller batch than that of `run` may be what is wanted."""
+        return self.metric.of_batch or bool(self.broken(run))
 
     def pace(self, run: Run) -> float:
         """A rate that falls apart into launch and compute as units per second do: units per joule

@@ -19,6 +19,7 @@ from advisor.errors import (
     AdvisorError,
     BudgetTooSmallError,
     InterruptedByUserError,
+    NotMeasuredError,
     TrialFailedError,
 )
 from advisor.experiments.attempts import Attempt
@@ -29,7 +30,6 @@ from advisor.history import History, program_key
 from advisor.job import Job, add_arguments, options_of, prepare
 from advisor.machine import target
 from advisor.model import Candidate, Failure
-from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
 from advisor.report import compose, numbers, view, writing
 from advisor.report.entries import trial_entry
@@ -76,6 +76,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
+        if stop is not None and stop.reason == "not-measured":
+            raise not_measured(stop)
         took_s = time.monotonic() - started
         report, refused = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=took_s)
         problem = problem or refused
@@ -124,6 +126,18 @@ def search(aim: Aim, lab: Lab, answers: list[Answer], progress: Progress) -> Sto
         answers.append(lab.answer(turn.ask))
         if stage == "baseline":
             aim.correct(answers[-1])
+
+
+def not_measured(stop: Stop) -> AdvisorError:
+    """The original ran, and does not tell what the objective or a constraint asks for."""
+    run = stop.standing.original
+    names = " and ".join(stop.standing.facts.objective.unmeasured(run))
+    gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
+    msg = (
+        f"The original ran, and its {names} could not be measured{f' ({gaps})' if gaps else ''}. "
+        "Nothing was tried. Choose another objective or constraint."
+    )
+    return NotMeasuredError(msg)
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:
@@ -205,7 +219,7 @@ def facts_of(job: Job, lab: Lab) -> Facts:
     return Facts(
         sources=job.sources,
         workload=job.invocation.workload,
-        objective=THROUGHPUT,
+        objective=job.objective,
         cpus=job.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,
         precisions=job.target.precisions,
@@ -265,7 +279,7 @@ def conclude(
             command=job.invocation.command,
             cwd=job.invocation.cwd,
             target=job.target,
-            price_per_hour=job.invocation.settings.defaults.price_per_hour,
+            price_per_hour=job.price_per_hour,
             wall_s=wall_s,
         ),
     )

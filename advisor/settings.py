@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from advisor.errors import SettingsError
+from advisor.objective import parse_constraint
 
 FILE_NAME = "gpu-advisor.toml"
 
@@ -109,6 +110,12 @@ def _parsed_tolerance(text: str | float) -> str:
     return value
 
 
+def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
+    for bound in bounds:
+        parse_constraint(bound)
+    return bounds
+
+
 def _variables(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
@@ -122,6 +129,7 @@ Command = Annotated[str, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(_parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
@@ -184,6 +192,11 @@ class Workload(_Table):
     """Counts units in the output of a program the probe cannot recognise."""
     metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
+    objective: Literal["throughput", "latency", "energy", "cost"] | None = None
+    """What is maximised: units a second; or made small: the time a unit's user waits, the card's
+    energy for a unit, or what a unit costs. Of [defaults] if not given."""
+    constraints: Bounds | None = None
+    """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
     quality_command: Command | None = None
@@ -220,10 +233,15 @@ class Defaults(_Table):
     """Longest silence after a step (60s)."""
     run_limit: Duration | None = None
     """Longest run of one process (the window and the other limits together)."""
+    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    """What is maximised or made small, where a workload does not say."""
+    constraints: Bounds = ()
+    """Bounds that hold beside it, where a workload does not say."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
     price_per_hour: float | None = Field(default=None, gt=0)
-    """What an hour of this machine costs, in any currency; the report then tells it a unit."""
+    """What an hour of this machine costs, in any currency; the report then tells it a unit, and
+    the objective `cost` can be asked for."""
 
 
 class Settings(_Table):

@@ -16,6 +16,7 @@ from advisor.model import (
     LoaderCeiling,
     Machine,
     Run,
+    Telemetry,
     Trial,
     WhatIfOutcome,
 )
@@ -97,6 +98,8 @@ class Formula:
     fails: Callable[[Values, Trial], str | None] | None = None
     """Kind of failure of a trial with these settings in force, if any."""
     step_kind: str | None = None
+    power_w: Callable[[float], float] | None = None
+    """The card's draw by units a second, of which energy follows; None: it tells neither."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
     observed: Mapping[str, Any] = field(default_factory=dict)
@@ -167,6 +170,9 @@ class Formula:
             window_end=seconds,
             step_ms=1000.0 * batch / rate,
             step_kind=self.step_kind,
+            latency_p50_ms=1000.0 * batch / rate,
+            latency_p95_ms=1000.0 * batch / rate,
+            telemetry=self._told_by_card(rate, seconds),
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
             whole_units=finished,
             peak_mem_gib=memory_gib,
@@ -191,6 +197,12 @@ class Formula:
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
+
+    def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
+        if self.power_w is None:
+            return Telemetry()
+        watts = self.power_w(rate)
+        return Telemetry(power_w=watts, energy_j=watts * seconds)
 
     def _process_s(self, trial: Trial) -> float | None:
         return self.process_s(trial) if callable(self.process_s) else self.process_s

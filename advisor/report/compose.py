@@ -24,7 +24,7 @@ from advisor.report.entries import (
 )
 from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
 from advisor.report.sides import runs_of, sides
-from advisor.strategy.proof import proven_proofs
+from advisor.strategy.proof import mends, proven_proofs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,6 +180,10 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         ],
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
+        objective=objective.name,
+        objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
+        constraints=[each.text for each in objective.constraints],
+        mended=mended(found),
         price_per_hour=asked.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         skipped=[sentences.skipped(entry) for entry in now.skipped],
@@ -219,6 +223,14 @@ def quality_proven(found: Outcome) -> bool | None:
     if not found.winner.only("numeric", "quality").changes:
         return None
     return found.standing.facts.workload.quality_proof == "bounds"
+
+
+def mended(found: Outcome) -> list[str]:
+    """Constraints that no run of the original was inside of, where something is written."""
+    now = found.standing
+    if not found.winner.changes or not mends(now, now.originals):
+        return []
+    return [each.text for each in now.facts.objective.broken(now.original)]
 
 
 def gained_by(found: Outcome) -> Interval | None:
@@ -261,7 +273,10 @@ def reason(found: Outcome) -> str:
         )
     whole = gained_by(found)
     if whole is not None:
-        text = f"The tuned {found.what} {sentences.gained(whole, unit_of(found))}."
+        told = sentences.gained(whole, unit_of(found), now.facts.objective.name)
+        text = f"The tuned {found.what} {told}."
+        if mended(found):
+            text += f" It is inside of {', '.join(mended(found))}, as no run of the original was."
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text

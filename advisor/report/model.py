@@ -62,6 +62,9 @@ class Side(_Part):
     units_per_s_high: float | None = None
     tokens_per_s: float | None = None
     """Of a language model: beside its samples."""
+    latency_p50_ms: float | None = None
+    """What the user of a unit waits: half of them no longer."""
+    latency_p95_ms: float | None = None
     peak_mem_gib: float | None = None
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
@@ -159,7 +162,7 @@ class RoundEntry(_Part):
 
     round: int
     before: float
-    """Units/s."""
+    """What decides, in the report's `objective_unit`."""
     after: float
     disturbed: str | None = None
     """The arms that others disturbed; null if none."""
@@ -280,6 +283,14 @@ class Report(_Part):
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03
+    objective: str = "throughput"
+    """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""
+    objective_unit: str = ""
+    """Of the figures of the comparisons' rounds; empty: units/s."""
+    constraints: list[str] = Field(default_factory=list)
+    """What had to hold beside it."""
+    mended: list[str] = Field(default_factory=list)
+    """Of those, which no run of the original was inside of, and what was written is."""
     price_per_hour: float | None = None
     """What an hour of the machine costs, as gpu-advisor.toml says; null where it does not."""
     trials: list[TrialEntry] = Field(default_factory=list)

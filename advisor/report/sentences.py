@@ -79,6 +79,7 @@ STOPS = {
     "full (drop_last).",
     "fewer-files": "The search stopped because with {value} the program left {files} files where "
     "as many items left {expected:.0f}: results would be lost.",
+    "constraint": "The search stopped because {value} was outside of {constraint}: {seen:.4g}.",
     "memory-peaked": "The search stopped because {value} peaked at {peak_gib:.2f} GiB, more than "
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
@@ -286,19 +287,27 @@ def skipped(entry: Skipped) -> str:
     )
 
 
-def gained(interval: Interval, unit: str) -> str:
+GAINS = {
+    "throughput": ("did {ratio}x the {units} a second", "{ratio} as many {units} a second"),
+    "latency": ("made the latency of a {unit} {ratio}x shorter", "{ratio} shorter latency"),
+    "energy": ("took {ratio}x less energy for a {unit}", "{ratio} less energy for a {unit}"),
+    "cost": ("made a {unit} {ratio}x cheaper", "a {unit} {ratio} cheaper"),
+}
+"""Objective to what a gain of it is called, in a sentence and in a title."""
+
+
+def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
     rounds = f"{interval.n} interleaved rounds of fresh processes"
-    units = numbers.plural(unit)
-    if too_wide(interval):
+    wide = too_wide(interval)
+    ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
+    did = GAINS[objective][0].format(ratio=ratio, unit=unit, units=numbers.plural(unit))
+    if wide:
         return (
-            f"did more than {interval.low:.2f}x the {units} a second in {rounds} (lower 95 % "
-            "bound); the machine was too unsteady to say how much more"
+            f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "
+            "more"
         )
-    return (
-        f"did {interval.estimate:.2f}x the {units} a second in {rounds}; 95 % bounds "
-        f"{interval.low:.2f} to {interval.high:.2f}"
-    )
+    return f"{did} in {rounds}; 95 % bounds {interval.low:.2f} to {interval.high:.2f}"
 
 
 WIDE = 4.0

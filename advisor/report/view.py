@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.documents import argv
-from advisor.report import markdown, numbers
+from advisor.report import markdown, numbers, sentences
 
 if TYPE_CHECKING:
     from advisor.report.model import (
@@ -75,25 +75,27 @@ def title(report: Report) -> str:
     """
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
-        units, found = numbers.plural(report.unit), report.gain
+        doubt = report.quality_proven is False
         if gains_apart(report) and (free := report.gain_free):
             paid = " and ".join(
                 f"{change.path.rpartition('.')[2]} {change.to}"
                 for change in report.changes
                 if change.kind in {"timesteps", "precision"}
             )
-            doubt = " (quality not proven)" if report.quality_proven is False else ""
-            return (
-                f"{_at_least(free)} as many {units} a second free, {_at_least(found)} with "
-                f"{paid}{doubt}{written}"
-            )
-        if report.quality_proven is False:
-            written = f", quality not proven{written}"
-        if found.high is None:
-            return f"more than {numbers.ratio(found.low)} as many {units} a second{written}"
-        bounds = numbers.gain(found).partition(" ")[2]
-        return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
+            unproven = " (quality not proven)" if doubt else ""
+            both = f"{_at_least(report.gain)} with {paid}{unproven}{written}"
+            return f"{_called(report, _at_least(free))} free, {both}"
+        bounds = f" {numbers.gain(report.gain).partition(' ')[2]}" if report.gain.high else ""
+        unproven = ", quality not proven" if doubt else ""
+        kept = f"inside {' and '.join(report.mended)}, " if report.mended else ""
+        return f"{kept}{_called(report, _at_least(report.gain))}{bounds}{unproven}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
+
+
+def _called(report: Report, ratio: str) -> str:
+    """`2.91x as many tiles a second`, or what a gain of the report's objective is called."""
+    units = numbers.plural(report.unit)
+    return sentences.GAINS[report.objective][1].format(ratio=ratio, unit=report.unit, units=units)
 
 
 def _at_least(gain: Gain) -> str:
@@ -151,6 +153,10 @@ def measures(report: Report) -> list[Row]:
         (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
+    if report.objective == "latency" or any("latency" in each for each in report.constraints):
+        for share in (50, 95):
+            told = [numbers.quantity(getattr(side, f"latency_p{share}_ms"), "ms") for side in sides]
+            table.insert(1, (f"latency of a {unit}, p{share}", told))
     if any(side.tokens_per_s is not None for side in sides) and unit != "token":
         table.insert(1, ("tokens/s", [numbers.number(side.tokens_per_s) for side in sides]))
     if any(side.wait_share is not None for side in sides):
