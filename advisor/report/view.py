@@ -154,7 +154,7 @@ def measures(report: Report) -> list[Row]:
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
     if report.objective == "latency" or any("latency" in each for each in report.constraints):
-        for share in (50, 95):
+        for share in (95, 50):
             told = [numbers.quantity(getattr(side, f"latency_p{share}_ms"), "ms") for side in sides]
             table.insert(1, (f"latency of a {unit}, p{share}", told))
     if any(side.tokens_per_s is not None for side in sides) and unit != "token":
