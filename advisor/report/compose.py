@@ -180,7 +180,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         ],
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
-        objective=objective.name,
+        objective=objective.name,  # type: ignore[arg-type]
         objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
         constraints=[each.text for each in objective.constraints],
         mended=mended(found),

@@ -283,7 +283,7 @@ class Report(_Part):
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03
-    objective: str = "throughput"
+    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
     """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""
     objective_unit: str = ""
     """Of the figures of the comparisons' rounds; empty: units/s."""
