@@ -298,6 +298,8 @@ def reason(found: Outcome) -> str:
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
+    if not tried and now.quality.judgements:
+        return "What would change results was not confirmed to stay inside the declared tolerances."
     if not tried:
         return "No setting was found that may be changed without asking you."
     if any(word.outcome == "found" for word in now.settled):
