@@ -334,7 +334,7 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     mean = sum(held) / len(held)
     text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
     if stood_in:
-        text += " Rounds in which both arms were disturbed alike had to be counted."
+        text += " Disturbed rounds had to be counted; the interval shows it."
     return text
 
 

@@ -104,7 +104,7 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress 1.0)" in report.busy
-    assert "disturbed alike" in report.busy
+    assert "Disturbed rounds had to be counted" in report.busy
     assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
     assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
 
