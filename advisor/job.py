@@ -15,6 +15,7 @@ from advisor.errors import NotMeasuredError, UsageError
 from advisor.isolation.offer import unisolated
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
+from advisor.model import TIERS
 from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
@@ -26,7 +27,7 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine
+    from advisor.model import Machine, Tier
     from advisor.trials.limits import Limits
 
 
@@ -79,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--price-per-hour", type=float, metavar="PRICE", help="what an hour of this machine costs"
     )
+    parser.add_argument(
+        "--tier",
+        choices=tuple(TIERS),
+        help="how far results may change: not (safe), by rounding (balanced), or also in the "
+        "product (fastest, the default), always inside the declared tolerances",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
@@ -116,6 +123,7 @@ class Options:
     output: Path | None
     write_toml: bool
     dry_run: bool
+    tier: Tier | None
     report: Path
     json: bool
     objective: str | None
@@ -140,6 +148,7 @@ def options_of(args: argparse.Namespace) -> Options:
             output=args.output,
             write_toml=args.write_toml,
             dry_run=args.dry_run,
+            tier=args.tier,
             report=args.report,
             json=args.json,
             objective=args.objective,

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from advisor.errors import SettingsError
+from advisor.model import Tier  # noqa: TC001  pydantic reads it
 from advisor.objective import parse_constraint
 
 FILE_NAME = "gpu-advisor.toml"
@@ -207,6 +208,9 @@ class Workload(_Table):
     quality_proof: Literal["bounds", "one-run"] = "bounds"
     """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
     one-run: one run a value decides, and the report says that nothing is proven by it."""
+    tier: Tier = "fastest"
+    """How far results may change: not (safe), by rounding (balanced), or also in the product
+    (fastest); always inside the tolerances."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""

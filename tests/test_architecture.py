@@ -18,6 +18,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"__main__", "schemas"},
     {
         *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
+        "doctor",
         *("job", "entry", "invocation"),
     },
     {"report"},

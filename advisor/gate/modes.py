@@ -36,7 +36,7 @@ def ab(asked: Options, place: Place) -> GateRecord:
     revision = base.base_revision(head, asked.base_ref)
     with (
         machine_to_itself(asked, place) as (engine, host),
-        base.base_checkout(head, revision) as other,
+        base.base_checkout(head, revision, asked.links) as other,
     ):
         session = open_session(asked, place, {"base": other, "head": head}, programs, engine, host)
         for program in programs:

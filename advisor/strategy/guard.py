@@ -27,7 +27,7 @@ from advisor.quality import (
     seeds_matter,
     spread_of_a_run,
 )
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.strategy.standing import MARGIN, Answer, Standing, Turn, tried
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def checked(
         originals.append(values_of(now, original))
         if original is None or not originals[-1] or not runs[-1]:
             return now, (values,)
-        lost = lost or effects.lost_results(original, first)
+        lost = lost or results.lost((original,), first)
     if lost:
         return distrusted(now, "loses-results", lost), tuple(originals)
     if moved(now.facts.workload.quality, list(zip(originals, runs, strict=True))):

@@ -151,7 +151,7 @@ class Standing:
 
     @property
     def reserve_s(self) -> float:
-        """What the search leaves for the proof: half of the processes that the budget buys, and at
+        """What the search leaves for the proof: half of the processes that the budget buys, at
         least the fewest rounds that give an interval."""
         buys = self.facts.budget_s / max(self.price_s, 1e-9)
         most = GOOD_ROUNDS if self.facts.consents else MOST_RESERVED
