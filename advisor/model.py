@@ -296,6 +296,10 @@ class Effects:
     """`trainer.py:95` where the root module was called."""
     fingerprint: str | None = None
     """Digest of the first root outputs and losses: equal when nothing computed changed."""
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """What the program's argparse parsers returned, by destination."""
     defaulted_arguments: tuple[str, ...] = ()
@@ -490,6 +494,11 @@ class Run:
     """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
     batch, or of a root forward."""
     step_kind: str | None = None
+    latency_p50_ms: float | None = None
+    """Half of the batches were done so long after they were begun, or sooner: what the user of any
+    of their items waits. None where only a part of one batch was seen."""
+    latency_p95_ms: float | None = None
+    """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from advisor import documents
     from advisor.engines import Engine
+    from advisor.experiments.attempts import CommandName
     from advisor.experiments.program import Program
     from advisor.experiments.recall import Recall
     from advisor.model import Neighbour, Trial
@@ -76,8 +77,8 @@ class Lab:
 
     engine: Engine
     program: Program
-    quality_command: documents.Document
-    """The user's own program on a fixed subset of items."""
+    commands: Mapping[CommandName, documents.Document]
+    """What was declared for the quality measures; the user's own command stands in the program."""
     recall: Recall
     budget: Budget
     listener: Listener
@@ -146,13 +147,13 @@ class Lab:
 
         def run(arm: str, number: int) -> Attempt:
             ask = arms[arm]
-            if contest.purpose == "quality":  # the same item by item: contests share their runs
-                series = f"round {number}"
+            if contest.reseeded:  # known by its seed: contests share their runs
+                ask = replace(ask, repeat=(ask.repeat or 0) + number - 1)
             else:
-                series = f"{contest.title}, round {number}"
+                ask = replace(ask, series=f"{contest.title}, round {number}")
             if contest.finish_once and arm == AFTER and number == 1:
                 ask = replace(ask, plan=replace(ask.plan, whole_batches=1))
-            answer = self._once(replace(ask, series=series))
+            answer = self._once(ask)
             if isinstance(answer, NotRun):
                 raise _SpentError
             return answer
@@ -241,7 +242,7 @@ class Lab:
 
     def _build(self, ask: Ask) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + 1:03d}"
-        command = self.quality_command if ask.quality else None
+        command = self.commands.get(ask.command)
         trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
         return trial, self.recall.key(self.program, trial, ask.series)
 

@@ -38,6 +38,7 @@ class Root:
         "calls",
         "counter",
         "entered",
+        "firsts",
         "forgotten",
         "inners",
         "layout",
@@ -80,6 +81,8 @@ class Root:
         self.site: str | None = None
         """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
+        self.firsts: list[tuple[list[Any], list[Any]]] = []
+        """Of the first calls: numbers that went in, and what came out."""
         self.seen: dict[str, Any] = {}
         self.same_shape = False
         """The output has the shape of the input: what a denoiser does, and a classifier not."""

@@ -32,6 +32,8 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
         return Stop(reason="baseline-failed", standing=now, failed=failed)
     if not now.originals:
         return Stop(reason="budget-too-small", standing=now, needed_s=UNKNOWN * facts.budget_s)
+    if facts.objective.unmeasured(now.original):
+        return Stop(reason="not-measured", standing=now)
     if now.fewest_s > now.left_s and worth_trying(now):
         needed_s = now.budget_for(now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=needed_s)

@@ -72,8 +72,8 @@ class Standing:
 
     @property
     def original(self) -> Run:
-        """The baseline run that later ones are held against: the faster one, never flattered."""
-        return max(self.originals, key=self.facts.objective.score)
+        """The baseline run that later ones are held against: the better one, never flattered."""
+        return self.facts.objective.best(self.originals)
 
     @property
     def usual(self) -> tuple[Run, ...]:
@@ -141,8 +141,11 @@ class Standing:
         return self.facts.objective.gain(score(than), score(run))
 
     def faster(self, run: Run, than: Run) -> bool:
-        """Better by more than a tie."""
-        return self.gain(run, than) > 1 + self.band
+        """Better by more than a tie, inside the constraints; or inside them where `than` is not."""
+        objective = self.facts.objective
+        if objective.broken(run):
+            return False
+        return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.band
 
     # --- what it costs ------------------------------------------------------------------------
 
@@ -308,7 +311,7 @@ Stage = Generator[Turn, Answer, Standing]
 class Stop:
     """Nothing more is asked, and why."""
 
-    reason: Literal["done", "baseline-failed", "budget-too-small"]
+    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
     standing: Standing
     failed: Attempt | None = None
     """baseline-failed: the run that did."""

@@ -72,6 +72,8 @@ class Measured:
     stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
     """Start, end, units and marks of consecutive parts, see `Part`."""
     step_ms: Finite
+    latency_p50_ms: Finite | None = None
+    latency_p95_ms: Finite | None = None
     wait_share: Finite | None
     backward_share: Finite | None
     shares: Shares | None
@@ -132,6 +134,14 @@ class Seen:
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
     threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firsts:
+    """Some numbers of the first root forwards: what went in, and what came out."""
+
+    inputs: tuple[tuple[float, ...], ...] = ()
+    outputs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +219,7 @@ class ProcessRecord:
     cpus: int | None = None
     losses: tuple[float, ...] = ()
     fingerprint: str | None = None
+    firsts: Firsts = field(default_factory=Firsts)
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
