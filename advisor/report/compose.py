@@ -266,17 +266,7 @@ def reason(found: Outcome) -> str:
             "the next call goes on from what was measured."
         )
     if stop.reason == "budget-too-small":
-        takes = f"takes about {numbers.duration(now.price_s)}"
-        if not now.originals:
-            takes = "finished no item"
-        if now.starts.slow:
-            takes += f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at "
-            takes += "most a third of a budget goes to such starts"
-        return (
-            f"One process of this program {takes}, so the "
-            f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
-            f"prove it. Call again with --budget {numbers.whole_minutes(stop.needed_s or 0.0)}."
-        )
+        return too_small(now, stop.needed_s or 0.0)
     whole = gained_by(found)
     if whole is not None:
         told = sentences.gained(whole, unit_of(found), now.facts.objective.name)
@@ -322,6 +312,21 @@ def reason(found: Outcome) -> str:
     left_out = any(entry.matters for entry in now.skipped)
     text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
     return text + (again(now) if left_out else "")
+
+
+def too_small(now: Standing, needed_s: float) -> str:
+    """What a process takes, and the budget that would do."""
+    takes = f"takes about {numbers.duration(now.price_s)}" if now.originals else "finished no item"
+    if now.starts.slow:
+        takes += (
+            f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at most a "
+            "third of a budget goes to such starts"
+        )
+    return (
+        f"One process of this program {takes}, so the budget of "
+        f"{numbers.duration(now.facts.budget_s)} is too small to try a setting and prove it. Call "
+        f"again with --budget {numbers.whole_minutes(needed_s)}."
+    )
 
 
 def again(now: Standing) -> str:
