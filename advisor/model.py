@@ -337,6 +337,19 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """Floating-point operations of one step, by torch's own formulas for matrix products,
+    convolutions and attention."""
+
+    per_step: float | None = None
+    uncounted: tuple[str, ...] = ()
+    """Operations that torch has no formula for, such as kernels of others' making: there was more
+    than what is counted."""
+    why: str | None = None
+    """Why nothing was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -503,6 +516,8 @@ class Run:
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    flops: Flops | None = None
+    """None where no card computed, or the plan did not ask for the parts."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
@@ -543,6 +558,13 @@ class Run:
     def on_gpu(self) -> bool:
         """Whether the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")
+
+    @property
+    def achieved_tflops(self) -> float | None:
+        """Counted operations over the time that a step took, waits included."""
+        if self.flops is None or not self.flops.per_step or not self.step_ms:
+            return None
+        return self.flops.per_step / self.step_ms * 1e-9
 
     @property
     def held_gib(self) -> float | None:
@@ -601,6 +623,16 @@ class GpuProfile:
     eta_compute: float
     eta_bandwidth: float
     source: str
+
+    def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
+        """Rate at a compute dtype, by torch name; None where the card has none, or it is not
+        known."""
+        rates = {
+            "float32": self.tf32_tflops if tf32 else self.fp32_tflops,
+            "float16": self.fp16_tflops,
+            "bfloat16": self.bf16_tflops,
+        }
+        return rates.get(dtype or "")
 
     @property
     def precisions(self) -> tuple[str, ...]:

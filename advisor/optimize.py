@@ -31,7 +31,7 @@ from advisor.job import Job, add_arguments, options_of, prepare
 from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.quality import measure_key
-from advisor.report import compose, numbers, view, writing
+from advisor.report import compose, numbers, sentences, view, writing
 from advisor.report.entries import trial_entry
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
@@ -121,6 +121,8 @@ def search(aim: Aim, lab: Lab, answers: list[Answer], progress: Progress) -> Sto
         if isinstance(turn, Stop):
             return turn
         if turn.ask.purpose != stage:
+            if stage == "baseline" and (slow := sentences.slow_starts(turn.standing.starts)):
+                progress.note(slow)
             stage = turn.ask.purpose
             progress.stage(stage)
         answers.append(lab.answer(turn.ask))

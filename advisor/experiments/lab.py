@@ -13,6 +13,7 @@ from advisor.errors import InterruptedByUserError
 from advisor.experiments.attempts import Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison, alike, why_disturbed
 from advisor.experiments.interleave import Round, interleaved
+from advisor.experiments.starts import Starts
 from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
@@ -95,6 +96,15 @@ class Lab:
     def processes(self) -> int:
         """Processes this call really started."""
         return sum(not attempt.reused for attempt in self.attempts)
+
+    @property
+    def starts(self) -> Starts:
+        """What start-up took so far, and may take."""
+        ran = [a for a in self.attempts if not a.reused]
+        first = [a.run.startup_s or 0.0 for a in ran if a.run and a.ask.purpose == "baseline"]
+        usual_s = min(first, default=0.0)
+        spent_s = sum((a.run.startup_s or 0.0) if a.run else usual_s for a in ran)
+        return Starts(budget_s=self.budget.total_s, usual_s=usual_s, spent_s=spent_s)
 
     def answer(self, ask: Ask | Contest) -> Attempt | Comparison | NotRun:
         """Run what was asked for. Raises InterruptedByUserError; what was measured is kept."""
@@ -198,6 +208,8 @@ class Lab:
         expected_s, left_s = ask.expected_s, self.budget.left_s
         if expected_s > left_s:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
+        if expected_s and self.starts.left < 1:
+            return NotRun(ask=ask, needed_s=expected_s, left_s=0.0)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd

@@ -127,6 +127,8 @@ class Rota:
 
     def __init__(self) -> None:
         self.on = True
+        self.always = False
+        """Every batch, for a while."""
         self._seen: dict[int, int] = {}
         """Batches so far, by loader; negative for an iterative sampler's."""
         self._began: dict[int, int] = {}
@@ -145,7 +147,7 @@ class Rota:
                 if many or 0 < forwards < USED_AT_FIRST:
                     self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
         else:
-            self.on = not seen % WATCHED_LATER
+            self.on = self.always or not seen % WATCHED_LATER
         return self.on
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,8 +25,8 @@ from advisor.report.entries import (
 )
 from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
 from advisor.report.sides import runs_of, sides
-from advisor.strategy.journey import SPARE
 from advisor.strategy.proof import mends, proven_proofs
+from advisor.strategy.standing import SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -268,10 +269,13 @@ def reason(found: Outcome) -> str:
         takes = f"takes about {numbers.duration(now.price_s)}"
         if not now.originals:
             takes = "finished no item"
+        if now.starts.slow:
+            takes += f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at "
+            takes += "most a third of a budget goes to such starts"
         return (
             f"One process of this program {takes}, so the "
             f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
-            f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
+            f"prove it. Call again with --budget {numbers.whole_minutes(stop.needed_s or 0.0)}."
         )
     whole = gained_by(found)
     if whole is not None:
@@ -296,6 +300,7 @@ def reason(found: Outcome) -> str:
         return (
             f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
             f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+            + (again(now) if last.cut_short else "")
         )
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
@@ -307,25 +312,24 @@ def reason(found: Outcome) -> str:
         return "What would change results was not confirmed to stay inside the declared tolerances."
     if not tried:
         return "No setting was found that may be changed without asking you."
-    if any(word.outcome == "found" for word in now.settled):
+    unproven = any(proposal.outcome is None for proposal in now.proposals)
+    if unproven or any(word.outcome == "found" for word in now.settled):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
             "nothing was written." + again(now)
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    left_out = any(entry.matters for entry in now.skipped)
+    text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    return text + (again(now) if left_out else "")
 
 
 def again(now: Standing) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
-    missing_s = max((e.needed_s - e.left_s for e in now.skipped if e.matters), default=0.0)
-    needed_s = SPARE * (now.facts.budget_s + missing_s)
-    return f" Call again with --budget {whole_minutes(needed_s)}: it goes on from here."
-
-
-def whole_minutes(seconds: float) -> str:
-    """`6m`: a budget as it is typed, rounded up."""
-    return f"{int(-(-seconds // 60))}m"
+    missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
+    starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
+    needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
+    return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."
 
 
 def busy(found: Outcome) -> str:
@@ -398,6 +402,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if slow := sentences.slow_starts(now.starts):
+        told.append(slow)
     if asked.target.note and asked.target.profile is not None:
         told.append(asked.target.note)
     sources = {

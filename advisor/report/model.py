@@ -71,6 +71,8 @@ class Side(_Part):
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     cpu_util_pct: float | None = None
+    achieved_tflops: float | None = None
+    """Counted on one step of the original: matrix products, convolutions and attention."""
     wait_share: float | None = None
     step_ms: float | None = None
     step_kind: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Advice, Decision, Failure, Run
 from advisor.report import numbers
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
+    from advisor.experiments.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
     from advisor.model import Interval, Neighbour
@@ -288,6 +290,19 @@ def skipped(entry: Skipped) -> str:
     return (
         f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
         f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
+    )
+
+
+def slow_starts(starts: Starts) -> str | None:
+    """What start-up leaves room for, and the budget that would do; None where there is enough."""
+    if starts.whole_s <= starts.budget_s:
+        return None
+    many = int(starts.bought)
+    return (
+        f"Each process takes {numbers.duration(starts.usual_s)} to its first step, and at most a "
+        f"third of the budget goes to that: {many} {'process' if many == 1 else 'processes'}. A "
+        f"whole search takes about {WHOLE_SEARCH}; --budget {numbers.whole_minutes(starts.whole_s)}"
+        " holds it."
     )
 
 

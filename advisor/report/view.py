@@ -151,6 +151,11 @@ def measures(report: Report) -> list[Row]:
             for count in (1_000, 10_000)
         ),
         (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
+        *(
+            [("TFLOP/s, counted on one step", [numbers.number(s.achieved_tflops) for s in sides])]
+            if any(side.achieved_tflops is not None for side in sides)
+            else []
+        ),
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
     if report.objective == "latency" or any("latency" in each for each in report.constraints):

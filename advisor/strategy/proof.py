@@ -76,7 +76,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             break
         interval = answer.interval(now.facts.objective)
         if answer.cut_short:
-            missing = rounds - len(answer.counted)
+            missing = max(1, rounds - len(answer.counted))  # a disturbed one was being repeated
             now = now.skip(f"the rest of the proof of {winner.label}", now.rounds_s(missing))
         if interval is None or answer.cut_short or holds(now, answer):
             break

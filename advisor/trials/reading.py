@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Flops, Shares, WhatIfOutcome
 from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Reading:
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    flops: Flops | None = None
     whatif: WhatIfOutcome | None = None
     cards: tuple[Card, ...] = ()
     ranks: int = 1
@@ -124,6 +125,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         )
         if first.ceilings
         else None,
+        flops=first.flops,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),

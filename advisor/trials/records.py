@@ -28,6 +28,7 @@ from pydantic_core import from_json
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
+    Flops,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -229,6 +230,7 @@ class ProcessRecord:
     """That a GradScaler left out because their gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: Alone | None = None
+    flops: Flops | None = None
 
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""
