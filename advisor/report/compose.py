@@ -302,6 +302,12 @@ def reason(found: Outcome) -> str:
             f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
             + (again(now) if last.cut_short else "")
         )
+    return unproven(found)
+
+
+def unproven(found: Outcome) -> str:
+    """Why nothing came to a proof."""
+    now = found.standing
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
         return (
@@ -312,8 +318,8 @@ def reason(found: Outcome) -> str:
         return "What would change results was not confirmed to stay inside the declared tolerances."
     if not tried:
         return "No setting was found that may be changed without asking you."
-    unproven = any(proposal.outcome is None for proposal in now.proposals)
-    if unproven or any(word.outcome == "found" for word in now.settled):
+    waiting = any(proposal.outcome is None for proposal in now.proposals)
+    if waiting or any(word.outcome == "found" for word in now.settled):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
             "nothing was written." + again(now)
