@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,8 +25,8 @@ from advisor.report.entries import (
 )
 from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
 from advisor.report.sides import runs_of, sides
-from advisor.strategy.journey import SPARE
-from advisor.strategy.proof import proven_proofs
+from advisor.strategy.proof import mends, proven_proofs
+from advisor.strategy.standing import SPARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,10 +164,17 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
                 value=j.value,
                 reference=j.reference,
                 limit=j.limit,
+                low=j.low,
+                high=j.high,
+                runs=j.runs,
+                items=j.items,
+                stage=j.stage,
                 within=j.within,
             )
             for label, j in now.quality.judgements
+            if j.reference is not None and j.limit is not None
         ],
+        quality_proven=quality_proven(found),
         comparisons=[
             comparison_entry(each, objective)
             for each in found.comparisons
@@ -175,6 +183,10 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tier=now.facts.workload.tier,
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
+        objective=objective.name,  # type: ignore[arg-type]
+        objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
+        constraints=[each.text for each in objective.constraints],
+        mended=mended(found),
         price_per_hour=asked.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         skipped=[sentences.skipped(entry) for entry in now.skipped],
@@ -207,6 +219,21 @@ def traded(proof: Comparison) -> bool:
     """Whether what the proof adds may change results."""
     old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
     return old.only("numeric", "quality").key != new.only("numeric", "quality").key
+
+
+def quality_proven(found: Outcome) -> bool | None:
+    """Whether what is written and may change results was confirmed; None where nothing may."""
+    if not found.winner.only("numeric", "quality").changes:
+        return None
+    return found.standing.facts.workload.quality_proof == "bounds"
+
+
+def mended(found: Outcome) -> list[str]:
+    """Constraints that no run of the original was inside of, where something is written."""
+    now = found.standing
+    if not found.winner.changes or not mends(now, now.originals):
+        return []
+    return [each.text for each in now.facts.objective.broken(now.original)]
 
 
 def gained_by(found: Outcome) -> Interval | None:
@@ -242,14 +269,20 @@ def reason(found: Outcome) -> str:
         takes = f"takes about {numbers.duration(now.price_s)}"
         if not now.originals:
             takes = "finished no item"
+        if now.starts.slow:
+            takes += f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at "
+            takes += "most a third of a budget goes to such starts"
         return (
             f"One process of this program {takes}, so the "
             f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
-            f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
+            f"prove it. Call again with --budget {numbers.whole_minutes(stop.needed_s or 0.0)}."
         )
     whole = gained_by(found)
     if whole is not None:
-        text = f"The tuned {found.what} {sentences.gained(whole, unit_of(found))}."
+        told = sentences.gained(whole, unit_of(found), now.facts.objective.name)
+        text = f"The tuned {found.what} {told}."
+        if mended(found):
+            text += f" It is inside of {', '.join(mended(found))}, as no run of the original was."
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text
@@ -275,6 +308,8 @@ def reason(found: Outcome) -> str:
             "The budget was spent before a candidate could run, so nothing is known yet."
             + again(now)
         )
+    if not tried and now.quality.judgements:
+        return "What would change results was not confirmed to stay inside the declared tolerances."
     if not tried:
         return "No setting was found that may be changed without asking you."
     unproven = any(proposal.outcome is None for proposal in now.proposals)
@@ -292,13 +327,9 @@ def reason(found: Outcome) -> str:
 def again(now: Standing) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
     missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
-    needed_s = SPARE * (now.facts.budget_s + missing_s)
-    return f" Call again with --budget {whole_minutes(needed_s)}: it goes on from here."
-
-
-def whole_minutes(seconds: float) -> str:
-    """`6m`: a budget as it is typed, rounded up."""
-    return f"{int(-(-seconds // 60))}m"
+    starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
+    needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
+    return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."
 
 
 def busy(found: Outcome) -> str:
@@ -371,6 +402,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if slow := sentences.slow_starts(now.starts):
+        told.append(slow)
     if asked.target.note and asked.target.profile is not None:
         told.append(asked.target.note)
     sources = {
@@ -383,10 +416,15 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         told.append(
             "Earlier measurements were set aside: the same original now runs at another speed."
         )
-    if now.quality.judgements:
+    if any(j.stage == "confirmed" for _, j in now.quality.judgements):
         told.append(
-            "Each quality value is of one run of the quality command: it shows that this run was "
-            "inside its limit, and does not prove that every run is."
+            "Quality: what was chosen with some seeds was confirmed or refused with others; bounds "
+            "are 95 %, and the wider of those over the runs and over the items of a run."
+        )
+    if now.quality.judgements and now.facts.workload.quality_proof == "one-run":
+        told.append(
+            "Quality is not proven: quality-proof is one-run, so each value is of one run, which "
+            "shows that this run was inside its limit and nothing of any other."
         )
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]
