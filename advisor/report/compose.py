@@ -287,21 +287,7 @@ def reason(found: Outcome) -> str:
             text += " What was not proven on top of it was left out."
         return text
     if now.proofs:
-        last = now.proofs[-1]
-        if last.failure is not None:
-            return (
-                f"The best candidate failed while it was being proven ({last.failure.kind}: "
-                f"{last.failure.evidence}), so nothing was written."
-            )
-        found_gain = last.interval(now.facts.objective)
-        bounds = ""
-        if found_gain is not None and not sentences.too_wide(found_gain):
-            bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
-        return (
-            f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
-            f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
-            + (again(now) if last.cut_short else "")
-        )
+        return not_proven(found, now.proofs[-1])
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
         return (
@@ -322,6 +308,24 @@ def reason(found: Outcome) -> str:
     left_out = any(entry.matters for entry in now.skipped)
     text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
     return text + (again(now) if left_out else "")
+
+
+def not_proven(found: Outcome, last: Comparison) -> str:
+    """What came of the last proof, which did not hold."""
+    if last.failure is not None:
+        return (
+            f"The best candidate failed while it was being proven ({last.failure.kind}: "
+            f"{last.failure.evidence}), so nothing was written."
+        )
+    now, bounds = found.standing, ""
+    found_gain = last.interval(now.facts.objective)
+    if found_gain is not None and not sentences.too_wide(found_gain):
+        bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
+    return (
+        f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
+        f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+        + (again(now) if last.cut_short else "")
+    )
 
 
 def again(now: Standing) -> str:
