@@ -85,35 +85,29 @@ CONFIG = """\
 inference:
   sampler: {num_inference_steps: 60}
   loader:
-    batch_size: 8
+    batch_size: 64
     num_workers: 0
 output_dir: results
 """
 
 
 @pytest.mark.slow
-def test_latency_makes_a_real_batch_smaller_and_throughput_does_not(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
-    """Proven by the same interleaved rounds; the bound is one that the original breaks."""
+def test_latency_makes_a_real_batch_smaller(tmp_path: Path, gpu_advisor: Server) -> None:
+    """Proven by the same interleaved rounds, and what throughput would never have chosen."""
     pytest.importorskip("torch")
     (tmp_path / ".git").mkdir()
     (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
-    config = tmp_path / "infer.yaml"
-    words = ("--", sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "64")
-    flags = ("--window", "0.5s", "--budget", "2m", "--json", "--overwrite")
-    batches = {}
-    for aim in ("throughput", "latency"):
-        config.write_text(CONFIG)
-        done = gpu_advisor.call(
-            "optimize", "infer.yaml", *flags, "--objective", aim, *words, cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        changed = {change["kind"]: change["to"] for change in found["changes"]}
-        batches[aim] = changed.get("batch_size", 8)
-        if aim == "latency":
-            assert found["gain"]["low"] > 1.03
-            report = json.loads((tmp_path / "report.json").read_text())
-            assert report["after"]["latency_p50_ms"] < report["before"]["latency_p50_ms"]
-    assert batches["latency"] < 8 <= batches["throughput"]
+    (tmp_path / "infer.yaml").write_text(CONFIG)
+    done = gpu_advisor.call(
+        "optimize", "infer.yaml", "--window", "0.5s", "--budget", "3m", "--objective", "latency",
+        "--", sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "256",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    changed = {change["kind"]: change["to"] for change in report["changes"]}
+    assert changed["batch_size"] < 64, report["reason"]
+    assert report["gain"]["low"] > 1.03
+    before, after = report["before"], report["after"]
+    assert after["latency_p50_ms"] < before["latency_p50_ms"]
+    assert after["units_per_s"] < before["units_per_s"]
