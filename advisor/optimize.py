@@ -33,6 +33,7 @@ from advisor.model import Candidate, Failure
 from advisor.quality import measure_key
 from advisor.report import compose, numbers, sentences, view, writing
 from advisor.report.entries import trial_entry
+from advisor.report.outcome import Outcome
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.facts import Facts
@@ -259,7 +260,7 @@ def conclude(
             except AdvisorError as problem:
                 refused = problem
     report = compose.optimize_report(
-        compose.Outcome(
+        Outcome(
             stop=stop,
             standing=now,
             attempts=tuple(lab.attempts),

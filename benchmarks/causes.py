@@ -120,7 +120,9 @@ def measured(made: str, words: str, draw: random.Random) -> Row:
         base = {"PYTHONPATH": light.PYTHONPATH}
         env = simulated_gpu.environment((card,), base=base, truth=told, own_time=True)
         args = ("--loader", *words.split())
-        reading = python(Path(folder), "gpu_loop.py", *args, plan=plan, env=env).measured
+        reading = python(
+            Path(folder), "gpu_loop.py", *args, plan=plan, env=env, timeout_s=300
+        ).measured
         truth = simulated_gpu.read_truth(told)
     run = a_run(shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects)
     found = diagnose([run, run])

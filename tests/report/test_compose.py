@@ -9,6 +9,7 @@ from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
 from advisor.report import compose, rendering
+from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
 def reported(search: FormulaSearch, folder: Path) -> Report:
     """The report that `optimize` would write."""
     return compose.optimize_report(
-        compose.Outcome(
+        Outcome(
             stop=search.stop,
             standing=search.standing,
             attempts=tuple(search.lab.attempts),
