@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,8 @@ from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine.host import read_machine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.warm import Server
 
 LINES = """
