@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +12,10 @@ from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine.host import read_machine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.warm import Server
 
-PROGRAMS = Path(__file__).parent / "fixtures" / "programs"
 LINES = """
 import json, sys, time
 
@@ -79,35 +79,3 @@ def test_a_figure_that_the_original_does_not_tell_ends_the_call_before_the_searc
     assert done.returncode == NotMeasuredError.exit_code, done.stderr
     assert "latency_p95 could not be measured" in done.stderr
     assert json.loads((project / "a.json").read_text()) == {"batch_size": 4}
-
-
-CONFIG = """\
-inference:
-  sampler: {num_inference_steps: 60}
-  loader:
-    batch_size: 64
-    num_workers: 0
-output_dir: results
-"""
-
-
-@pytest.mark.slow
-def test_latency_makes_a_real_batch_smaller(tmp_path: Path, gpu_advisor: Server) -> None:
-    """Proven by the same interleaved rounds, and what throughput would never have chosen."""
-    pytest.importorskip("torch")
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
-    (tmp_path / "infer.yaml").write_text(CONFIG)
-    done = gpu_advisor.call(
-        "optimize", "infer.yaml", "--window", "0.5s", "--budget", "3m", "--objective", "latency",
-        "--", sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "256",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "report.json").read_text())
-    changed = {change["kind"]: change["to"] for change in report["changes"]}
-    assert changed["batch_size"] < 64, report["reason"]
-    assert report["gain"]["low"] > 1.03
-    before, after = report["before"], report["after"]
-    assert after["latency_p50_ms"] < before["latency_p50_ms"]
-    assert after["units_per_s"] < before["units_per_s"]
