@@ -42,4 +42,6 @@ program's namespace is shadowed; for that reason its modules import each other r
     guard.py                the user's existing files are not written over
     origins.py              which files of a project were loaded, where that is asked for
     arguments.py            what argparse returned
+
+    asked.py                in no program: what an interpreter's torch says when it is asked
 """

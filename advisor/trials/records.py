@@ -107,6 +107,7 @@ class Loader:
     """The DataLoader whose batches were measured."""
 
     site: str | None = None
+    length: int | None = None
     asked_batch: int | None = None
     left_out: int | None = None
     workers: int | None = None
@@ -129,6 +130,7 @@ class Seen:
     channels_last: bool | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
