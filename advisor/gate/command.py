@@ -135,7 +135,7 @@ def _tell(
     if job.active:
         sys.stderr.write(github.annotation(record, github.level(record, code)) + "\n")
     ways: list[Callable[[], None]] = [
-        lambda: github.write_outputs(job, github.outputs(record, path)),
+        lambda: github.write_outputs(job, github.outputs(record, path if claimed else None)),
         lambda: github.write_summary(job, report.markdown(record)),
     ]
     if claimed is not None:

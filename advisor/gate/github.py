@@ -88,8 +88,8 @@ def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
 # --- what the step says -------------------------------------------------------------------
 
 
-def outputs(record: GateRecord, report: Path) -> dict[str, str]:
-    """The action's outputs; all of them are set on every path."""
+def outputs(record: GateRecord, report: Path | None) -> dict[str, str]:
+    """The action's outputs; all of them are set on every path. None: no place for a report."""
 
     def figure(value: float | None) -> str:
         return "" if value is None else f"{value:.2f}"
@@ -102,8 +102,8 @@ def outputs(record: GateRecord, report: Path) -> dict[str, str]:
         "mde-pct": figure(record.mde_pct),
         "pairs": str(record.pairs),
         "discarded-pairs": str(record.discarded_pairs),
-        "report-json": str(report.with_suffix(".json")),
-        "report-md": str(report),
+        "report-json": str(report.with_suffix(".json")) if report else "",
+        "report-md": str(report or ""),
     }
 
 

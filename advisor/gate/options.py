@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ T = TypeVar("T", bound=str)
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 METRICS: tuple[Metric, ...] = get_args(Metric)
+PLAIN_NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
 ON_VERDICT = ("warn", "fail", "pass")
 DEFAULT_REPORT = Path("gate.md")
 
@@ -199,6 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
     """`args` as Options. Raises UsageError naming the flag, the value and what is allowed."""
     mode = _one_of("--mode", args.mode, MODES)
+    _only_in_replay(mode, args)
     text = shlex.join(command) if command else args.command
     inputs = Inputs(
         threshold=_threshold(args.threshold),
@@ -234,6 +237,17 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
     )
 
 
+def _only_in_replay(mode: Mode, args: argparse.Namespace) -> None:
+    for flag in ("replay", "base_runs", "head_runs"):
+        if getattr(args, flag) and mode != "replay":
+            said = flag.replace("_", "-")
+            msg = (
+                f"--{said} names saved runs, and --mode {mode} measures new ones. Give "
+                f"--mode replay, or leave --{said} out."
+            )
+            raise UsageError(msg)
+
+
 def _one_of(flag: str, value: str, allowed: Sequence[T]) -> T:
     for known in allowed:
         if value == known:
@@ -264,11 +278,11 @@ def _threshold(text: str) -> float:
 
 def _minutes(text: str) -> float:
     try:
-        minutes = float(text)
+        minutes = float(text) if PLAIN_NUMBER.fullmatch(text.strip()) else math.nan
     except ValueError:
         minutes = math.nan
     if not (math.isfinite(minutes) and minutes > 0):
-        msg = f"--max-minutes {text!r} is no number above zero. Write 30."
+        msg = f"--max-minutes {text!r} is no number above zero. Write 30, without separators."
         raise UsageError(msg)
     return minutes
 

@@ -43,6 +43,7 @@ def from_benchmarks(base: Sequence[Path], head: Sequence[Path]) -> ProgramEntry:
             "a process, as many of base as of head."
         )
         raise UsageError(msg)
+    _each_once([*base, *head])
     pairs = []
     for number, (one, other) in enumerate(zip(base, head, strict=True), 1):
         runs = {"base": _run("base", one), "head": _run("head", other)}
@@ -58,13 +59,30 @@ def from_benchmarks(base: Sequence[Path], head: Sequence[Path]) -> ProgramEntry:
     return ProgramEntry(name=SUITE, command="saved runs", definition="", pairs=pairs)
 
 
-def _run(arm: Arm, path: Path) -> RunEntry:
+def _each_once(paths: Sequence[Path]) -> None:
+    """Raise UsageError where one process would count as several, by its file or a copy of it."""
+    seen: dict[bytes, Path] = {}
+    for path in paths:
+        first = seen.setdefault(_content(path), path)
+        if first is not path:
+            msg = (
+                f"{path} holds the same run as {first}: one process counts once. Give one file a "
+                "process."
+            )
+            raise UsageError(msg)
+
+
+def _content(path: Path) -> bytes:
     try:
-        raw = files.read_whole(path)
+        return files.read_whole(path)
     except OSError as problem:
         reason = problem.strerror or problem
         msg = f"{path} cannot be read: {reason}. Give what --benchmark-json wrote."
         raise ReportError(msg) from problem
+
+
+def _run(arm: Arm, path: Path) -> RunEntry:
+    raw = _content(path)
     entry = RunEntry(arm=arm, started=_started(raw), wall_s=0.0)
     try:
         rates = benchmark_rates(raw)

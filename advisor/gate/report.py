@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from advisor.gate.records import GateRecord
 
+DEFAULT_NAME = "gate.md"
 MARKER = "<!-- gpu-advisor gate -->"
 """First line of a sticky comment, by which the next gate finds and replaces it."""
 
@@ -42,6 +43,9 @@ def claim(path: Path, *, never: Iterable[Path] = (), overwrite: bool = False) ->
     To be called before anything is measured; `never` are files that must stay. Raises
     OutputRefusedError when one of the places is another's, or cannot be written.
     """
+    if path.is_dir() or path.name in {"", ".", ".."}:
+        msg = f"--report {path} is a folder; name a file in it: {path / DEFAULT_NAME}."
+        raise OutputRefusedError(msg)
     if path.suffix == ".json":
         msg = f"{path} would be overwritten by the JSON beside it; name the report *.md."
         raise OutputRefusedError(msg)

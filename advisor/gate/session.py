@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -101,6 +102,7 @@ class Session:
         head = self._run(program, "head", plan, self._whole_limit_s())
         if head.problem and head.problem.kind == "timeout":
             plan = self.bench.window
+            self._offer_window(program.name, head.wall_s)
             head = self._run(program, "head", plan, self.left_s)
         self.plans[program.name] = plan
         runs = [head]
@@ -125,10 +127,24 @@ class Session:
         else:
             self.close(name, no_baseline=failed)
 
+    def _offer_window(self, name: str, seen_s: float) -> None:
+        """Before anything is measured: what whole runs would need, and what is done instead."""
+        needed_min = math.ceil(2 * self._runs_to_first_look() * seen_s / 60)
+        self.say(
+            f"{name}: not over after {seen_s:.0f} s, so that the first look at whole runs needs "
+            f"--max-minutes {needed_min} or more (now {self.inputs.max_minutes:g}); a window of "
+            f"{self.bench.window.measure_s:g} s is measured instead (--window TIME)"
+        )
+
+    def _looks(self) -> tuple[int, ...]:
+        return rule_of(self.inputs).looks_for(len(self.asked))
+
+    def _runs_to_first_look(self) -> int:
+        return 2 * self._looks()[0] * len(self.asked)
+
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
-        runs = 2 * rule_of(self.inputs).looks_for(len(self.asked))[0] * len(self.asked)
-        return self.left_s / 2 / runs
+        return self.left_s / 2 / self._runs_to_first_look()
 
     def _announce(self) -> None:
         pair_s = sum(self._pair_s(p.name) for p in self.asked if not self._closed(p.name))
@@ -138,13 +154,21 @@ class Session:
         def lasts(pairs: int) -> str:
             return f"{pairs} pairs (about {pairs * pair_s / 60:.1f} min)"
 
-        looks = rule_of(self.inputs).looks_for(len(self.asked))
+        looks = self._looks()
         plan = (
             f"the first verdict can fall after {lasts(looks[0])}, the last after {lasts(looks[-1])}"
         )
         if self.fixed_pairs:
             plan = f"{lasts(self.fixed_pairs)} follow"
         self.say(f"a pair takes about {pair_s:.0f} s: {plan}")
+        needed_s = pair_s * (self.fixed_pairs or looks[0])
+        if needed_s > self.left_s:
+            spent_s = 60 * self.inputs.max_minutes - self.left_s
+            self.say(
+                f"that does not fit into the {self.left_s / 60:.1f} min left of --max-minutes "
+                f"{self.inputs.max_minutes:g}, so no pair is begun: give --max-minutes "
+                f"{math.ceil((needed_s * MARGIN + spent_s) / 60)} or more, or a shorter run"
+            )
 
     # --- pairs ---
 
@@ -158,12 +182,25 @@ class Session:
             kept = sum(pair.discarded is None for pair in entry.pairs)
             if self._closed(program.name) or kept >= last or self._settled(entry, decided):
                 continue
-            if self._pair_s(program.name) * MARGIN > self.left_s:
-                minutes = f"{self.inputs.max_minutes:g} minutes"
-                self._update(program.name, stopped=f"the budget of {minutes} was spent")
+            pairs = self._to_next_look(kept, last)
+            needed_s = self._pair_s(program.name) * max(pairs, MARGIN)
+            if needed_s > self.left_s:
+                self._update(program.name, stopped=self._too_short(pairs, needed_s))
                 continue
             found.append(program)
         return found
+
+    def _to_next_look(self, kept: int, last: int) -> int:
+        """Pairs until the next look at which something can be decided."""
+        looks = () if self.fixed_pairs else self._looks()
+        return next((look for look in (*looks, last) if look > kept), last) - kept
+
+    def _too_short(self, pairs: int, needed_s: float) -> str:
+        left_min = max(self.left_s, 0) / 60
+        return (
+            f"the budget of {self.inputs.max_minutes:g} minutes was spent: the next look takes "
+            f"{pairs} more pairs, about {needed_s / 60:.1f} min, and {left_min:.1f} are left"
+        )
 
     def _settled(self, entry: ProgramEntry, decided: Decided) -> bool:
         if not entry.pairs:

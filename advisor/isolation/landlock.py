@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,8 @@ class Landlock:
         except OSError:
             return
         try:
+            if not stat.S_ISDIR(os.fstat(place).st_mode):
+                rights &= WRITE_FILE | TRUNCATE
             rule = struct.pack("=Qi", rights, place)
             kernel.syscall(
                 "landlock_add_rule", kernel.LANDLOCK_ADD_RULE, ruleset, PATH_BENEATH, rule, 0

@@ -85,7 +85,8 @@ class Overlay:
                 kernel.bind(path, root + path)
         self._lay_caches(root)
         for path in self._told["passes"]:
-            kernel.bind(path, root + path)
+            with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
+                _let_through(path, root + path)
         kernel.change_root(root)
 
     def _take(self, step: Step, target: str) -> None:
@@ -277,6 +278,16 @@ def _copied(folder: str, base: str) -> list[str]:
     _copy_status(folder, base)
     os.utime(base, ns=_times(folder))
     return shown
+
+
+def _let_through(path: str, target: str) -> None:
+    """With what the host has mounted below, which a namespace may not leave out; without ours."""
+    try:
+        kernel.bind(path, target)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
+        kernel.bind(path, target, deep=True)
 
 
 def _show_sealed(path: str, target: str) -> None:

@@ -70,7 +70,7 @@ def serves_mps(environ: Mapping[str, str]) -> bool:
     return os.path.exists(environ.get(variable) or default)
 
 
-BESIDE_LIMIT = 500
+BESIDE_LIMIT = 5000
 """Entries of one folder that are let through one by one."""
 
 

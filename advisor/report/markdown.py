@@ -15,6 +15,12 @@ from markupsafe import Markup
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _ESCAPE_ANYWHERE = re.compile(r"([\\*`\[\]~$])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _ESCAPE_LEADING = re.compile(r"^(\d{0,9})([.)+#=-])(?=[.#=-]*(?:\s|$))")
+JOINER = "\u2060"
+"""Word joiner: nothing is seen of it, and what GitHub would make a link of is none any more."""
+_CALLS = re.compile(
+    r"@(?=\w)|#(?=\d)|\b(?:https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
+)
+"""Mentions, references to issues, bare links and addresses of mail."""
 _PIPE = re.compile(r"(\\*)\|")
 # Terminal control, and the marks that make text read in another order than it is written.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -85,7 +91,8 @@ def one_line(raw: str) -> str:
 def _escape(part: str, *, leading: bool) -> str:
     part = part.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     part = _ESCAPE_ANYWHERE.sub(r"\\\g<0>", part)
-    return _ESCAPE_LEADING.sub(r"\1\\\2", part) if leading else part
+    part = _ESCAPE_LEADING.sub(r"\1\\\2", part) if leading else part
+    return _CALLS.sub(lambda found: f"{found[0]}{JOINER}", part)
 
 
 def _escape_pipe(found: re.Match[str]) -> str:

@@ -8,8 +8,10 @@ import shutil
 import site
 import subprocess
 import sys
+import tomllib
 import venv
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -420,6 +422,43 @@ def test_the_tuning_job_leaves_diff_and_report(runner, repo) -> None:
     assert summary.startswith("# infer.json")
 
 
+SHADOWS = ("venv.py", "logging.py", "pip.py", "sysconfig.py", "sitecustomize.py", "platform.py")
+
+
+def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Path) -> None:
+    """Whatever it is called: it would run before anybody asked whose code it is."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("rm", "mkdir", "cp"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    (tools / "python3.11").symlink_to(sys.executable)
+    ran = tmp_path / "ran"
+    repo.commit({name: f"open({str(ran)!r}, 'a').write(__file__)\n" for name in SHADOWS})
+    env = {"PYTHONPATH": str(repo.path), "PIP_INDEX_URL": (tmp_path / "none").as_uri()}
+    runner = Runner(workspace=repo.path, temp=tmp_path, env={**env, "PATH": str(tools)})
+    found = runner.call(skip_install=False, command="python bench.py")
+    assert found.code == 2, found.log  # there is no package index
+    assert (tmp_path / "gpu-advisor" / "venv" / "bin" / "python").exists()
+    assert not ran.exists(), ran.read_text()
+
+
+def test_the_lock_names_every_dependency_with_its_hashes() -> None:
+    """Of ours, and theirs: pip is told to take nothing else."""
+    lock = (ROOT / "requirements.lock").read_text()
+    hashes = r"((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)"
+    entries = re.findall(rf"^([\w.-]+)==\S+.*\n{hashes}", lock, re.MULTILINE)
+    names = {name for name, _ in entries}
+    assert len(names) == len(re.findall(r"^\S+==", lock, re.MULTILINE))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[<>=!~ ;]", each)[0] for each in project["dependencies"]}
+    assert wanted <= names
+    for name in wanted:  # what those need is locked too
+        for line in metadata.requires(name) or ():
+            if "extra ==" not in line and "python_version <" not in line:
+                needed = re.split(r"[<>=!~ ;(\[]", line)[0]
+                assert needed.lower().replace("_", "-") in names, line
+
+
 @pytest.mark.slow
 def test_the_first_step_installs_without_touching_any_torch(repo, tmp_path: Path) -> None:
     """From a package index, into an environment of its own; then a whole gate with it."""
@@ -433,5 +472,6 @@ def test_the_first_step_installs_without_touching_any_torch(repo, tmp_path: Path
     assert found.code == 0, found.log
     assert found.outputs["verdict"] == "pass"
     packages = [path.name for path in (temp / "gpu-advisor/venv/lib").rglob("site-packages/*")]
-    assert "advisor" in packages
+    assert "gpu-advisor.pth" in packages
+    assert (temp / "gpu-advisor" / "app" / "advisor" / "__main__.py").is_file()
     assert "torch" not in packages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,87 @@ def test_the_merge_commit_that_github_checks_out_is_compared_with_the_target(
     pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
     found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
     assert found.sha == shas["b"]
+
+
+def merged_by_github(repo, target: str, tip: str) -> str:
+    """HEAD as GitHub makes it of a pull request: target and tip, in this order."""
+    repo.git("checkout", "-q", "--detach", target)
+    repo.git("merge", "-q", "--no-ff", "--no-edit", tip)
+    return repo.git("rev-parse", "HEAD")
+
+
+def test_a_pull_request_is_compared_with_what_it_is_merged_into(branches, tmp_path) -> None:
+    """The event's base lags behind the merge: 40 % lost on main since would be the request's."""
+    repo, shas = branches
+    merged_by_github(repo, "main", shas["d"])
+    sides = {"base": {"sha": shas["a"], "ref": "main"}, "head": {"sha": shas["d"]}}
+    found = base_revision(head_checkout(repo.path), None, event(tmp_path, {"pull_request": sides}))
+    assert found.sha == shas["b"]
+
+
+def test_a_merge_commit_of_the_branch_itself_is_not_githubs(branches, tmp_path) -> None:
+    """A workflow may check the tip out, and the tip may be a merge of main: all of it counts."""
+    repo, shas = branches
+    repo.git("merge", "-q", "--no-edit", "main")
+    tip = repo.git("rev-parse", "HEAD")
+    sides = {"base": {"sha": shas["a"], "ref": "main"}, "head": {"sha": tip}}
+    found = base_revision(head_checkout(repo.path), None, event(tmp_path, {"pull_request": sides}))
+    assert found.sha == shas["a"]
+
+
+def test_a_push_of_several_commits_is_compared_with_the_state_before_it(branches, tmp_path) -> None:
+    """Else all but the last of them would never be measured."""
+    repo, shas = branches
+    environ = event(tmp_path, {"before": shas["a"]}) | {"GITHUB_EVENT_NAME": "push"}
+    assert base_revision(head_checkout(repo.path), None, environ).sha == shas["a"]
+
+
+@pytest.mark.parametrize("before", [40 * "0", None])
+def test_the_first_push_of_a_branch_is_compared_with_where_it_left(
+    branches, tmp_path, before
+) -> None:
+    repo, shas = branches
+    repo.git("update-ref", "refs/remotes/origin/main", "main")
+    pushed = {"before": before, "repository": {"default_branch": "main"}}
+    environ = event(tmp_path, pushed) | {"GITHUB_EVENT_NAME": "push"}
+    assert base_revision(head_checkout(repo.path), None, environ).sha == shas["a"]
+
+
+def test_the_state_before_a_push_that_is_not_here_says_how_to_get_it(branches, tmp_path) -> None:
+    """Unless it was forced: then it may be nowhere, and the first parent is what there is."""
+    repo, shas = branches
+    for forced in (False, True):
+        pushed = {"before": 40 * "1", "forced": forced}
+        environ = event(tmp_path, pushed) | {"GITHUB_EVENT_NAME": "push"}
+        if forced:
+            assert base_revision(head_checkout(repo.path), None, environ).sha == shas["c"]
+        else:
+            with pytest.raises(UsageError, match="fetch-depth: 0"):
+                base_revision(head_checkout(repo.path), None, environ)
+
+
+def test_what_a_killed_gate_left_is_gone_with_the_next(branches) -> None:
+    """Its folder went with it; git's books are put right."""
+    repo, _ = branches
+    gone = repo.path.parent / "gone"
+    repo.git("worktree", "add", "-q", "--detach", str(gone), "main")
+    shutil.rmtree(gone)
+    head = head_checkout(repo.path)
+    with base_checkout(head, base_revision(head, "main", {})):
+        pass
+    assert len(repo.git("worktree", "list").splitlines()) == 1
+
+
+def test_a_hook_of_the_repository_is_not_started(branches) -> None:
+    repo, _ = branches
+    hook = repo.path / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {repo.path}/hooked\n")
+    hook.chmod(0o755)
+    head = head_checkout(repo.path)
+    with base_checkout(head, base_revision(head, "main", {})):
+        pass
+    assert not (repo.path / "hooked").exists()
 
 
 def test_a_push_is_compared_with_its_first_parent(branches) -> None:

@@ -212,3 +212,74 @@ def test_a_report_that_was_closed_to_others_stays_closed(repo: Repo, saved: Path
         (repo.out / name).chmod(0o600)
     replay(repo, saved)
     assert {stat.S_IMODE((repo.out / name).stat().st_mode) for name in NAMES[:3]} == {0o600}
+
+
+BENCHMARK = '{"datetime": "2026-01-01T00:00:0%d+00:00", "benchmarks": [%s]}'
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["one file", "copies"])
+def test_one_run_does_not_count_as_seven(repo: Repo, copied: bool) -> None:
+    """Seven names of one process would prove anything."""
+    stats = '{"fullname": "b.py::test_x", "stats": {"mean": 0.5}}'
+    files = []
+    for number in range(14):
+        files.append(repo.out / f"run{number}.json")
+        first = number % 7 == 0 or not copied
+        files[-1].write_text(BENCHMARK % (number // 7 if copied or first else number, stats))
+    names = [str(files[number if copied else number // 7]) for number in range(14)]
+    runs = ("--base-runs", *names[:7], "--head-runs", *names[7:])
+    found = repo.gate("--mode", "replay", *runs)
+    assert (found.code, found.record.verdict) == (2, "error")
+    assert "one process counts once" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--replay", "saved.json"), "--mode replay"),
+        (("--base-runs", "a.json", "--head-runs", "b.json"), "--mode replay"),
+        (("--max-minutes", "1_000"), "without separators"),
+        (("--max-minutes", "1,000"), "without separators"),
+        (("--threshold", "1_0%"), "write 5%"),
+    ],
+)
+def test_what_does_not_fit_together_is_a_sentence(
+    repo: Repo, flags: tuple[str, ...], said: str
+) -> None:
+    repo.commit({"bench.py": "open('ran', 'w')"})
+    found = repo.gate("--command", "python bench.py", *flags)
+    assert found.code == 2
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not (repo.path / "ran").exists()
+
+
+@pytest.mark.parametrize("place", [".", "..", "/", "out/"])
+def test_a_report_that_is_a_folder_is_a_sentence(repo: Repo, saved: Path, place: str) -> None:
+    """With outputs that name no file."""
+    repo.on_github()
+    (repo.path / "out").mkdir()
+    found = replay(repo, saved, "--report", place)
+    assert found.code == 2
+    assert "is a folder; name a file in it" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert (found.outputs["report-md"], found.outputs["verdict"]) == ("", "error")
+
+
+@pytest.mark.parametrize("place", [".", "/proc/nowhere/h.json", "bench.py/h.json"])
+def test_a_history_that_cannot_be_written_is_a_sentence_before_anything_runs(
+    repo: Repo, place: str
+) -> None:
+    repo.commit({"bench.py": "open('ran', 'w')"})
+    found = repo.gate("--command", "python bench.py", "--mode", "history", "--history", place)
+    assert found.code == 2
+    assert "Traceback" not in found.stderr
+    assert not (repo.path / "ran").exists()
+
+
+def test_a_replay_never_destroys_its_input(repo: Repo, saved: Path) -> None:
+    """Its report would go where the record lies."""
+    place = repo.out / "gate.json"
+    place.write_bytes(saved.read_bytes())
+    assert replay(repo, place, "--overwrite").code == 2
+    assert place.read_bytes() == saved.read_bytes()

@@ -142,11 +142,38 @@ def test_hostile_names_stay_text_in_the_report() -> None:
     assert chart.count("\n") == 7
 
 
+@pytest.mark.parametrize(
+    "said", ["@octocat", "see #12", "us/x#3", "GH-4", "https://evil.example", "www.evil.example",
+             "a@evil.example"],
+)  # fmt: skip
+def test_a_comment_calls_nobody_and_leads_nowhere(said: str) -> None:
+    """Names and messages of the program are shown; GitHub makes nothing of them."""
+    entry = program_of(around(100), around(90), f"name {said}")
+    found = decided([entry], Inputs(), HostEntry(), "ab")
+    for text in (report.comment(found), report.markdown(found)):
+        prose = re.sub(r"`[^`]*`|```.*?```", "", text, flags=re.DOTALL)
+        assert said not in prose
+        assert said in prose.replace("\u2060", "").replace("\\", "")
+
+
+@pytest.mark.parametrize("name", ["x\n::error::injected", "x\r\n::add-mask::y", "a ##[error]b",
+                                  "\u2028::error::z", "   ::warning::w"])  # fmt: skip
+def test_no_line_of_ours_is_a_command_because_of_a_name(name: str) -> None:
+    lines = github.harmless(f"gate: {name}: pair 1\n{name}").splitlines()
+    assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
+
+
 def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
-    environ = {"GITHUB_OUTPUT": "/o", "GITHUB_STEP_SUMMARY": "/s", "GITHUB_TOKEN": "t", "PATH": "p"}
+    environ = {
+        "GITHUB_OUTPUT": "/o", "GITHUB_STEP_SUMMARY": "/s", "GITHUB_ENV": "/e", "PATH": "p",
+        "GITHUB_TOKEN": "t", "NPM_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "y", "X_PAT": "z",
+        "PLAIN": "ghp_0123456789abcdefABCDEF", "ACTIONS_RUNTIME_URL": "u",
+    }  # fmt: skip
     job = github.take(environ)
     assert str(job.output) == "/o"
+    assert sorted(map(str, job.steering)) == ["/e", "/o", "/s"]
     assert environ == {"PATH": "p"}
+    assert github.take({"TOKENIZERS_PARALLELISM": "false", "HOME": "/h"}).withheld == ()
 
 
 def fork_event(*, fork: bool = True, head: str = "them/x", base: str = "us/x") -> dict:
@@ -175,6 +202,39 @@ def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
     minimal = {"pull_request": {"head": {"repo": {"fork": True}}}}
     with pytest.raises(UsageError, match="fork"):
         refuse(minimal, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
+
+
+def workflow_run(head: str | None, event: str = "pull_request") -> dict:
+    repository = {"full_name": head} if head else None
+    run = {"event": event, "head_repository": repository, "repository": {"full_name": "us/x"}}
+    return {"workflow_run": run, "repository": {"full_name": "us/x"}}
+
+
+@pytest.mark.parametrize(
+    ("event", "refused"),
+    [
+        ({"issue": {"number": 1, "pull_request": {"url": "x"}}, "comment": {}}, True),
+        ({"issue": {"number": 1}, "comment": {}}, False),
+        (workflow_run("them/x"), True),
+        (workflow_run(None), True),
+        (workflow_run("us/x"), False),
+        (workflow_run(None, "push"), False),
+        ({"check_suite": {"pull_requests": [{"head": {"repo": {"id": 1}},
+                                             "base": {"repo": {"id": 2}}}]}}, True),
+        ({"check_run": {"check_suite": {}, "pull_requests": []}}, True),
+        ({"pull_request": {}, "review": {}}, True),
+    ],
+)  # fmt: skip
+def test_events_that_bring_a_forks_code_by_a_side_door_are_refused(
+    tmp_path: Path, event: dict, refused: bool
+) -> None:
+    """A comment and a workflow that another set off run with this repository's rights."""
+    if refused:
+        with pytest.raises(UsageError, match="fork"):
+            refuse(event, tmp_path)
+        refuse(event, tmp_path, allow=True)
+    else:
+        refuse(event, tmp_path)
 
 
 def test_what_is_no_foreign_code_is_not_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import pytest
 
@@ -15,6 +16,7 @@ from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
 from advisor.model import Effects, Failure, MeasurePlan, Run
 from advisor.trials.limits import Limits
+from advisor.trials.output import plain
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")
 
@@ -68,6 +70,40 @@ def test_the_time_of_the_run_is_what_is_left(tmp_path) -> None:
     found = measured(NO_STEPS, tmp_path)
     assert (found.source, found.rates["train"].mean) == ("whole-run time", 0.25)
     assert found.rates["train"].unit == "run"
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["\n" * 400_000, " " * 4_000_000, "throughput:" * 400_000, "\x1b[" * 1_000_000,
+     "throughput: " + "9" * 4_000_000, ("throughput: x" + " " * 80 + "\n") * 40_000],
+    ids=["blank lines", "blanks", "words", "escapes", "digits", "lines"],
+)  # fmt: skip
+@pytest.mark.parametrize("pattern", [THROUGHPUT_LINE, r"^\s*throughput:\s*(\S+)"])
+def test_no_output_makes_the_search_for_a_rate_slow(output: str, pattern: str) -> None:
+    """Line by line, in the beginning of each: a search that goes back and forth would take hours,
+    and never come to the last line."""
+    said = plain(f"{output}\nthroughput: 7\n{output}".encode())
+    assert throughput_line(said, pattern) is not None
+
+
+@pytest.mark.parametrize("said", ["1,234.5", "1_000", "12,345,678", "1_0"])
+def test_a_number_with_separators_is_refused_with_how_to_write_it(tmp_path, said: str) -> None:
+    """1,234 may be a thousand or one and a bit, and Python would take 1_000 and not 1,000."""
+    found = measured(RUN, tmp_path, output=f"throughput: {said}")
+    assert found.problem is not None
+    assert "without separators" in found.problem.evidence
+    assert said in found.problem.evidence
+
+
+def test_what_a_program_left_in_the_place_of_a_suite_is_not_followed(tmp_path) -> None:
+    """A link to another file, a pipe on which nobody writes, a folder: there is no suite."""
+    real = tmp_path / "elsewhere"
+    real.write_bytes(suite())
+    place = tmp_path / "benchmark.json"
+    for make in (lambda: place.symlink_to(real), lambda: os.mkfifo(place), place.mkdir):
+        make()
+        assert measured(RUN, tmp_path).source == "probe"
+        place.rmdir() if place.is_dir() and not place.is_symlink() else place.unlink()
 
 
 def test_metric_asks_for_one_source_alone(tmp_path) -> None:

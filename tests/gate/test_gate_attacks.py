@@ -1,0 +1,207 @@
+"""Nothing of what a hostile head tries works; without isolation no fork runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, STEADY, Gated, Repo, new_repo
+from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
+from test_gate_github import fork_event
+
+from advisor.isolation.offer import FORCED, offered
+
+HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
+FILES = ("env", "path", "output", "state", "summary")
+TOKENS = {
+    "GITHUB_TOKEN": SECRET,
+    "ACTIONS_RUNTIME_TOKEN": SECRET,
+    "ACTIONS_ID_TOKEN_REQUEST_URL": f"https://{SECRET}",
+    "MY_DEPLOY_TOKEN": SECRET,
+    "DATABASE_PASSWORD": SECRET,
+    "SSH_AUTH_SOCK": f"/run/{SECRET}",
+    "BACKUP_URL": f"https://user:{SECRET}@example.com/",
+}
+
+
+def attacked(
+    folder: Path, gpu_advisor, *flags: str, what: str = "all", env: dict[str, str]
+) -> tuple[Repo, Gated]:
+    """A gate on a head that is half as fast as base, and hostile."""
+    repo = new_repo(folder, gpu_advisor)
+    victims = repo.out / "victims"
+    victims.mkdir()
+    for name in FILES:
+        (victims / name).write_text("")
+    repo.commit({"bench.py": STEADY.format(rate=100)}, "base")
+    repo.commit({"bench.py": HOSTILE}, "head")
+    repo.on_github(
+        {}, **{f"GITHUB_{n.upper()}": str(victims / n) for n in ("env", "path", "state")}
+    )
+    repo.env |= {**TOKENS, **env}
+    words = [what, os.environ.get("TMPDIR", "/tmp"), str(repo.out), str(victims), str(repo.path)]
+    return repo, repo.gate("--command", f"python bench.py {' '.join(words)}", *flags)
+
+
+@pytest.fixture(scope="module", params=["overlay", "landlock"])
+def attempt(request, tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
+    """The hostile head under each kind of isolation that this host offers."""
+    folder = tmp_path_factory.mktemp(request.param)
+    if offered(str(folder)).kind == "guard":
+        pytest.skip("this host offers no isolation")
+    return attacked(folder, gpu_advisor, env={FORCED: request.param})
+
+
+def test_the_slowdown_is_told_all_the_same(attempt: tuple[Repo, Gated]) -> None:
+    """Base was not edited, its caches were not poisoned, and no secret was found."""
+    _, found = attempt
+    assert (found.code, found.record.verdict) == (1, "regression"), found.stderr
+    base = found.record.workloads[0].base_units_per_s
+    assert base == pytest.approx(100, rel=0.01)
+    assert found.outputs["verdict"] == "regression"
+
+
+def test_no_file_of_the_host_was_touched(attempt: tuple[Repo, Gated]) -> None:
+    """Not the files that steer the job, not git's, not Python's, not the report's."""
+    repo, found = attempt
+    time.sleep(3)  # a daemon that lived on would write now
+    for name in FILES:
+        assert (repo.out / "victims" / name).read_text() == "", name
+    assert sorted(path.name for path in (repo.out / "victims").iterdir()) == sorted(FILES)
+    assert not (repo.out / "gate.md").is_symlink()
+    assert not (Path.home() / ".attacked").exists()
+    assert not list(ROOT.rglob("attacked*"))
+    assert not (repo.path / ".git" / "hooks" / "post-checkout").exists()
+    assert "fsmonitor" not in (repo.path / ".git" / "config").read_text()
+    assert len(repo.git("worktree", "list").splitlines()) == 1
+    assert repo.git("status", "--porcelain") == ""
+    assert MARK not in found.summary
+
+
+def test_the_log_obeys_nothing(attempt: tuple[Repo, Gated]) -> None:
+    _, found = attempt
+    commands = re.findall(r"^::([\w-]+)", found.stderr + found.stdout, re.MULTILINE)
+    assert commands[0] == "stop-commands"
+    assert commands.count("error") == 1
+    assert "##[" not in found.stderr + found.stdout
+
+
+def test_what_is_withheld_is_named(attempt: tuple[Repo, Gated]) -> None:
+    """So that who needs a variable knows how to hand it over."""
+    _, found = attempt
+    (note,) = (note for note in found.record.notes if note.startswith("withheld"))
+    assert all(name in note for name in TOKENS)
+    assert SECRET not in (found.folder / "gate.json").read_text()
+
+
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_a_head_that_attacks_its_own_records_only_loses_them(
+    tmp_path: Path, gpu_advisor, kind: str
+) -> None:
+    """What lies in a run's folder is read and written by the gate: no link is followed there."""
+    flags = ("--max-minutes", "0.01")
+    repo, found = attacked(tmp_path, gpu_advisor, *flags, what="records", env={FORCED: kind})
+    assert found.record.verdict in {"error", "inconclusive"}, found.stderr
+    for name in FILES:
+        assert (repo.out / "victims" / name).read_text() == "", name
+    assert sorted(path.name for path in (repo.out / "victims").iterdir()) == sorted(FILES)
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len({*ATTACKS, *ON_ITS_OWN_RECORDS}) >= 20
+
+
+SETUP = """
+import glob, os, pathlib, sys
+for path in glob.glob(os.path.join(sys.argv[1], "gpu-advisor-*", "*", "bench.py")):
+    if os.environ["GPU_ADVISOR_ARM"] == "head":
+        try: pathlib.Path(path).write_text("print('throughput:', 50)")
+        except OSError: pass
+for path in glob.glob(sys.argv[2] + "/*"):
+    try: pathlib.Path(path).write_text("ATTACK WORKED")
+    except OSError: pass
+pathlib.Path("built").write_text(os.environ["GPU_ADVISOR_ARM"])
+for path in glob.glob("/proc/[0-9]*/environ"):
+    try: assert b"sw0rdf1sh" not in pathlib.Path(path).read_bytes(), path
+    except OSError: pass
+"""
+BUILT = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']\n"
+
+
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_the_setup_of_head_reaches_neither_base_nor_the_job(repo: Repo, kind: str) -> None:
+    """It may build in its own checkout, and its build is there when head runs."""
+    victims = repo.out / "victims"
+    victims.mkdir()
+    (victims / "env").write_text("")
+    repo.commit({"bench.py": BUILT + STEADY.format(rate=100), "setup.txt": SETUP}, "base")
+    repo.commit({"bench.py": BUILT + STEADY.format(rate=50)}, "head")
+    repo.on_github({}, GITHUB_ENV=str(victims / "env"))
+    repo.env |= {**TOKENS, FORCED: kind}
+    setup = f"python setup.txt {os.environ.get('TMPDIR', '/tmp')} {victims}"
+    found = repo.gate("--command", "python bench.py", "--setup", setup)
+    assert (found.code, found.record.verdict) == (1, "regression"), found.stderr
+    assert (victims / "env").read_text() == ""
+    assert (repo.path / "built").read_text() == "head"
+
+
+def test_a_report_that_setup_replaced_by_a_link_is_not_written_through(repo: Repo) -> None:
+    """The job fails, and says so; what the link leads to stays."""
+    victim = repo.path.parent / "victim"
+    victim.write_text("mine")
+    repo.commit({"bench.py": STEADY.format(rate=100)})
+    repo.commit({"x": "1"})
+    link = f"ln -sf {victim} {repo.out}/gate.md"
+    found = repo.gate("--command", "python bench.py", "--setup", link, "--max-minutes", "0.01")
+    assert found.code != 0
+    assert "leads to" in found.stderr
+    assert victim.read_text() == "mine"
+
+
+def test_without_isolation_a_fork_is_refused_wherever_it_runs(repo: Repo) -> None:
+    """Also where forks are allowed, or the runner is thrown away: nothing would hold its code."""
+    repo.commit({"bench.py": "open('ran', 'w')"})
+    repo.commit({"x": "1"})
+    for runner in ("github-hosted", "self-hosted"):
+        repo.on_github(fork_event(), RUNNER_ENVIRONMENT=runner)
+        found = repo.gate("--command", "python bench.py", "--allow-forks", env={FORCED: "guard"})
+        assert (found.code, found.outputs["verdict"]) == (2, "error")
+        assert "nothing isolates" in found.summary
+        assert not (repo.path / "ran").exists()
+
+
+def test_without_isolation_the_report_says_what_is_not_protected(repo: Repo) -> None:
+    repo.commit({"bench.py": STEADY.format(rate=100)})
+    repo.commit({"x": "1"})
+    found = repo.gate(
+        "--command", "python bench.py", "--max-minutes", "0.01", env={FORCED: "guard"}
+    )
+    (note,) = (note for note in found.record.notes if note.startswith("not isolated"))
+    assert "files" in note
+    assert "environment" in note
+    assert "not isolated" in (found.folder / "gate.md").read_text()
+
+
+def test_a_token_that_the_checkout_keeps_is_told_of(repo: Repo) -> None:
+    repo.commit({"bench.py": STEADY.format(rate=100)})
+    repo.commit({"x": "1"})
+    repo.git("config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic eA==")
+    found = repo.gate("--command", "python bench.py", "--max-minutes", "0.01")
+    assert any("persist-credentials: false" in note for note in found.record.notes)
+
+
+def test_a_variable_can_be_handed_over(repo: Repo) -> None:
+    """By name alone; what steers the job cannot."""
+    bench = "import os; print('throughput:', 1 if os.environ.get('HF_TOKEN') else 0)"
+    repo.commit({"bench.py": bench})
+    repo.commit({"x": "1"})
+    repo.on_github({}, HF_TOKEN=SECRET, GITHUB_ENV=str(repo.out / "env"))
+    flags = ("--command", "python bench.py", "--max-minutes", "0.01")
+    assert repo.gate(*flags).record.verdict == "error"
+    kept = repo.gate(*flags, "--keep-env", "HF_TOKEN,GITHUB_ENV").record
+    assert kept.verdict == "inconclusive", kept.reason
+    assert json.dumps(kept.model_dump()).count(SECRET) == 0
