@@ -87,7 +87,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     """A few processes of head, compared with past sessions, then appended to them."""
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
-    past = history.read(asked.history)
+    history.read(asked.history)  # one that cannot be read is said before anything runs
     claimed = history.claim(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
         session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
@@ -97,10 +97,12 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     if record.verdict in {"error", "invalid"}:
         return record
     verdicts = []
-    for entry in record.programs:
-        found, past = history.judge(past, entry, record)
-        verdicts += found
-    claimed.write(asked.history, history.dump(past))
+    with history.held(asked.history):
+        past = history.read(asked.history)  # others may have added to it since
+        for entry in record.programs:
+            found, past = history.judge(past, entry, record)
+            verdicts += found
+        claimed.write(asked.history, history.dump(past))
     return history.with_verdicts(record, verdicts)
 
 

@@ -199,11 +199,13 @@ class CalibrationEntry(_Part):
     noise_pct: float | None
     """Spread (one standard deviation) between equal processes."""
     provable_pct: dict[int, float]
-    """By number of pairs: the smallest slowdown that they prove nine times in ten."""
+    """By number of pairs: the slowdown that turns red by then nine times in ten, at the threshold
+    asked. No regression falls with fewer pairs than the first of them."""
     pairs_needed: int | None
-    """For the threshold asked; null if no number of pairs within reason would do."""
-    threshold_pct: float
-    """The smallest threshold, in whole percent, that the last look supports."""
+    """By which equal runs pass nine times in ten, at the threshold asked; null if they do not."""
+    threshold_pct: float | None
+    """The smallest threshold, in whole percent, at which equal runs pass nine times in ten; null
+    with too few pairs to tell."""
     statistic: Statistic
     """What should decide here: mean, unless the median of windows is clearly truer."""
     placebo: str
@@ -222,7 +224,8 @@ class WorkloadVerdict(_Part):
     ci_low_pct: float | None = None
     ci_high_pct: float | None = None
     mde_pct: float | None = None
-    """The smallest slowdown that this run would have proven nine times in ten."""
+    """The slowdown that would have turned red nine times in ten, at the noise that was seen, the
+    threshold, and the pairs that the gate may take. In mode history: the drop called red."""
     pairs: int = 0
     discarded_pairs: int = 0
     unit: str = "run"
@@ -251,10 +254,12 @@ class Inputs(_Part):
 
     threshold: float = 0.05
     alpha: float = 0.05
-    looks: list[int] = Field(default_factory=lambda: [6, 12, 24])
+    looks: list[int] = Field(default_factory=lambda: [5, 9, 12, 17, 24])
     cap_rule: bool = False
     statistic: Statistic = "mean"
     metric: Metric = "throughput"
+    smallest_loss: float = 0.02
+    """Of what is lost for good in a history: the least share that counts."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"

@@ -11,7 +11,7 @@ from advisor.experiments.interleave import Round, interleaved
 from advisor.gate import validity
 from advisor.gate.measure import WHOLE
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
-from advisor.gate.verdict import Decided, decide, rule_of
+from advisor.gate.verdict import Decided, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +104,7 @@ class Session:
 
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
-        runs = 2 * rule_of(self.inputs).looks_for(len(self.asked))[0] * len(self.asked)
+        runs = 2 * self.inputs.looks[0] * len(self.asked)
         return self.left_s / 2 / runs
 
     def _announce(self) -> None:
@@ -115,7 +115,7 @@ class Session:
         def lasts(pairs: int) -> str:
             return f"{pairs} pairs (about {pairs * pair_s / 60:.1f} min)"
 
-        looks = rule_of(self.inputs).looks_for(len(self.asked))
+        looks = self.inputs.looks
         plan = (
             f"the first verdict can fall after {lasts(looks[0])}, the last after {lasts(looks[-1])}"
         )
@@ -128,7 +128,7 @@ class Session:
     def _open(self) -> list[Program]:
         """Programs of which another pair could change the verdict and still fits the budget."""
         decided = self.decided()
-        last = self.fixed_pairs or rule_of(self.inputs).looks_for(len(decided.workloads))[-1]
+        last = self.fixed_pairs or self.inputs.looks[-1]
         found = []
         for program in self.asked:
             entry = self.programs[program.name]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.gate import noise, validity
+from advisor.gate import noise, power, validity
+from advisor.gate.assumptions import Arms
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
 from advisor.gate.rule import Judgement, Rule, drop_pct, judge
 from advisor.objective import THROUGHPUT
@@ -68,6 +69,7 @@ class _Comparable:
     program: ProgramEntry
     pairs: tuple[PairEntry, ...]
     differences: tuple[float, ...]
+    arms: Arms
 
 
 def rule_of(inputs: Inputs) -> Rule:
@@ -105,8 +107,10 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         verdicts += named
         notes += said
     if comparable:
-        judgements = judge({c.name: c.differences for c in comparable}, rule)
-        verdicts += [_measured(c, judgements[c.name], inputs) for c in comparable]
+        judgements = judge(
+            {c.name: c.differences for c in comparable}, rule, {c.name: c.arms for c in comparable}
+        )
+        verdicts += [_measured(c, judgements[c.name], inputs, len(comparable)) for c in comparable]
     verdicts.sort(key=_worst_first)
     discarded = sum(pair.discarded is not None for p in programs for pair in p.pairs)
     if not verdicts:
@@ -219,6 +223,9 @@ def _match(
                 program=program,
                 pairs=pairs,
                 differences=tuple(map(difference, *values)),
+                arms=Arms(
+                    base=tuple(map(math.log, values[0])), head=tuple(map(math.log, values[1]))
+                ),
             )
         )
     return comparable, named, notes
@@ -274,7 +281,9 @@ def _less_work(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str]
 # --- what the numbers say -----------------------------------------------------------------
 
 
-def _measured(found: _Comparable, judgement: Judgement, inputs: Inputs) -> WorkloadVerdict:
+def _measured(
+    found: _Comparable, judgement: Judgement, inputs: Inputs, workloads: int
+) -> WorkloadVerdict:
     key = found.name.removeprefix(f"{found.program.name}: ")
     base, head = (
         [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in found.pairs]
@@ -285,11 +294,12 @@ def _measured(found: _Comparable, judgement: Judgement, inputs: Inputs) -> Workl
     level = (1 - interval.confidence) / 2
     student = stats.t_interval(used, level)
     spread = noise.spread_between_processes(_slots(found.pairs, key, inputs))
-    mde = judgement.smallest_provable
+    mde = _smallest_red(found, used, inputs, workloads)
+    faster = interval.high < -rule_of(inputs).tau
     return WorkloadVerdict(
         name=found.name,
         verdict=judgement.outcome,
-        reason=_reason(judgement, inputs, found),
+        reason=_reason(judgement, inputs, found, mde),
         slowdown_pct=drop_pct(interval.estimate),
         ci_low_pct=drop_pct(interval.low),
         ci_high_pct=drop_pct(interval.high),
@@ -303,8 +313,20 @@ def _measured(found: _Comparable, judgement: Judgement, inputs: Inputs) -> Workl
         noise_pct=None if spread is None else 100 * spread,
         t_low_pct=drop_pct(student.low),
         t_high_pct=drop_pct(student.high),
-        faster=judgement.faster,
-        notes=_remarks(judgement, base, head),
+        faster=faster,
+        notes=_remarks(found.arms, faster=faster),
+    )
+
+
+def _smallest_red(
+    found: _Comparable, used: Sequence[float], inputs: Inputs, workloads: int
+) -> float | None:
+    """The slowdown that turns red nine times in ten here, on the scale of d."""
+    if len(used) < 2:
+        return None
+    by = len(found.differences) if found.program.stopped else None
+    return power.red_at(
+        statistics.stdev(used), len(used), rule_of(inputs), by=by, workloads=workloads
     )
 
 
@@ -321,38 +343,46 @@ def _slots(pairs: Sequence[PairEntry], key: str, inputs: Inputs) -> list[list[fl
     ]
 
 
-def _reason(judgement: Judgement, inputs: Inputs, found: _Comparable) -> str:
+def _reason(
+    judgement: Judgement, inputs: Inputs, found: _Comparable, smallest_red: float | None
+) -> str:
     limit = f"{100 * inputs.threshold:g} %"
+    tau = rule_of(inputs).tau
+    pairs = len(found.differences)
     if judgement.outcome == "regression":
         if judgement.by_cap:
             return f"slower for certain, and about {limit} or more (cap rule)"
         return f"proven slower by more than {limit}"
     if judgement.outcome == "pass":
-        if judgement.faster:
+        high = judgement.interval.high
+        if high < -tau:
             return f"proven faster by more than {limit}: was all the work done?"
-        return f"a slowdown of {limit} or more is ruled out"
-    if len(found.differences) < inputs.looks[-1]:
+        gain = f", and head is proven faster by {-(drop_pct(high) or 0):.1f} % or more"
+        return f"a slowdown of {limit} or more is ruled out{gain if high < 0 else ''}"
+    if judgement.doubt:
+        return f"undecided after {pairs} pairs, whose bounds cannot be relied on: {judgement.doubt}"
+    if pairs < inputs.looks[-1]:
         why = f" ({found.program.stopped})" if found.program.stopped else ""
         return (
-            f"undecided after {len(found.differences)} pairs{why}: a slowdown of {limit} is "
+            f"undecided after {pairs} pairs{why}: a slowdown of {limit} is "
             "neither proven nor ruled out"
         )
-    mde = judgement.smallest_provable
-    if mde is not None and mde > rule_of(inputs).tau:
+    # the distance to what turns red is the distance to what passes, nearly
+    if smallest_red is not None and smallest_red > 2 * tau:
         return (
-            f"this runner is too noisy for {limit}: {len(found.differences)} pairs could have "
-            f"proven {drop_pct(mde):.1f} %"
+            f"this runner is too noisy for {limit}: after {pairs} pairs only "
+            f"{drop_pct(smallest_red):.1f} % or more would have turned red for certain"
         )
     return f"the slowdown is too close to {limit} to be told from it"
 
 
-def _remarks(judgement: Judgement, base: Sequence[float], head: Sequence[float]) -> list[str]:
+def _remarks(arms: Arms, *, faster: bool) -> list[str]:
     remarks = []
-    for arm, rates in zip(ARMS, (base, head), strict=True):
-        found = noise.modes([math.log(rate) for rate in rates])
+    for arm, rates in (("base", arms.base), ("head", arms.head)):
+        found = noise.modes(rates)
         if found:
             apart = -100 * math.expm1(found[0] - found[1])
             remarks.append(f"runs of {arm} fall into two groups, {apart:.0f} % apart")
-    if judgement.faster:
+    if faster:
         remarks.append("an unexpected gain can mean work that is no longer done")
     return remarks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.gate import validity
 from advisor.gate.records import ARMS
-from advisor.gate.verdict import difference, rule_of
+from advisor.gate.verdict import difference
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
 
 def mde(workload: WorkloadVerdict | GateRecord) -> str:
     if workload.mde_pct is None:
-        return "none: too few pairs to prove anything"
+        return "not known: too few pairs"
     return f"{workload.mde_pct:.1f} %"
 
 
@@ -128,9 +128,8 @@ def rate(value: float | None, unit: str = "") -> str:
 
 
 def looks(record: GateRecord) -> str:
-    """`6, 12, 24`: where a verdict could fall, given how many workloads gate together."""
-    compared = sum(w.slowdown_pct is not None for w in record.workloads)
-    return ", ".join(map(str, rule_of(record.inputs).looks_for(compared)))
+    """`5, 9, 12, 17, 24`: where a verdict could fall."""
+    return ", ".join(map(str, record.inputs.looks))
 
 
 def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
@@ -257,22 +256,19 @@ def runs(record: GateRecord) -> int:
 
 
 def provable(entry: CalibrationEntry) -> str:
-    """`1.6 % with 6 pairs, 0.9 % with 12 pairs`."""
-    return ", ".join(
-        f"{pct(value)} with {pairs} pairs" for pairs, value in entry.provable_pct.items()
-    )
+    """`8.0 % by 17 pairs, 6.9 % by 24 pairs`."""
+    shown = (f"{pct(value)} by {pairs} pairs" for pairs, value in entry.provable_pct.items())
+    return ", ".join(shown) or "not known: too few pairs"
 
 
 def pairs_needed(record: GateRecord, entry: CalibrationEntry) -> str:
-    """How many, and where a gate does not take so many the threshold that it can prove."""
-    most = record.inputs.looks[-1]
-    if entry.pairs_needed is not None and entry.pairs_needed <= most:
+    """How many, or the threshold that a gate can rely on here."""
+    if entry.pairs_needed is not None:
         return str(entry.pairs_needed)
-    count = "too many" if entry.pairs_needed is None else str(entry.pairs_needed)
-    return (
-        f"{count}, and a gate takes {most} at most: here it can rely on --threshold "
-        f"{entry.threshold_pct:g}%"
-    )
+    count = f"more than the {record.inputs.looks[-1]} that a gate takes"
+    if entry.threshold_pct is None:
+        return count
+    return f"{count}: here it can rely on --threshold {entry.threshold_pct:g}%"
 
 
 def rates(record: GateRecord) -> str:
