@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.lab import WAIT_S
+from advisor.gate import allowances
 from advisor.gate.records import (
     DisturbanceEntry,
     GpuReadings,
@@ -318,6 +319,7 @@ def _observed(run: Run) -> dict[str, Any]:
         "effects": effects,
         "shares": shares,
         "peak_mem_gib": run.peak_mem_gib,
+        "figures": allowances.figures(run),
         "wait_share": run.wait_share,
         "notes": list(run.notes),
     }

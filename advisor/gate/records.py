@@ -137,6 +137,9 @@ class RunEntry(_Part):
     gpu: GpuReadings = GpuReadings()
     disturbance: DisturbanceEntry = DisturbanceEntry()
     peak_mem_gib: float | None = None
+    figures: dict[str, Positive] = Field(default_factory=dict)
+    """What may be gated beside the rate, by the name in gpu-advisor.toml: those that were
+    measured."""
     wait_share: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)
     """Where a unit's time went."""
@@ -215,9 +218,15 @@ class CalibrationEntry(_Part):
 
 
 class WorkloadVerdict(_Part):
-    """What was decided on one workload. Percentages are drops of the rate: above 0 is slower."""
+    """What was decided on one workload. Percentages are drops of the rate: above 0 is slower.
+
+    Of another figure than the rate they are its growth: above 0 is worse as well.
+    """
 
     name: str
+    figure: str = "throughput"
+    threshold: float | None = None
+    """The share that was allowed; null where nothing was compared."""
     verdict: Verdict
     reason: str
     slowdown_pct: float | None = None
@@ -260,6 +269,8 @@ class Inputs(_Part):
     metric: Metric = "throughput"
     smallest_loss: float = 0.02
     """Of what is lost for good in a history: the least share that counts."""
+    limits: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """By program and figure: the share that gpu-advisor.toml of the base side allows."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"

@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from advisor import stats
@@ -76,17 +77,20 @@ class Rule:
 
     def level(self, look: int, outcome: Outcome) -> float:
         """Error that may be spent at `look` on `outcome`; 0: it cannot fall there."""
-        side = 0 if outcome == "pass" else 1
-        shares = {n: _spent(n)[side] for n in self.looks}
-        whole = sum(shares.values())
-        if not whole:
-            return self.alpha / len(self.looks)
-        return round(self.alpha * shares[look] / whole, 12)  # five pairs need 1/32, not less
+        return _levels(self.looks, self.alpha, 0 if outcome == "pass" else 1)[look]
 
 
-def _spent(pairs: int) -> tuple[float, float]:
-    """The share for any number of pairs: that of the look before it."""
-    return SPENT[max((n for n in LOOKS if n <= pairs), default=LOOKS[0])]
+@cache
+def _levels(looks: tuple[int, ...], alpha: float, side: int) -> dict[int, float]:
+    """The shares of these looks, made whole; a number of pairs that is no look has the share of
+    the look before it."""
+    known = {n: max((look for look in LOOKS if look <= n), default=LOOKS[0]) for n in looks}
+    shares = {n: SPENT[look][side] for n, look in known.items()}
+    whole = sum(shares.values())
+    if not whole:
+        return dict.fromkeys(looks, alpha / len(looks))
+    # five pairs need 1/32, not a hair less
+    return {n: round(alpha * share / whole, 12) for n, share in shares.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +111,20 @@ def judge(
     differences: Mapping[str, Sequence[float]],
     rule: Rule,
     arms: Mapping[str, Arms] | None = None,
+    taus: Mapping[str, float] | None = None,
 ) -> dict[str, Judgement]:
     """A judgement for each workload, from its valid pairs in the order they were measured.
 
     `arms` are the log rates behind the differences: without them less can be seen of what the
-    bounds assume. The looks are replayed from the start, so the answer does not depend on when
-    one asks: a workload that was decided at an early look stays decided. Raises ValueError if a
-    workload has no pairs.
+    bounds assume. `taus` are thresholds on the scale of d where they are not the rule's. The looks
+    are replayed from the start, so the answer does not depend on when one asks: a workload that was
+    decided at an early look stays decided. Raises ValueError if a workload has no pairs.
     """
     decided: dict[str, Judgement] = {}
     doubts: dict[str, str | None] = {}
     for look in rule.looks:
         ready = {
-            name: _Sample(values[:look], (arms or {}).get(name), rule)
+            name: _Sample(values[:look], (arms or {}).get(name), (taus or {}).get(name, rule.tau))
             for name, values in differences.items()
             if name not in decided and len(values) >= look
         }
@@ -139,11 +144,11 @@ def judge(
 class _Sample:
     """The pairs of one workload at one look; what they can be relied on for is asked late."""
 
-    def __init__(self, values: Sequence[float], arms: Arms | None, rule: Rule) -> None:
+    def __init__(self, values: Sequence[float], arms: Arms | None, tau: float) -> None:
         self.values = values
         self.averages = stats.walsh_averages(values)
         self._arms = arms.first(len(values)) if arms else None
-        self._tau = rule.tau
+        self.tau = tau
         self.doubt: str | None = None
 
     def bounds(self, level: float) -> Interval:
@@ -153,13 +158,13 @@ class _Sample:
         """Whether head is slower by more than allowed, in most pairs and on their average: a base
         that is slow now and then does not lend its good runs to a verdict against head."""
         return (
-            interval.low > self._tau
-            and statistics.fmean(self.values) > self._tau
+            interval.low > self.tau
+            and statistics.fmean(self.values) > self.tau
             and self.relied_on("regression")
         )
 
     def relied_on(self, outcome: Outcome) -> bool:
-        if assumptions.has_room(self.values, self._tau, self._arms):
+        if assumptions.has_room(self.values, self.tau, self._arms):
             return True
         if len(self.values) < TELLING[outcome]:
             return False
@@ -193,7 +198,7 @@ def _regressions(
 
 def _passed(sample: _Sample, rule: Rule, look: int) -> Judgement | None:
     interval = sample.bounds(rule.level(look, "pass"))
-    if interval.high < rule.tau and sample.relied_on("pass"):
+    if interval.high < sample.tau and sample.relied_on("pass"):
         return Judgement(outcome="pass", interval=interval, looked_at=look)
     return None
 
@@ -202,7 +207,7 @@ def _capped(sample: _Sample, rule: Rule, look: int) -> Judgement | None:
     if not rule.cap_rule or look != rule.looks[-1]:
         return None
     interval = sample.bounds(rule.level(look, "regression"))
-    sure = interval.low > 0 and interval.estimate >= rule.tau
+    sure = interval.low > 0 and interval.estimate >= sample.tau
     if sure and sample.relied_on("regression"):
         return Judgement(outcome="regression", interval=interval, looked_at=look, by_cap=True)
     return None
@@ -219,10 +224,3 @@ def _undecided(values: Sequence[float], rule: Rule, doubt: str | None) -> Judgem
         looked_at=None,
         doubt=doubt,
     )
-
-
-def drop_pct(difference: float) -> float | None:
-    """d to the drop of the rate in percent; negative where head is faster; None if unbounded."""
-    if math.isinf(difference):
-        return None
-    return -100 * math.expm1(-difference)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 HELD = (10, 20, 40)
 """Lengths of a stretch of sessions that counts as a level once held."""
-RECENT = (2, 3, 5, 7, 10)
+RECENT = (10, 7, 5, 3, 2)
 """Lengths of the stretch up to now that is held against it."""
 FALSE_ALARMS_A_YEAR = 0.5
 """Over all benchmarks together, with one session a night."""
 NIGHTS = 365
-PLACES = 6.0
-"""So many independent places one night's search looks at: by simulation."""
+PLACES = 100.0
+"""So many independent searches one night is worth: by simulation."""
 STRAY = 4.5
 """A difference of neighbours this many times the middle one is a step, or a stray night."""
 SMALL = 3.0
@@ -82,16 +82,19 @@ def lasting_loss(log_rates: Sequence[float], smallest: float, benchmarks: int) -
     sums = [0.0, *itertools.accumulate(log_rates)]
     n = len(log_rates)
     found: tuple[float, Loss] | None = None
-    for recent, length in itertools.product(RECENT, HELD):
-        since = n - recent
-        if since < length:
-            continue
-        now = (sums[n] - sums[since]) / recent
-        end = max(range(length, since + 1), key=lambda end: sums[end] - sums[end - length])
-        drop = (sums[end] - sums[end - length]) / length - now
-        apart = drop / (sigma * math.sqrt(1 / length + 1 / recent)) if sigma else math.inf
-        if drop >= smallest and apart > limit and (found is None or apart > found[0]):
-            found = apart, Loss(drop=drop, held=(end - length, end), since=since)
+    for length in HELD:
+        best, seen = length, length
+        for recent in RECENT:  # longest first: every later one may look at more of the past
+            since = n - recent
+            if since < length:
+                continue
+            looked = (best, *range(seen, since + 1))
+            best, seen = max(looked, key=lambda end: sums[end] - sums[end - length]), since + 1
+            now = (sums[n] - sums[since]) / recent
+            drop = (sums[best] - sums[best - length]) / length - now
+            apart = drop / (sigma * math.sqrt(1 / length + 1 / recent)) if sigma else math.inf
+            if drop >= smallest and apart > limit and (found is None or apart > found[0]):
+                found = apart, Loss(drop=drop, held=(best - length, best), since=since)
     return found[1] if found else None
 
 

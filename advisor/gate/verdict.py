@@ -11,12 +11,12 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor import stats
-from advisor.gate import noise, power, validity
-from advisor.gate.assumptions import Arms
+from advisor import objective
+from advisor.gate import allowances, validity
+from advisor.gate.allowances import THROUGHPUT
+from advisor.gate.compared import Comparable
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
-from advisor.gate.rule import Judgement, Rule, drop_pct, judge
-from advisor.objective import THROUGHPUT
+from advisor.gate.rule import Rule, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,17 +61,6 @@ class Decided:
         return any(w.verdict in cannot for w in self.workloads if belongs(w.name, program))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparable:
-    """One workload that both arms measured in every pair that counts."""
-
-    name: str
-    program: ProgramEntry
-    pairs: tuple[PairEntry, ...]
-    differences: tuple[float, ...]
-    arms: Arms
-
-
 def rule_of(inputs: Inputs) -> Rule:
     return Rule(
         threshold=inputs.threshold,
@@ -88,14 +77,14 @@ def belongs(workload: str, program: ProgramEntry) -> bool:
 
 def difference(base: float, head: float) -> float:
     """d of one pair of rates: ln of how many times better base was, above zero: head is worse."""
-    return math.log(THROUGHPUT.gain(head, base))
+    return math.log(objective.THROUGHPUT.gain(head, base))
 
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     """The verdict on all of `programs` together."""
     rule = rule_of(inputs)
     verdicts: list[WorkloadVerdict] = []
-    comparable: list[_Comparable] = []
+    comparable: list[Comparable] = []
     notes: list[str] = []
     for program in programs:
         closed = _closed(program, rule)
@@ -108,9 +97,12 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         notes += said
     if comparable:
         judgements = judge(
-            {c.name: c.differences for c in comparable}, rule, {c.name: c.arms for c in comparable}
+            {c.name: c.differences for c in comparable},
+            rule,
+            {c.name: c.arms for c in comparable},
+            {c.name: c.tau for c in comparable},
         )
-        verdicts += [_measured(c, judgements[c.name], inputs, len(comparable)) for c in comparable]
+        verdicts += [c.verdict(judgements[c.name], rule, len(comparable)) for c in comparable]
     verdicts.sort(key=_worst_first)
     discarded = sum(pair.discarded is not None for p in programs for pair in p.pairs)
     if not verdicts:
@@ -190,14 +182,14 @@ def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
 
 def _match(
     program: ProgramEntry, inputs: Inputs
-) -> tuple[list[_Comparable], list[WorkloadVerdict], list[str]]:
+) -> tuple[list[Comparable], list[WorkloadVerdict], list[str]]:
     """What can be compared, what cannot (with its verdict), and notes."""
     pairs = _kept(program)
     runs: dict[Arm, list[RunEntry]] = {
         "base": [pair.base for pair in pairs],
         "head": [pair.head for pair in pairs],
     }
-    comparable: list[_Comparable] = []
+    comparable: list[Comparable] = []
     named: list[WorkloadVerdict] = []
     notes: list[str] = []
     for key in dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates):
@@ -216,19 +208,59 @@ def _match(
                 WorkloadVerdict(name=name, verdict=verdict, reason=reason, pairs=len(pairs))
             )
             continue
-        values = [[run.rates[key].value(inputs.statistic) for run in runs[arm]] for arm in ARMS]
-        comparable.append(
-            _Comparable(
-                name=name,
-                program=program,
-                pairs=pairs,
-                differences=tuple(map(difference, *values)),
-                arms=Arms(
-                    base=tuple(map(math.log, values[0])), head=tuple(map(math.log, values[1]))
-                ),
-            )
-        )
+        comparable.append(_of_rate(name, key, program, pairs, inputs))
+    for figure in inputs.limits.get(program.name, {}):
+        if figure == THROUGHPUT:
+            continue
+        found = _of_figure(figure, program, pairs, inputs)
+        if isinstance(found, Comparable):
+            comparable.append(found)
+        else:
+            named.append(found)
     return comparable, named, notes
+
+
+def _of_rate(
+    name: str, key: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
+) -> Comparable:
+    first = pairs[0].head
+    return Comparable(
+        name=name,
+        program=program,
+        pairs=pairs,
+        figure=THROUGHPUT,
+        threshold=inputs.limits.get(program.name, {}).get(THROUGHPUT, inputs.threshold),
+        values={
+            arm: [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in pairs]
+            for arm in ARMS
+        },
+        unit=first.rates[key].unit,
+    )
+
+
+def _of_figure(
+    figure: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
+) -> Comparable | WorkloadVerdict:
+    """A figure that base bounds; what was bounded and is not measured is no pass."""
+    name = f"{program.name}: {figure}"
+    missing = [arm for arm in ARMS for p in pairs if figure not in getattr(p, arm).figures]
+    if missing:
+        return WorkloadVerdict(
+            name=name,
+            figure=figure,
+            verdict="no-baseline",
+            reason=f"gpu-advisor.toml bounds its {figure}, which is not measured in {missing[0]}",
+            pairs=len(pairs),
+        )
+    return Comparable(
+        name=name,
+        program=program,
+        pairs=pairs,
+        figure=figure,
+        threshold=inputs.limits[program.name][figure],
+        values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
+        unit=allowances.UNITS.get(figure, ""),
+    )
 
 
 def _absent(name: str, present: dict[Arm, int], runs: int) -> tuple[Verdict, str] | None:
@@ -276,113 +308,3 @@ def _less_work(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str]
     return "error", (
         f"work not done: head finished {work['head']:g} {unit}s in a run, base {work['base']:g}"
     )
-
-
-# --- what the numbers say -----------------------------------------------------------------
-
-
-def _measured(
-    found: _Comparable, judgement: Judgement, inputs: Inputs, workloads: int
-) -> WorkloadVerdict:
-    key = found.name.removeprefix(f"{found.program.name}: ")
-    base, head = (
-        [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in found.pairs]
-        for arm in ARMS
-    )
-    interval = judgement.interval
-    used = found.differences[: interval.n]
-    level = (1 - interval.confidence) / 2
-    student = stats.t_interval(used, level)
-    spread = noise.spread_between_processes(_slots(found.pairs, key, inputs))
-    mde = _smallest_red(found, used, inputs, workloads)
-    faster = interval.high < -rule_of(inputs).tau
-    return WorkloadVerdict(
-        name=found.name,
-        verdict=judgement.outcome,
-        reason=_reason(judgement, inputs, found, mde),
-        slowdown_pct=drop_pct(interval.estimate),
-        ci_low_pct=drop_pct(interval.low),
-        ci_high_pct=drop_pct(interval.high),
-        mde_pct=None if mde is None else drop_pct(mde),
-        pairs=interval.n,
-        discarded_pairs=sum(pair.discarded is not None for pair in found.program.pairs),
-        unit=found.pairs[0].head.rates[key].unit,
-        source=found.pairs[0].head.source,
-        base_units_per_s=statistics.median(base),
-        head_units_per_s=statistics.median(head),
-        noise_pct=None if spread is None else 100 * spread,
-        t_low_pct=drop_pct(student.low),
-        t_high_pct=drop_pct(student.high),
-        faster=faster,
-        notes=_remarks(found.arms, faster=faster),
-    )
-
-
-def _smallest_red(
-    found: _Comparable, used: Sequence[float], inputs: Inputs, workloads: int
-) -> float | None:
-    """The slowdown that turns red nine times in ten here, on the scale of d."""
-    if len(used) < 2:
-        return None
-    by = len(found.differences) if found.program.stopped else None
-    return power.red_at(
-        statistics.stdev(used), len(used), rule_of(inputs), by=by, workloads=workloads
-    )
-
-
-def _slots(pairs: Sequence[PairEntry], key: str, inputs: Inputs) -> list[list[float]]:
-    """Log rates of runs that should be equal: same arm, same place in the pair."""
-    return [
-        [
-            math.log(getattr(pair, arm).rates[key].value(inputs.statistic))
-            for pair in pairs
-            if pair.order == order
-        ]
-        for arm in ARMS
-        for order in ("base first", "head first")
-    ]
-
-
-def _reason(
-    judgement: Judgement, inputs: Inputs, found: _Comparable, smallest_red: float | None
-) -> str:
-    limit = f"{100 * inputs.threshold:g} %"
-    tau = rule_of(inputs).tau
-    pairs = len(found.differences)
-    if judgement.outcome == "regression":
-        if judgement.by_cap:
-            return f"slower for certain, and about {limit} or more (cap rule)"
-        return f"proven slower by more than {limit}"
-    if judgement.outcome == "pass":
-        high = judgement.interval.high
-        if high < -tau:
-            return f"proven faster by more than {limit}: was all the work done?"
-        gain = f", and head is proven faster by {-(drop_pct(high) or 0):.1f} % or more"
-        return f"a slowdown of {limit} or more is ruled out{gain if high < 0 else ''}"
-    if judgement.doubt:
-        return f"undecided after {pairs} pairs, whose bounds cannot be relied on: {judgement.doubt}"
-    if pairs < inputs.looks[-1]:
-        why = f" ({found.program.stopped})" if found.program.stopped else ""
-        return (
-            f"undecided after {pairs} pairs{why}: a slowdown of {limit} is "
-            "neither proven nor ruled out"
-        )
-    # the distance to what turns red is the distance to what passes, nearly
-    if smallest_red is not None and smallest_red > 2 * tau:
-        return (
-            f"this runner is too noisy for {limit}: after {pairs} pairs only "
-            f"{drop_pct(smallest_red):.1f} % or more would have turned red for certain"
-        )
-    return f"the slowdown is too close to {limit} to be told from it"
-
-
-def _remarks(arms: Arms, *, faster: bool) -> list[str]:
-    remarks = []
-    for arm, rates in (("base", arms.base), ("head", arms.head)):
-        found = noise.modes(rates)
-        if found:
-            apart = -100 * math.expm1(found[0] - found[1])
-            remarks.append(f"runs of {arm} fall into two groups, {apart:.0f} % apart")
-    if faster:
-        remarks.append("an unexpected gain can mean work that is no longer done")
-    return remarks

@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from advisor.gate import validity
-from advisor.gate.records import ARMS
+from advisor.gate import allowances, validity
+from advisor.gate.records import ARMS, WorkloadVerdict
 from advisor.gate.verdict import difference
 from advisor.report.markdown import as_markdown
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         PairEntry,
         ProgramEntry,
         Rate,
-        WorkloadVerdict,
     )
 
 TITLES = {
@@ -87,13 +86,28 @@ def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     value = workload.slowdown_pct
     if value is None:
         return "not measured"
-    said = f"{abs(value):.1f} % {'slower' if value > 0 else 'faster'}"
+    figure = _leading_figure(workload)
+    worse, better = (f"more {figure}", f"less {figure}") if figure else ("slower", "faster")
+    said = f"{abs(value):.1f} % {worse if value > 0 else better}"
     if abs(value) < SMALLEST_SHOWN_PCT:
         said = "none"
     if workload.ci_low_pct is None and workload.ci_high_pct is None:
         return f"{said} (too few pairs for bounds)"
     low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)
-    return f"{said} (slowdown between {low} and {high})"
+    return f"{said} ({'growth' if figure else 'slowdown'} between {low} and {high})"
+
+
+def _leading_figure(found: WorkloadVerdict | GateRecord) -> str | None:
+    """What is told of if not the rate."""
+    worst = found if isinstance(found, WorkloadVerdict) else next(iter(found.workloads), None)
+    return worst.figure if worst and worst.figure != allowances.THROUGHPUT else None
+
+
+def allowed_pct(record: GateRecord) -> float:
+    """By how much the figure that is told of may worsen."""
+    worst = next(iter(record.workloads), None)
+    share = worst.threshold if worst and worst.threshold is not None else record.inputs.threshold
+    return 100 * share
 
 
 def mde(workload: WorkloadVerdict | GateRecord) -> str:
