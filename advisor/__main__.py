@@ -16,9 +16,13 @@ COMMANDS = {
     "optimize": ("advisor.optimize", "tune a config by short measured runs of your own command"),
     "inspect": ("advisor.inspect", "show the knobs of a config; runs nothing"),
     "profile": ("advisor.profile", "one measured run: where the time goes; changes nothing"),
+    "doctor": ("advisor.doctor.command", "what this machine costs a program; changes nothing"),
     "gate": ("advisor.gate.command", "fail CI on throughput regressions that are proven"),
     "revert": ("advisor.revert", "give the original config back"),
-    "report": ("advisor.report.command", "render report.md again from report.json"),
+    "report": (
+        "advisor.report.command",
+        "render report.md again from report.json, or one HTML page",
+    ),
 }
 """Subcommand to its module, imported only when asked for: `--help` must not wait for any."""
 

@@ -15,6 +15,7 @@ from advisor.errors import UsageError
 from advisor.isolation.offer import unisolated
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
+from advisor.model import TIERS
 from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
@@ -26,7 +27,7 @@ from advisor.versions import Versions
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine
+    from advisor.model import Machine, Tier
     from advisor.trials.limits import Limits
 
 
@@ -63,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("report.md"),
         metavar="PATH",
         help="where the report goes (default report.md; report.json beside it)",
+    )
+    parser.add_argument(
+        "--tier",
+        choices=tuple(TIERS),
+        help="how far results may change: not (safe), by rounding (balanced), or also in the "
+        "product (fastest, the default), always inside the declared tolerances",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
@@ -101,6 +108,7 @@ class Options:
     output: Path | None
     write_toml: bool
     dry_run: bool
+    tier: Tier | None
     report: Path
     json: bool
     window_s: float
@@ -122,6 +130,7 @@ def options_of(args: argparse.Namespace) -> Options:
             output=args.output,
             write_toml=args.write_toml,
             dry_run=args.dry_run,
+            tier=args.tier,
             report=args.report,
             json=args.json,
             window_s=parse_duration_s(args.window),

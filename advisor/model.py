@@ -15,6 +15,13 @@ JsonScalar = str | int | float | bool | None
 KnobClass = Literal["free", "training", "numeric", "quality"]
 """free: results cannot change; training: optimisation changes; numeric: rounding changes;
 quality: the product itself changes."""
+Tier = Literal["safe", "balanced", "fastest"]
+TIERS: dict[Tier, frozenset[KnobClass]] = {
+    "safe": frozenset({"free", "training"}),
+    "balanced": frozenset({"free", "training", "numeric"}),
+    "fastest": frozenset({"free", "training", "numeric", "quality"}),
+}
+"""How far results may change: not, by rounding, in the product; and the classes that then may."""
 
 Phase = Literal["train", "eval", "test", "any"]
 
@@ -203,6 +210,16 @@ class TrialFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """What the probe is to tell of the files that a program loads."""
+
+    roots: tuple[str, ...]
+    """Folders, links resolved, of which every file that runs is told."""
+    names: tuple[str, ...]
+    """Names without a folder: such a file is told with its hash, wherever it lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One fresh process to be run: self-contained, so that any engine can run it."""
 
@@ -232,6 +249,7 @@ class Trial:
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None
     """Folder that keeps what trials add to caches, for the later trials of the same call."""
+    origins: Origins | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +262,8 @@ class Effects:
     """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
     workers: int | None = None
     """Loader worker processes alive during the window."""
+    data_items: int | None = None
+    """Items of the data set that the measured DataLoader goes through."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     prefetch_factor: int | None = None
@@ -254,6 +274,8 @@ class Effects:
     autocast_dtype: str | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
+    threads: int | None = None
+    """CPU threads that torch gives one operation."""
     compiled: bool | None = None
     channels_last: bool | None = None
     accumulation: float | None = None
@@ -419,6 +441,17 @@ class Disturbance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFile:
+    """A file of items (lines, rows, the first dimension of an array, a picture) that a run left."""
+
+    path: str
+    items: int
+    size_bytes: int
+    first: tuple[tuple[float | str, ...], ...] = ()
+    """Values of the first items, in order; of texts a digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What one process did. Immutable; kept in history before anyone decides on it."""
 
@@ -473,6 +506,8 @@ class Run:
     isolation throws away what a program writes."""
     files_in_window: int | None = None
     """Files that are no logs, last written inside the window; None: not known."""
+    results: tuple[ResultFile, ...] = ()
+    """Files of items that the run left, as far as the isolation could look into them."""
     isolation: str | None = None
     """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None

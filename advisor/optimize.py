@@ -204,9 +204,12 @@ def quality_key(job: Job, lab: Lab) -> str:
 def facts_of(job: Job, lab: Lab) -> Facts:
     """All that is known before the first process."""
     kept = job.versions.quality_reference(quality_key(job, lab))
+    workload = job.invocation.workload
+    if job.options.tier is not None:
+        workload = workload.model_copy(update={"tier": job.options.tier})
     return Facts(
         sources=job.sources,
-        workload=job.invocation.workload,
+        workload=workload,
         objective=THROUGHPUT,
         cpus=job.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,

@@ -260,10 +260,10 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     if run.tokens_per_s is not None and run.unit != "token":
         facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
     told = {
-        "batch": numbers.count(effects.batch),
+        "batch": _batch(run),
         "workers": numbers.count(effects.workers),
         "ranks": numbers.count(run.ranks) + _spread(run),
-        "step": numbers.quantity(run.step_ms, "ms"),
+        "step": numbers.duration(run.step_ms and run.step_ms / 1000, 3),
         "peak memory": numbers.gib(run.peak_mem_gib),
         "dtype": effects.dtype or numbers.NOT_MEASURED,
         "device": effects.device or numbers.NOT_MEASURED,
@@ -273,6 +273,15 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
     return facts
+
+
+def _batch(run: Run) -> str:
+    """`8 a rank, 64 an update`: what is counted where; the batch alone where that is all."""
+    batch, many = run.effects.batch, run.effects.accumulation or 1.0
+    shown = numbers.count(batch) + " a rank" * (run.ranks > 1)
+    if batch is None or run.ranks * many == 1:
+        return shown
+    return f"{shown}, {numbers.count(batch * many * run.ranks)} an update"
 
 
 def _spread(run: Run) -> str:

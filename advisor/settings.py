@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from advisor.errors import SettingsError
+from advisor.model import Tier  # noqa: TC001  pydantic reads it
 
 FILE_NAME = "gpu-advisor.toml"
 
@@ -196,6 +197,9 @@ class Workload(_Table):
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
     quality_command: Command | None = None
     """A shorter command for the quality measures: a fixed subset of items, fixed seeds."""
+    tier: Tier = "fastest"
+    """How far results may change: not (safe), by rounding (balanced), or also in the product
+    (fastest); always inside the tolerances."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss a precision change may cause."""
     gate: GateLimits = GateLimits()

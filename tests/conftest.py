@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.machine import others
-from tests import warm
+from tests import light, warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,9 +53,17 @@ def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Tests that run beside each other do not wait for each other, and none decides by others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(others.UNSEEN, "unseen")
+        patch.setenv("PYTHONPATH", str(light.FOLDER), prepend=os.pathsep)
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytests that are tested are alone
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _whole_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frameworks get torch as it is; the small programs of the others leave out what is slow."""
+    if request.node.get_closest_marker("frameworks"):
+        monkeypatch.setenv(light.WHOLE, "1")
 
 
 @pytest.fixture

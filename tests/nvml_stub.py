@@ -5,12 +5,14 @@
     subprocess.run([...], env=stub.env())          # that process and its children see one H100
     stub.write(nvml_stub.H100, util=0)             # from the next NVML call on
 
-Keys of a script (all optional; what is left out is NotSupported): count, driver, name, uuid,
-capability, mig, memory.total / .used / .reserved (bytes), util (%), power / power.limit (mW),
-energy (mJ), clock.sm / clock.mem (MHz), temperature, events (bits), pcie.tx / pcie.rx (KB/s),
-processes ("pid:bytes,pid:-"), working ("pid:percent"), err.KEY (an NVML error code for that
-reading; also err.init, err.handle, err.memory, err.clocks). `gpu1.KEY` is for GPU 1 alone,
-`mig0.2.KEY` for slice 2 of GPU 0, which exists once it has a uuid.
+Keys of a script (all optional; what is left out is NotSupported): count, driver, cuda (12060),
+name, uuid, capability, mig, memory.total / .used / .reserved (bytes), util (%), power /
+power.limit / power.default (mW), energy (mJ), clock.sm / clock.mem / clock.sm.max (MHz),
+temperature, events (bits), pcie.tx / pcie.rx (KB/s), pcie.gen / pcie.gen.max, pcie.width /
+pcie.width.max, persistence, ecc, ecc.uncorrected, processes ("pid:bytes,pid:-"),
+working ("pid:percent"), err.KEY (an NVML error code for that reading; also err.init, err.handle,
+err.memory, err.clocks). `gpu1.KEY` is for GPU 1 alone, `mig0.2.KEY` for slice 2 of GPU 0, which
+exists once it has a uuid.
 """
 
 from __future__ import annotations
@@ -51,6 +53,16 @@ H100: dict[str, object] = {
     "events": 0,
     "pcie.tx": 120_000,
     "pcie.rx": 2_400_000,
+    "cuda": 12_060,
+    "persistence": 1,
+    "power.default": 700_000,
+    "clock.sm.max": 1980,
+    "pcie.gen": 5,
+    "pcie.gen.max": 5,
+    "pcie.width": 16,
+    "pcie.width.max": 16,
+    "ecc": 1,
+    "ecc.uncorrected": 0,
 }
 """A busy card that withholds nothing."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -17,6 +18,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"__main__", "schemas"},
     {
         *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
+        "doctor",
         *("job", "entry", "invocation"),
     },
     {"report"},
@@ -43,10 +45,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@functools.cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of the file."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path, names: dict[str, Path]) -> set[str]:
     """Modules of the package that `path` imports anywhere, inside functions too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name in names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -107,7 +115,7 @@ def test_the_probe_imports_nothing_else_of_advisor() -> None:
 def test_the_parent_never_imports_torch() -> None:
     """Only the probe may name torch, and only inside functions, after the program imported it."""
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             named = []
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
@@ -142,7 +150,7 @@ def test_arms_are_interleaved_in_one_function() -> None:
     found = {
         f"{name}.{node.name}"
         for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and flips_an_order(node)
     }
     assert found == {"advisor.experiments.interleave.interleaved"}

@@ -17,6 +17,7 @@ from advisor.isolation.offer import FORCED
 from benchmarks import kills
 from benchmarks.rewriting import Failures
 from benchmarks.ways import seen
+from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
     from tests import warm
@@ -43,7 +44,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def optimize(project: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
     argv = ["optimize", "c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags]
     return subprocess.run(
         [sys.executable, "-m", "advisor", *argv],

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from advisor import documents, errors
+from tests.light import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
@@ -42,7 +43,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def environment(project: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
     return {**os.environ, **own, "NO_COLOR": "1"}
 
 
@@ -82,6 +83,7 @@ def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project: Path) -> None:
     """One journey, because each part of it stands on the one before."""
     config = project / "infer.yaml"
@@ -90,13 +92,18 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
     assert found["verdict"] == "improved"
     assert found["gain"]["low"] > 1.03
     assert found["gain"]["pairs"] >= 4
-    assert [change["path"] for change in found["changes"]] == ["inference.loader.batch_size"]
-    assert found["changes"][0]["class"] == "free"
+    changes = {change["path"]: change for change in found["changes"]}
+    loader = {"inference.loader.batch_size", "inference.loader.num_workers"}
+    assert {"inference.loader.batch_size"} <= changes.keys() <= loader
+    assert {change["class"] for change in changes.values()} == {"free"}
     assert found["after"]["units_per_s"] > found["before"]["units_per_s"]
 
     tuned = config.read_text()
-    batch = found["changes"][0]["to"]
-    assert tuned == CONFIG.replace("batch_size: 1 ", f"batch_size: {batch} ", 1)
+    expected = CONFIG
+    for path, change in changes.items():
+        name = path.rpartition(".")[2]
+        expected = expected.replace(f" {name}: {change['from']}", f" {name}: {change['to']}", 1)
+    assert tuned == expected
     assert not list(project.glob(".*gpu-advisor-*"))
     assert not (project / "results").exists(), "outputs of trials belong into scratch"
 
@@ -129,7 +136,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(project
 
 
 def test_a_dry_run_writes_no_config(project: Path) -> None:
-    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "20s"))
+    found = result_of(optimize(project, "--dry-run", "--json", "--budget", "40s"))
     assert (project / "infer.yaml").read_text() == CONFIG
     assert found["runs"] >= 2
 

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, SettingsError, UsageError
+from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
     from tests import warm
@@ -63,7 +64,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def environment(project: Path) -> dict[str, str]:
-    own = {"PYTHONPATH": str(ROOT), "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
+    own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock")}
     return {**os.environ, **own}
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.isolation.offer import FORCED
+from tests.light import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "odd_infer.py"
@@ -37,12 +38,12 @@ def optimize(
     done = subprocess.run(
         [
             *(sys.executable, "-m", "advisor", "optimize", "c.yaml", "--dry-run"),
-            *("--window", "0.3s", "--budget", "2m", *flags, *command),
+            *("--window", "0.3s", "--budget", "45s", *flags, *command),
         ],
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PYTHONPATH,
             "GPU_ADVISOR_RUNTIME_DIR": str(folder / ".lock"),
             "CUDA_VISIBLE_DEVICES": "",
         },

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from advisor.advice import model_patches, patches, python_source
 from advisor.model import Advice
-from advisor.strategy.switches import SWITCHES, autocast_dtype
+from advisor.strategy.switches import SWITCHES
 
 if TYPE_CHECKING:
     from advisor.experiments.program import Program
@@ -55,7 +55,7 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
             "caution": run.whatif.caution if run.whatif else None,
         }
     else:
-        site, patch, code = switched(now, program, str(data.pop("switch")))
+        site, patch, code = switched(now, program, proposal.title)
         cost_s = run.whatif.cost_s if run.whatif else None
         data = {**data, "code": code, "cost_s": cost_s}
     return Advice(
@@ -76,22 +76,23 @@ def config_patch(program: Program, now: Standing, proposal: Proposal) -> str | N
     return python_source.file_patch(program.config.path, old, new, program.cwd)
 
 
-def switched(now: Standing, program: Program, name: str) -> tuple[str | None, str | None, str]:
-    """Where the code would change for the switch `name`, the patch where that place is certain,
-    and the code in words."""
+def switched(now: Standing, program: Program, whatif: str) -> tuple[str | None, str | None, str]:
+    """Where the code would change for what was tried, `compile` or `threads=4`, the patch where
+    that place is certain, and the code in words."""
+    name, _, value = whatif.partition("=")
     switch = next(switch for switch in SWITCHES if switch.name == name)
     site, cwd = now.front.effects.model_site, program.cwd
-    dtype = autocast_dtype(now)
-    code = switch.code.format(dtype=dtype)
+    code = switch.code.format(value=value)
     place = located(cwd, site)
     if place is None:
         return site, None, code
     path, line = place
     if switch.statements:
-        return site, patches.statement_patch(path, switch.statements, cwd), code
-    if name == "autocast" and dtype is not None:
+        lines = tuple(line.format(value=value) for line in switch.statements)
+        return site, patches.statement_patch(path, lines, cwd), code
+    if name == "autocast":
         device = (now.front.effects.device or "cpu").partition(":")[0]
-        return site, model_patches.autocast_patch(path, line, device, dtype, cwd), code
+        return site, model_patches.autocast_patch(path, line, device, value, cwd), code
     if name == "compile":
         return site, model_patches.compile_patch(path, line, cwd), code
     if name == "set_to_none" and (found := model_patches.zero_grad_patch(path, cwd)):

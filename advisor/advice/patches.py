@@ -88,14 +88,22 @@ def loader_place(path: Path, line: int) -> tuple[int, str] | None:
 def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | None:
     """`statements`, which use `torch` and set flags of it, after the imports at the top of `path`.
 
-    None if `torch` is not imported by that name there, or if the file sets one of the flags.
+    None if `torch` is not imported by that name there, or if the file sets one of the flags, or
+    calls what would set it.
     """
     source = read_source(path)
     if source is None:
         return None
     wanted = ast.parse("\n".join(statements)).body
     targets = {ast.unparse(part.targets[0]) for part in wanted if isinstance(part, ast.Assign)}
+    calls = {
+        ast.unparse(part.value.func)
+        for part in wanted
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)
+    }
     for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
+            return None
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)

@@ -42,6 +42,11 @@ _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
 _HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
+"""A key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
+_YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+_OVERRIDES = {"--opts", "--set", "--set-cfgs", "--override", "--overrides"}
+"""Flags behind which such keys may be spelled in any way."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
@@ -58,7 +63,8 @@ def split(content: bytes) -> tuple[str, ...]:
 
 
 def parse(text: str, name: str, bom: int) -> Parsed:
-    """Leaves by flag as spelled: `--batch-size`, `-b`, or `data.batch_size` for Hydra."""
+    """Leaves by flag as spelled: `--batch-size`, `-b`, `data.batch_size` for Hydra, or
+    `SOLVER.IMS_PER_BATCH` where its value is the next word."""
     del name
     return with_options(text, (), bom)
 
@@ -149,9 +155,11 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
-    """`--key value` or `key=value` behind the words of `leaf`, whichever `leaf` uses."""
+    """`--key value`, `KEY value` or `key=value` behind the words of `leaf`, as `leaf` has it."""
     del marker
-    apart = text[: leaf.start].endswith(SEPARATOR) and key.startswith("-")
+    apart = text[: leaf.start].endswith(SEPARATOR) and (
+        key.startswith("-") or not leaf.path.startswith("-")
+    )
     joint = SEPARATOR if apart else "="
     return [(leaf.end, f"{SEPARATOR}{key}{joint}{value}")]
 
@@ -217,18 +225,23 @@ def _flags(
     `bare` flags take no value, whatever follows them.
     """
     found: list[tuple[int, str, int, str | None]] = []
+    keys = _yacs_keys(words, first)
     number = first
     while number < len(words):
         word = words[number]
         if word == "--":
             break
+        if number in keys:
+            found.append((number + 1, word, 0, _several(words[number + 1])))
+            number += 2
+            continue
         if one := _LONG.fullmatch(word):
             found.append((number, one[1], one.start(2), _several(one[2])))
         elif one := _ATTACHED.fullmatch(word):
             found.append((number, one[1], one.start(2), None))
         elif _FLAG.fullmatch(word):
             values = _values_behind(words, number + 1)
-            if word in bare or not values:
+            if word in bare or not values or number + 1 in keys:
                 found.append((number, word, 0, None))
             else:
                 several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
@@ -239,6 +252,28 @@ def _flags(
             found.append((number, one[2], one.start(3), _several(one[3])))
         number += 1
     return found
+
+
+def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
+    """Indices of the words that are keys of a pair `KEY VALUE`."""
+    found: set[int] = set()
+    number, behind = first, False
+    while number + 1 < len(words) and words[number] != "--":
+        word, value = words[number], words[number + 1]
+        key = _YACS_BEHIND_FLAG if behind else _YACS
+        if key.fullmatch(word) and _is_value(value):
+            found.add(number)
+            number += 2
+            continue
+        behind = word in _OVERRIDES
+        number += 1
+    return found
+
+
+def _is_value(word: str) -> bool:
+    """Whether it is neither a flag nor a setting of its own."""
+    is_flag = word.startswith("-") and not _FLOAT.fullmatch(word)
+    return not is_flag and not _YACS.fullmatch(word) and not _HYDRA.fullmatch(word)
 
 
 def _values_behind(words: Sequence[str], at: int) -> list[str]:

@@ -22,6 +22,8 @@ BEFORE, AFTER = "before", "after"
 ALIKE = 0.25
 """Two arms were disturbed alike where others held so nearly the same number of CPUs: the larger
 of a quarter of a CPU and a quarter of what they held."""
+FEWEST = 2
+"""Rounds that an interval needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +50,35 @@ class Comparison:
     def counted(self) -> tuple[Round[Attempt], ...]:
         """The rounds that the interval rests on.
 
-        Where the machine stayed busy, rounds whose arms were disturbed alike stand in.
+        Where the machine stayed busy, rounds whose arms were disturbed alike stand in. Where that
+        leaves one alone, the one disturbed least unlike stands beside it, and the spread shows it.
+        Never several: a neighbour that slows the same arm every time would prove anything.
         """
         quiet = self.undisturbed
         if len(quiet) >= self.contest.rounds:
             return quiet
-        return tuple(
-            r for r in self.rounds if not r.broken and (self._why(r) is None or alike(r.runs))
-        )
+        whole = tuple(r for r in self.rounds if not r.broken)
+        fair = tuple(r for r in whole if self._why(r) is None or alike(r.runs))
+        if len(fair) != FEWEST - 1:
+            return fair
+        least = min(whole, key=lambda r: math.inf if r in fair else _apart(_held(r.runs)))
+        return tuple(r for r in whole if r in fair or r is least)
 
     @property
     def stood_in(self) -> bool:
         """Whether disturbed rounds had to be counted."""
         return any(self._why(r) is not None for r in self.counted)
+
+    @property
+    def sigma(self) -> float:
+        """The least spread of a round's log gain: this host's, or what disturbed one arm alone.
+
+        Who holds one CPU more beside one arm may halve its rate.
+        """
+        if self.contest.purpose == "quality":
+            return self.contest.sigma
+        apart = [_apart(_held(r.runs)) for r in self.counted if not alike(r.runs)]
+        return max(self.contest.sigma, math.log1p(max(apart, default=0.0)))
 
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""
@@ -73,7 +91,7 @@ class Comparison:
 
     def interval(self, objective: Objective) -> Interval | None:
         """Gain of `after` over `before`; None without two rounds, or where an arm failed."""
-        return None if self.failure else bounds(self.log_gains(objective), self.contest.sigma)
+        return None if self.failure else bounds(self.log_gains(objective), self.sigma)
 
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """Whether the whole interval lies above the smallest gain worth a change."""
@@ -88,7 +106,7 @@ def bounds(log_gains: Sequence[float], sigma: float = 0.0) -> Interval | None:
     Student's with a spread that is never taken to be less than `sigma`, which is known of this
     host: two rounds can agree by luck.
     """
-    if len(log_gains) < 2:
+    if len(log_gains) < FEWEST:
         return None
     if len(log_gains) >= stats.fewest_pairs(0.025):
         found = stats.walsh_interval(log_gains, 0.025)
@@ -114,19 +132,28 @@ def chained(
     if not parts or any(part.failure for part in parts):
         return None
     gains = [part.log_gains(objective) for part in parts]
-    sigma = math.sqrt(sum(part.contest.sigma**2 for part in parts))
+    sigma = math.sqrt(sum(part.sigma**2 for part in parts))
     return bounds([sum(each) for each in zip(*gains, strict=False)], sigma)
 
 
 def alike(runs: Mapping[str, Attempt]) -> bool:
     """Whether what others held meanwhile was nearly the same in all arms of a round."""
-    return held_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
+    return held_alike(_held(runs))
+
+
+def _held(runs: Mapping[str, Attempt]) -> list[float | None]:
+    return [a.run.disturbance.others_cpus for a in runs.values() if a.run is not None]
+
+
+def _apart(others_cpus: Sequence[float | None]) -> float:
+    held = [cpus or 0.0 for cpus in others_cpus]
+    return max(held) - min(held)
 
 
 def held_alike(others_cpus: Sequence[float | None]) -> bool:
     """Whether these are nearly the same number of CPUs, one an arm; None is none that is known."""
-    held = [cpus or 0.0 for cpus in others_cpus]
-    return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
+    most = max(cpus or 0.0 for cpus in others_cpus)
+    return _apart(others_cpus) <= max(ALIKE, ALIKE * most)
 
 
 def why_disturbed(runs: Mapping[str, Attempt]) -> str | None:

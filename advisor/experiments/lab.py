@@ -30,8 +30,6 @@ WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
 LATE = 3.0
 """A process is stopped when it takes so many times what it was to and the budget is gone."""
-UNTIMED = {"quality", "effects"}
-"""What these runs show is the same whoever disturbs them."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
 UNTIMED = {"quality", "effects"}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MARKS = {
     ".md": "<!-- written by gpu-advisor -->",
+    ".html": "<!-- written by gpu-advisor -->",
     ".svg": "<!-- written by gpu-advisor -->",
     ".patch": "# written by gpu-advisor",
     ".json": '"written_by": "gpu-advisor"',

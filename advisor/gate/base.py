@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.engines.workplace import scratch_folder
 from advisor.errors import NoBaselineError, UsageError
+from advisor.gate import bring
+from advisor.gate.git import git, run_git
 from advisor.gate.records import Revision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +55,10 @@ def base_revision(
 ) -> Revision:
     """What head is compared with.
 
-    `base_ref` if given. Else, of a pull request, the merge-base with the branch it goes to; of a
-    push, the first parent; elsewhere the merge-base with the default branch, or where head is
-    that branch itself, its last commit (if there are uncommitted changes) or its first parent.
+    `base_ref` if given. Else, of a pull request, the first parent of the merge commit that GitHub
+    makes of it, or the merge-base with the branch it goes to; of a push, the state before it;
+    elsewhere the merge-base with the default branch, or where head is that branch itself, its last
+    commit (if there are uncommitted changes) or its first parent.
     Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
     job would never compare anything, and nobody would notice.
     """
@@ -65,7 +68,10 @@ def base_revision(
             msg = f"--base-ref {base_ref!r} names no commit here. Correct it, or {FETCH}"
             raise UsageError(msg)
         return Revision(sha=sha, ref=base_ref)
-    targets, sure = _targets(head, environ)
+    event = read_event(environ)
+    if found := _merged_into(head, event, environ) or _before_push(head, event, environ):
+        return found
+    targets, sure = _targets(head, event, environ)
     ref = next((ref for ref in targets if _commit(head, ref)), None)
     if ref is None and sure:
         # Not its own previous commit instead: a second push would hide the slowdown of the first.
@@ -90,6 +96,48 @@ def base_revision(
     return Revision(sha=sha, ref="first parent of HEAD")
 
 
+def _merged_into(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> Revision | None:
+    """The first parent of the merge commit that GitHub makes of a pull request; else None.
+
+    The event names the target as it was when the event was made, which may be many commits ago:
+    they would be taken for the request's own. A merge that the branch holds itself is another.
+    """
+    pull = event.get("pull_request")
+    if not isinstance(pull, dict) or _commit(head, "HEAD^2") is None:
+        return None
+    tip, target = (
+        str(side.get("sha") or "") if isinstance(side := pull.get(name), dict) else ""
+        for name in ("head", "base")
+    )
+    theirs = _commit(head, "HEAD^2")
+    made = re.fullmatch(r"refs/pull/\d+/merge", environ.get("GITHUB_REF", ""))
+    sure = tip == theirs or (made and environ.get("GITHUB_SHA") == head.revision.sha)
+    alike = (not tip or _is_ancestor(head, tip, "HEAD^2")) and _is_ancestor(head, target, "HEAD^1")
+    if head.revision.sha == tip or not (sure or alike):
+        return None
+    return Revision(sha=_commit(head, "HEAD^1"), ref="first parent of the merge commit")
+
+
+def _before_push(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> Revision | None:
+    """What the branch was before a push of one commit or several; None for a branch that is new.
+
+    Raises UsageError if that commit is not here.
+    """
+    before = str(event.get("before") or "")
+    if environ.get("GITHUB_EVENT_NAME") != "push" or not before.strip("0"):
+        return None
+    sha = _commit(head, before)
+    if sha is None and not event.get("forced"):
+        missing = f"{before}, the state before this push, is not in this clone"
+        msg = f"{missing}. Give --base-ref, or {FETCH}"
+        raise UsageError(msg)
+    return Revision(sha=sha, ref="state before the push") if sha else None
+
+
 FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
 
@@ -100,9 +148,16 @@ def _commit(head: Checkout, ref: str) -> str | None:
     )
 
 
-def _targets(head: Checkout, environ: Mapping[str, str]) -> tuple[list[str], bool]:
+def _is_ancestor(head: Checkout, ref: str, other: str) -> bool:
+    """Whether the commit `ref` is `other`, or lies before it."""
+    sha = _commit(head, ref) if ref else None
+    return sha is not None and git(head.top, "merge-base", "--is-ancestor", sha, other) is not None
+
+
+def _targets(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[list[str], bool]:
     """Refs that head is meant to go to, most certain first; whether one of them must exist."""
-    event = read_event(environ)
     pull = event.get("pull_request")
     if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
         found = [str(pull["base"].get("sha", "")), f"origin/{pull['base'].get('ref', '')}"]
@@ -110,7 +165,9 @@ def _targets(head: Checkout, environ: Mapping[str, str]) -> tuple[list[str], boo
     if environ.get("GITHUB_BASE_REF"):
         return [f"origin/{environ['GITHUB_BASE_REF']}"], True
     if environ.get("GITHUB_EVENT_NAME") == "push":
-        return [], False
+        repository = event.get("repository")
+        default = repository.get("default_branch") if isinstance(repository, dict) else None
+        return ([f"origin/{default}"] if default else []), False
     default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
     found = [default or "", "origin/main", "origin/master", "main", "master"]
     return [ref for ref in found if ref], False
@@ -126,47 +183,53 @@ def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def base_checkout(head: Checkout, revision: Revision) -> Iterator[Checkout]:
-    """A worktree of `revision` outside the repository, removed at the end.
+def base_checkout(
+    head: Checkout, revision: Revision, links: Sequence[str] = ()
+) -> Iterator[Checkout]:
+    """A worktree of `revision` outside the repository, with its submodules and large files, and
+    with links to `links`, ignored data of head's; gone at the end, also when we are killed.
 
-    Raises NoBaselineError if git cannot make it, or if the folder head runs in is not there.
+    Raises NoBaselineError if git cannot make it, or if the folder head runs in is not there, and
+    UsageError for a link that cannot be.
     """
-    folder = Path(tempfile.mkdtemp(prefix="gpu-advisor-base-"))
-    top = folder / head.top.name
-    try:
-        made = _git(
-            head.top, "worktree", "add", "--detach", "--quiet", str(top), revision.sha or ""
-        )
-        if made.returncode:
-            msg = f"git could not check out the base {revision.sha}: {made.stderr.strip()}"
-            raise NoBaselineError(msg)
-        cwd = top / head.cwd.relative_to(head.top.resolve())
-        if not cwd.is_dir():
-            msg = f"the base has no folder {cwd.relative_to(top)}"
-            raise NoBaselineError(msg)
-        yield Checkout(top=top, cwd=cwd, revision=revision)
-    finally:
-        _git(head.top, "worktree", "remove", "--force", str(top))
-        shutil.rmtree(folder, ignore_errors=True)
-        _git(head.top, "worktree", "prune")
+    sources = bring.shared(head.top, head.cwd, links)
+    git(head.top, "worktree", "prune")  # what a killed gate left
+    books = Path(git_folder(head.top), "worktrees")
+    with scratch_folder() as folder:
+        top = folder / head.top.name
+        try:
+            made = run_git(
+                head.top,
+                *("worktree", "add", "--detach", "--quiet", str(top), revision.sha or ""),
+                variables={"GIT_LFS_SKIP_SMUDGE": "1"},
+            )
+            if made.returncode:
+                msg = f"git could not check out the base {revision.sha}: {made.stderr.strip()}"
+                raise NoBaselineError(msg)
+            bring.submodules(head.top, top)
+            bring.large_files(head.top, top)
+            cwd = top / head.cwd.relative_to(head.top.resolve())
+            if not cwd.is_dir():
+                msg = f"the base has no folder {cwd.relative_to(top)}"
+                raise NoBaselineError(msg)
+            bring.links(sources, links, cwd)
+            yield Checkout(top=top, cwd=cwd, revision=revision)
+        finally:
+            _forget(books, top)
 
 
-def git(cwd: Path, *args: str) -> str | None:
-    """Output of a git command, stripped; None if it failed."""
-    done = _git(cwd, *args)
-    return done.stdout.strip() if done.returncode == 0 else None
+def _forget(books: Path, worktree: Path) -> None:
+    """Remove the worktree and its entry in `books`. By then the programs have run, and could have
+    told git to start something: it is not asked."""
+    shutil.rmtree(worktree, ignore_errors=True)
+    for entry in books.glob("*"):
+        with contextlib.suppress(OSError):
+            if Path((entry / "gitdir").read_text().strip()).is_relative_to(worktree):
+                shutil.rmtree(entry, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        books.rmdir()  # only if it is empty
 
 
-def _git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            ["git", "-C", str(cwd), *args],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-            check=False,
-        )
-    except OSError as problem:
-        msg = f"git could not be started: {problem.strerror}. The gate needs it to check out base."
-        raise UsageError(msg) from problem
+def git_folder(top: Path) -> str:
+    """The folder in which the repository of the checkout at `top` keeps its books."""
+    return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")

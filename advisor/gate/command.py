@@ -24,7 +24,7 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.gate import github, modes, options, records, report, site
+from advisor.gate import forks, github, modes, options, records, report, site, walls
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs
 from advisor.gate.workbench import Place
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
     """
     if args.site:
         return _write_site(args)
-    job = github.take(os.environ)
+    job = github.take(os.environ, keep=[name.strip() for name in args.keep_env.split(",")])
     started = time.monotonic()
     record = _unfinished("error", "the gate did not come to its end: see the log of this step")
     code = GATE_EXIT_CODES["error"]
@@ -63,11 +63,11 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         except AdvisorError as problem:
             record = _explained(problem, asked)
             code = exit_code(record, asked) if asked else GATE_EXIT_CODES[record.verdict]
-            sys.stderr.write(f"gpu-advisor: {problem}\n")
+            sys.stderr.write(github.harmless(f"gpu-advisor: {problem}\n"))
             if args.debug:
-                traceback.print_exc()
+                sys.stderr.write(github.harmless(traceback.format_exc()))
         except Exception:
-            traceback.print_exc()
+            sys.stderr.write(github.harmless(traceback.format_exc()))
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
         record = records.masked(record)
@@ -103,11 +103,17 @@ def exit_code(record: GateRecord, asked: Options) -> int:
 
 
 def _measure(asked: Options, job: github.Job) -> GateRecord:
-    github.refuse_forks(os.environ, allow=asked.allow_forks)
+    forks.refuse(os.environ, allow=asked.allow_forks)
+    cwd = Path.cwd()
+    if asked.mode != "replay":
+        forks.refuse_unprotected(os.environ, walls.unprotected(cwd))
     with github.no_commands(job), cancellable() as cancel, scratch_folder() as scratch:
-        return modes.MODES[asked.mode](
-            asked, Place(cwd=Path.cwd(), scratch=scratch, cancel=cancel, say=_say)
-        )
+        place = Place(cwd=cwd, scratch=scratch, cancel=cancel, say=_say, steering=job.steering)
+        record = modes.MODES[asked.mode](asked, place)
+    if asked.mode == "replay":
+        return record
+    notes = [*record.notes, *walls.notes(cwd, job.withheld)]
+    return record.model_copy(update={"notes": notes})
 
 
 def _explained(problem: AdvisorError, asked: Options | None) -> GateRecord:
@@ -148,18 +154,18 @@ def _tell(
         try:
             tell()
         except OutputRefusedError as problem:
-            sys.stderr.write(f"gpu-advisor: {problem}\n")
+            sys.stderr.write(github.harmless(f"gpu-advisor: {problem}\n"))
             told = False
     return told
 
 
 def _show(record: GateRecord, args: argparse.Namespace) -> None:
     if args.json:
-        sys.stdout.write(records.headline(record) + "\n")
+        sys.stdout.write(records.headline(record).replace("##[", "#\\u0023[") + "\n")
     elif record.programs:  # else the message on stderr has said it all
-        sys.stdout.write(report.lines(record))
+        sys.stdout.write(github.harmless(report.lines(record)))
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"gate: {line}\n")
+    sys.stderr.write(github.harmless(f"gate: {line}\n"))
     sys.stderr.flush()

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from advisor.errors import OutputRefusedError, UsageError
+from advisor.errors import OutputRefusedError
 from advisor.files import atomic
-from advisor.gate import view
-from advisor.gate.base import read_event
+from advisor.gate import environment, view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, MutableMapping
+    from collections.abc import Collection, Iterator, Mapping, MutableMapping
 
     from advisor.gate.records import GateRecord
 
@@ -32,19 +32,6 @@ SUMMARY_BYTES = 900 * 1024
 
 ANNOTATION_CHARS = 1000
 
-WITHHELD = (
-    "GITHUB_OUTPUT",
-    "GITHUB_STEP_SUMMARY",
-    "GITHUB_ENV",
-    "GITHUB_PATH",
-    "GITHUB_STATE",
-    "GITHUB_TOKEN",
-    "ACTIONS_RUNTIME_TOKEN",
-    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-    "ACTIONS_ID_TOKEN_REQUEST_URL",
-)
-"""Variables the measured program must not see: files that steer the job, and tokens."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -52,53 +39,33 @@ class Job:
 
     output: Path | None = None
     summary: Path | None = None
+    steering: tuple[Path, ...] = ()
+    """Every file that steers the steps to come, wherever it lies."""
+    withheld: tuple[str, ...] = ()
+    """Variables that base and head do not see: tokens and the like."""
     active: bool = False
 
 
-def take(environ: MutableMapping[str, str] = os.environ) -> Job:
-    """What this step may write to; afterwards no child process can find it."""
+def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
+    """What this step may write to; afterwards no child process can find it, nor any token.
+
+    `keep` are names of variables that are not to be withheld.
+    """
+    names = environment.withheld(environ, keep)
     job = Job(
         output=_path(environ, "GITHUB_OUTPUT"),
         summary=_path(environ, "GITHUB_STEP_SUMMARY"),
+        steering=tuple(Path(environ[name]) for name in names if name in environment.STEERING),
+        withheld=tuple(name for name in names if name not in environment.STEERING),
         active=environ.get("GITHUB_ACTIONS") == "true",
     )
-    for name in WITHHELD:
-        environ.pop(name, None)
+    for name in names:
+        del environ[name]
     return job
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:
     return Path(environ[name]) if environ.get(name) else None
-
-
-def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
-    """Raise UsageError for a pull request from a fork on a self-hosted runner, unless allowed.
-
-    Its code would run on a machine that keeps its state from job to job.
-    """
-    if allow or environ.get("RUNNER_ENVIRONMENT") == "github-hosted":
-        return
-    pull = read_event(environ).get("pull_request")
-    if isinstance(pull, dict) and _from_fork(pull):
-        msg = (
-            "This pull request comes from a fork, and its code would run on a self-hosted runner, "
-            "which it could change for good. Nothing was run. Set allow-forks: true only for "
-            "runners that are thrown away after each job."
-        )
-        raise UsageError(msg)
-
-
-def _from_fork(pull: Mapping[str, Any]) -> bool:
-    """Whether the code comes from another repository; in doubt it does."""
-    head, base = (
-        side.get("repo") if isinstance(side := pull.get(name), dict) else None
-        for name in ("head", "base")
-    )
-    if not isinstance(head, dict):
-        return True
-    if isinstance(base, dict) and head.get("full_name") and base.get("full_name"):
-        return bool(head["full_name"] != base["full_name"])
-    return head.get("fork") is not False
 
 
 @contextlib.contextmanager
@@ -200,6 +167,19 @@ def annotation(record: GateRecord, loudness: Level) -> str:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
     said = _message(view.reason(record)[:ANNOTATION_CHARS] + figures)
     return f"::{loudness} title={title}::{said}"
+
+
+def harmless(text: str) -> str:
+    """`text` for the log: no line of it is a workflow command, and none steers a terminal."""
+    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _OLD_COMMAND.sub(r"\1 \2", _COMMAND.sub(r"\1\\\2", shown))
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_COMMAND = re.compile(r"^([^\S\n]*)(::)", re.MULTILINE)
+"""`::error::`, at the beginning of a line."""
+_OLD_COMMAND = re.compile(r"(#)(#\[)")
+"""`##[error]`, anywhere."""
 
 
 def _message(text: str) -> str:

@@ -6,6 +6,7 @@ that pytest-benchmark left; the probe; the time of the whole run.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.lab import WAIT_S
-from advisor.gate import allowances
+from advisor.files import within
+from advisor.gate import allowances, origins
 from advisor.gate.records import (
     DisturbanceEntry,
     GpuReadings,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
+    from advisor.gate.origins import Difference
     from advisor.gate.program import Program
     from advisor.gate.records import Arm, Metric, Source
     from advisor.model import Gpu
@@ -49,6 +52,12 @@ CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 
 NOT_RECOGNISED = ("no-steps", "probe-not-loaded")
 """Failures of a run that ended well, but in which the probe saw no steps."""
+
+LINE_CHARS = 4096
+"""Of a line of output this much may tell a rate."""
+
+OUTPUT_BYTES = 8 << 20
+BENCHMARK_BYTES = 64 << 20
 
 RUN_LIMIT_S = 1800.0
 
@@ -72,6 +81,8 @@ class Bench:
     allow_writes: bool = False
     limits: Limits = field(default_factory=Limits)
     """Those that were asked for on the command line."""
+    between: Difference | None = None
+    """What tells the arms apart; None where both are the same folder."""
     started: int = 0
 
     def run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
@@ -97,15 +108,17 @@ class Bench:
             hang_limit_s=limits.hang_s or 2 * limit_s,
             total_limit_s=limit_s,
             allow_writes=self.allow_writes,
-            caches=str(self.scratch / "caches"),
+            caches=str(self.caches(arm)),
+            origins=self.between.asked if self.between else None,
         )
+        self.caches(arm).parent.mkdir(exist_ok=True)
         self.engine.wait_until_quiet(WAIT_S)
         gpu = self.device()
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
         try:
-            return entry(
+            found = entry(
                 result,
                 program,
                 arm=arm,
@@ -117,12 +130,21 @@ class Bench:
                 whole=plan.mode == "whole",
                 metric=self.metric,
             )
+            if self.between is None:
+                return found
+            told = origins.loaded(scratch, arm, self.between)
+            return found.model_copy(update={"loaded": told})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
+    def caches(self, arm: Arm) -> Path:
+        """Folder of what the runs of `arm` compile and download: the other arm cannot write there,
+        and pays for its own."""
+        return self.scratch / "caches" / arm
+
     def environment(self, program: Program, arm: Arm, benchmark_json: Path) -> dict[str, str]:
         """What a run of `arm` sees on top of the caller's environment."""
-        caches = {name: str(self.scratch / "caches" / arm / name.lower()) for name in CACHES}
+        caches = {name: str(self.caches(arm) / name.lower()) for name in CACHES}
         env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
         env[BENCHMARK_JSON] = str(benchmark_json)
         words = program.command
@@ -191,8 +213,9 @@ def _rates(
         work = result.whole_units or None if isinstance(result, Run) and whole else None
         unit = "unit" if program.in_shell else program.unit  # nobody said what it counts
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
-    if metric == "throughput" and benchmark_json.exists():
-        return "pytest-benchmark", benchmark_rates(benchmark_json.read_bytes())
+    suite = _left(benchmark_json.parent, benchmark_json.name, BENCHMARK_BYTES)
+    if metric == "throughput" and suite is not None:
+        return "pytest-benchmark", benchmark_rates(suite)
     if metric != "run-time" and isinstance(result, Run) and _counted(result):
         return "probe", {program.name: probe_rate(result, whole=whole)}
     if metric == "probe":
@@ -211,17 +234,25 @@ def _counted(result: Run) -> bool:
 
 
 def throughput_line(output: str, pattern: str) -> str | None:
-    """Group 1 of the last line that matches `pattern`; None if there is none."""
-    found = None
-    for found in re.finditer(pattern, output, re.MULTILINE):  # noqa: B007  the last one counts
-        pass
-    return found[1] if found else None
+    """Group 1 of the last line that matches `pattern`; None if there is none.
+
+    Of each line only the beginning is looked at, so that no output makes this slow.
+    """
+    wanted = re.compile(pattern)
+    for line in reversed(output.split("\n")):
+        if found := wanted.search(line[:LINE_CHARS]):
+            return found[1]
+    return None
 
 
 def _checked(text: str, where: str) -> float:
     said = where % text
+    plain_text = text.rstrip(",;")
     try:
-        value = float(text.rstrip(",;"))
+        if re.search(r"\d[,_]\d", plain_text):
+            evidence = f"{said}: write the number without separators of thousands, as 1234.5"
+            raise NoRateError(Problem(kind="no-rate", evidence=evidence))
+        value = float(plain_text)
     except ValueError as problem:
         evidence = f"{said}, which is no number"
         raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
@@ -347,5 +378,15 @@ def _readings(telemetry: Telemetry, gpu: Gpu | None) -> GpuReadings:
 
 def _output(scratch: Path) -> str:
     """What the program wrote, as the engine kept it, without terminal codes."""
-    logs = [scratch / "logs" / name for name in ("stdout.log", "stderr.log")]
-    return "\n".join(plain(path.read_bytes()) for path in logs if path.is_file())
+    return "\n".join(
+        plain(content)
+        for name in ("stdout.log", "stderr.log")
+        if (content := _left(scratch, f"logs/{name}", OUTPUT_BYTES)) is not None
+    )
+
+
+def _left(scratch: Path, name: str, limit_bytes: int) -> bytes | None:
+    """A file that a run left; None if there is none, or something else in its place."""
+    with contextlib.suppress(OSError):
+        return within.read(scratch, name, limit_bytes)
+    return None

@@ -37,7 +37,7 @@ def ab(asked: Options, place: Place) -> GateRecord:
     revision = base.base_revision(head, asked.base_ref)
     with (
         machine_to_itself(asked, place) as (engine, host),
-        base.base_checkout(head, revision) as other,
+        base.base_checkout(head, revision, asked.links) as other,
     ):
         allowed = allowances.of_base(other, [program.name for program in programs])
         inputs = asked.inputs.model_copy(update={"limits": allowed})

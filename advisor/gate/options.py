@@ -40,6 +40,7 @@ class Options:
     command: str | None
     base_ref: str | None
     setup: str | None
+    links: tuple[str, ...]
     inputs: Inputs
     window_s: float
     limits: Limits
@@ -77,6 +78,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare with this commit (default: merge-base with the target branch)",
     )
     add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")
+    add(
+        "--link",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="data that git ignores, of head, to be shown to base too; several, or with commas",
+    )
+    add(
+        "--keep-env",
+        default="",
+        metavar="NAMES",
+        help="variables that look like secrets and are handed to base and head, comma-separated",
+    )
     add(
         "--metric",
         default="throughput",
@@ -221,6 +235,7 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         command=text,
         base_ref=args.base_ref or None,
         setup=args.setup or None,
+        links=tuple(name for text in args.link for name in _names(text)),
         inputs=inputs,
         window_s=_duration("--window", args.window),
         limits=limits.of_flags(args),

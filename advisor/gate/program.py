@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 COMMAND = "command"
 """Name of the one program given with --command."""
 
-THROUGHPUT_LINE = r"^\s*throughput:\s*(\S+)"
-"""What the output of any program may say about its own rate, in units per second."""
+THROUGHPUT_LINE = r"^[ \t]*throughput:[ \t]*(\S+)"
+"""A line in which the output of any program may say its own rate, in units per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +125,25 @@ def why_not_comparable(program: Program, base: Checkout) -> str | None:
     then = declared(base).get(program.name)
     if then is None:
         return f"new in head: the base's gpu-advisor.toml has no workload {program.name!r}"
-    if then.definition != program.definition:
-        return f"workload {program.name!r} is defined differently in the base: {then.command!r}"
-    return None
+    changed = [
+        f"{name} was {was!r}, is {now!r}" for name, was, now in _facts(then, program) if was != now
+    ]
+    if not changed:
+        return None
+    return f"workload {program.name!r} is defined differently in the base: {'; '.join(changed)}"
+
+
+def _facts(then: Program, now: Program) -> list[tuple[str, object, object]]:
+    """What makes a definition: its name in gpu-advisor.toml, in base, in head."""
+    return [
+        ("command", then.command, now.command),
+        ("config", then.config, now.config),
+        ("its folder", then.folder, now.folder),
+        ("env", dict(then.env), dict(now.env)),
+        ("unit", then.unit, now.unit),
+        ("unit_regex", then.unit_regex, now.unit_regex),
+        ("metric_regex", then.metric_regex, now.metric_regex),
+    ]
 
 
 def _of(name: str, entry: Workload, folder: str, allowed: Limits) -> Program:

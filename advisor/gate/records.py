@@ -121,6 +121,17 @@ class DisturbanceEntry(_Part):
     """The busiest others, most first."""
 
 
+class LoadedEntry(_Part):
+    """Which project files one run was made of, as far as Python ran them."""
+
+    own: int = 0
+    """Files of its own checkout."""
+    foreign: list[str] = Field(default_factory=list)
+    """Files of the other arm's checkout, relative to it."""
+    changed: dict[str, str] = Field(default_factory=dict)
+    """Files that differ between base and head: a digest of what was loaded."""
+
+
 class RunEntry(_Part):
     """One process of one arm."""
 
@@ -145,6 +156,8 @@ class RunEntry(_Part):
     """Where a unit's time went."""
     effects: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Batch, workers, dtype and the like, as observed."""
+    loaded: LoadedEntry | None = None
+    """Null where base and head are one folder."""
     notes: list[str] = Field(default_factory=list)
 
 
@@ -169,10 +182,12 @@ class ProgramEntry(_Part):
     pairs: list[PairEntry] = Field(default_factory=list)
     warm_ups: list[RunEntry] = Field(default_factory=list)
     """One run of each arm before the first pair: fills caches, proves that it runs at all."""
+    known: list[str] = Field(default_factory=list)
+    """The workload and those benchmarks of it that base's settings or the history know."""
     no_baseline: str | None = None
     """Why there is nothing to compare with."""
     error: str | None = None
-    """Why head could not be measured."""
+    """Why head could not be measured, or base for a reason that can be mended."""
     stopped: str | None = None
     """Why no more pairs were measured although nothing was decided."""
 

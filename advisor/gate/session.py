@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from advisor.errors import InterruptedByUserError
 from advisor.experiments.interleave import Round, interleaved
-from advisor.gate import validity
+from advisor.gate import origins, validity
 from advisor.gate.measure import WHOLE
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import Decided, decide
@@ -41,6 +41,8 @@ class Session:
     asked: tuple[Program, ...]
     inputs: Inputs
     say: Callable[[str], None]
+    why_base_fails: Callable[[str], str | None] = lambda _: None
+    """The cause, and what mends it, of a failure of base that says this; None: not known."""
     fixed_pairs: int | None = None
     """Measure this many pairs that count, whatever they say."""
     may_stand_in: bool = True
@@ -65,6 +67,10 @@ class Session:
 
     def decided(self) -> Decided:
         return decide(tuple(self.programs.values()), self.inputs)
+
+    def know(self, name: str, known: list[str]) -> None:
+        """Say what of a program is no newcomer, see ProgramEntry.known."""
+        self._update(name, known=known)
 
     def close(self, name: str, *, no_baseline: str | None = None, error: str | None = None) -> None:
         """Say why a program cannot be compared; no pair of it will be run."""
@@ -100,7 +106,24 @@ class Session:
         runs = [head]
         if not head.problem:
             runs.append(self._run(program, "base", plan, max(self.left_s, HANGS * head.wall_s)))
+            self._hear_base(program.name, runs[-1])
         self._update(program.name, warm_ups=runs)
+
+    def _hear_base(self, name: str, base: RunEntry) -> None:
+        """What base has measured once is known; a failure that can be mended is told as one."""
+        measured = {name if key == name else f"{name}: {key}" for key in base.rates}
+        self.know(name, sorted({*self.programs[name].known, *measured}))
+        if base.problem:
+            failed = f"base failed ({base.problem.kind}): {base.problem.evidence}"
+            self.fail_base(name, failed, base.problem.evidence)
+
+    def fail_base(self, name: str, failed: str, said: str) -> None:
+        """Close a program whose base failed in `failed` and `said` why."""
+        cause = None if name in self.inputs.allow_removed else self.why_base_fails(said)
+        if cause:
+            self.close(name, error=f"{failed}. {cause}")
+        else:
+            self.close(name, no_baseline=failed)
 
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
@@ -201,7 +224,8 @@ class Session:
     def _closed(self, name: str) -> bool:
         entry = self.programs[name]
         failed = any(run.problem for run in entry.warm_ups)
-        return bool(entry.no_baseline or entry.error or failed or entry.stopped)
+        closed = entry.no_baseline or entry.error or failed or entry.stopped
+        return bool(closed or origins.why_same_code(entry))
 
     def _pair_s(self, name: str) -> float:
         entry = self.programs[name]

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
+from advisor.isolation.confinement import Confinement
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally, plain
 from advisor.trials.prepare import Job
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20
 POLL_S = 0.2
+FREE = Confinement()
 
 
 def set_up(
@@ -28,23 +30,26 @@ def set_up(
     scratch: Path,
     limit_s: float,
     cancel: threading.Event,
+    confined: Confinement = FREE,
 ) -> str | None:
     """Run the shell string `command` in `cwd`; None if it went well, else why not.
 
     Nothing that it started outlives it, whatever becomes of us. Raises InterruptedByUserError
     once `cancel` is set.
     """
+    temporary = scratch / "tmp"
     job = Job(
         argv=("bash", "-c", command),
         cwd=str(cwd),
-        env=tuple({**os.environ, **env}.items()),
+        env=tuple({**os.environ, **env, "TMPDIR": str(temporary)}.items()),
         scratch=str(scratch),
-        directories=(str(scratch),),
-        temporary=(),
+        directories=(str(temporary),),
+        temporary=(str(temporary), *((confined.layers,) if confined.layers else ())),
         files=(),
         records=str(scratch),
         outputs=str(scratch),
         logs=str(scratch),
+        confinement=confined,
     )
     deadline = time.monotonic() + limit_s
     with Launched(job, Tally(None)) as launched:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import objective
-from advisor.gate import allowances, validity
+from advisor.gate import allowances, origins, validity
 from advisor.gate.allowances import THROUGHPUT
 from advisor.gate.compared import Comparable
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
@@ -87,7 +87,7 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     comparable: list[Comparable] = []
     notes: list[str] = []
     for program in programs:
-        closed = _closed(program, rule)
+        closed = _closed(program, inputs)
         if closed:
             verdicts.append(closed)
             continue
@@ -139,7 +139,7 @@ def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
 # --- programs that cannot be compared at all ----------------------------------------------
 
 
-def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
+def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
     """The verdict on a program that has no comparison; None if it has one."""
     discarded = [pair for pair in program.pairs if pair.discarded]
     kept = _kept(program)
@@ -156,14 +156,18 @@ def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
     if program.error:
         return closed("error", program.error)
     if program.no_baseline:
-        return closed("no-baseline", program.no_baseline)
+        return closed(*_without_base(program.name, program.no_baseline, program, inputs))
+    same = origins.why_same_code(program)
+    if same:
+        return closed("invalid", same)
     runs = [*program.warm_ups, *(run for pair in kept for run in (pair.base, pair.head))]
-    for arm, verdict in (("head", "error"), ("base", "no-baseline")):
-        for run in runs:
-            if run.arm == arm and run.problem:
-                failed = f"{arm} failed ({run.problem.kind}): {run.problem.evidence}"
-                return closed(verdict, failed)  # type: ignore[arg-type]
-    if validity.too_many_discarded(program.pairs, rule.looks):
+    for run in (*(r for r in runs if r.arm == "head"), *(r for r in runs if r.arm == "base")):
+        if run.problem:
+            failed = f"{run.arm} failed ({run.problem.kind}): {run.problem.evidence}"
+            if run.arm == "head":
+                return closed("error", failed)
+            return closed(*_without_base(program.name, failed, program, inputs))
+    if validity.too_many_discarded(program.pairs, inputs.looks):
         reasons = "; ".join(sorted({pair.discarded or "" for pair in discarded}))
         return closed(
             "invalid", f"{len(discarded)} of {len(program.pairs)} pairs discarded: {reasons}"
@@ -171,6 +175,23 @@ def _closed(program: ProgramEntry, rule: Rule) -> WorkloadVerdict | None:
     if not kept:
         return closed("inconclusive", f"no pair was measured ({program.stopped or 'not begun'})")
     return None
+
+
+def _without_base(
+    name: str, reason: str, program: ProgramEntry, inputs: Inputs
+) -> tuple[Verdict, str]:
+    """No baseline for what is new, or may be missing; an error for what base ought to measure."""
+    removed = {name, program.name, name.removeprefix(f"{program.name}: ")}
+    if name not in program.known or not removed.isdisjoint(inputs.allow_removed):
+        return "no-baseline", reason
+    return "error", f"{reason}. {_mend(name)}"
+
+
+def _mend(name: str) -> str:
+    return (
+        f"{name!r} is not new, so this would be green for ever: restore what base needs (what git "
+        f"ignores: --link PATH), or accept it with --allow-removed {name!r}"
+    )
 
 
 def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
@@ -202,6 +223,8 @@ def _match(
         problem = (
             _absent(name, present, len(pairs)) or _different(key, runs) or _less_work(key, runs)
         )
+        if problem and problem[0] == "no-baseline":
+            problem = _without_base(name, problem[1], program, inputs)
         if problem:
             verdict, reason = problem
             named.append(

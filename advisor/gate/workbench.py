@@ -16,9 +16,9 @@ from advisor import __version__
 from advisor.engines.local import LocalEngine
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.experiments.lab import WAIT_SHARE
-from advisor.gate import calibrate, clocks, setup, validity
+from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
 from advisor.gate.measure import Bench
-from advisor.gate.records import GateRecord, HostEntry, Revision
+from advisor.gate.records import ARMS, GateRecord, HostEntry, Revision
 from advisor.gate.session import Session
 from advisor.gate.verdict import decide
 from advisor.machine.gpu import read_gpus
@@ -53,6 +53,8 @@ class Place:
     scratch: Path
     cancel: threading.Event
     say: Callable[[str], None]
+    steering: tuple[Path, ...] = ()
+    """Files that steer the steps to come: no program may write them."""
 
 
 @contextlib.contextmanager
@@ -119,8 +121,10 @@ def open_session(
     inputs = asked.inputs.model_copy(
         update={"statistic": statistics.pop() if len(statistics) == 1 else "mean"}
     )
+    shared = bring.shared(arms["head"].top, arms["head"].cwd, asked.links)
     bench = Bench(
         engine=engine,
+        between=origins.difference(arms["base"], arms["head"], shared),
         checkouts=dict(arms),
         scratch=place.scratch,
         device=first_gpu,
@@ -129,11 +133,26 @@ def open_session(
         limits=asked.limits,
         allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
     )
-    return Session(
+    session = Session(
         bench=bench,
         asked=tuple(programs),
         inputs=inputs,
         say=place.say,
+        why_base_fails=lambda said: _why_base_fails(arms, said),
+    )
+    for program in programs if bench.between else ():
+        session.know(program.name, known.names(program, arms["base"], asked.history))
+    return session
+
+
+def _why_base_fails(arms: Mapping[Arm, Checkout], said: str) -> str | None:
+    """What base lacks that head has, and how it can have it."""
+    path = known.left_behind(arms["head"], arms["base"], said)
+    if path is None:
+        return None
+    return (
+        f"{path!r}, which git ignores, is in head and not in base: share it with --link {path}, "
+        "or make it in --setup"
     )
 
 
@@ -142,20 +161,23 @@ def set_up(asked: Options, place: Place, session: Session) -> None:
     if asked.setup is None:
         return
     checkouts = session.bench.checkouts
-    for arm in ("head",) if checkouts["base"] is checkouts["head"] else ("base", "head"):
+    arms: tuple[Arm, ...] = ARMS if checkouts["base"] is not checkouts["head"] else ("head",)
+    for arm in arms:
         session.say(f"setting up {arm}")
         env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(checkouts["head"].top)}
+        scratch = place.scratch / f"setup-{arm}"
         failed = setup.set_up(
-            checkouts[arm].cwd,  # type: ignore[index]
+            checkouts[arm].cwd,
             asked.setup,
             env,
-            scratch=place.scratch / f"setup-{arm}",
+            scratch=scratch,
             limit_s=SETUP_LIMIT_S,
             cancel=place.cancel,
+            confined=walls.of_setup(arm, checkouts, scratch, place.scratch, place.steering),
         )
         for program in session.asked if failed else ():
-            if arm == "base":
-                session.close(program.name, no_baseline=f"base: {failed}")
+            if failed and arm == "base":
+                session.fail_base(program.name, f"base: {failed}", failed)
             else:
                 session.close(program.name, error=f"head: {failed}")
 
@@ -177,8 +199,13 @@ def compose(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
     programs = tuple(session.programs.values())
     checkouts = session.bench.checkouts
     record = decided(programs, session.inputs, host, mode)
+    unseen = [said for p in programs if (said := origins.unseen(p, session.bench.between))]
     return record.model_copy(
-        update={"base": checkouts["base"].revision, "head": checkouts["head"].revision}
+        update={
+            "base": checkouts["base"].revision,
+            "head": checkouts["head"].revision,
+            "notes": [*record.notes, *unseen],
+        }
     )
 
 
@@ -250,7 +277,8 @@ def software(python: str, cwd: Path) -> tuple[str | None, str | None]:
         return None, None
     try:
         done = subprocess.run(
-            [path, "-c", PROBE_STACK],
+            # -I: the checkout's platform.py is not platform
+            [path, "-I", "-c", PROBE_STACK],
             cwd=cwd,
             capture_output=True,
             text=True,

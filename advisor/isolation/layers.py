@@ -7,6 +7,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+from advisor.isolation import results
 from advisor.isolation.places import SYSTEM_TREES
 
 if TYPE_CHECKING:
@@ -20,22 +21,30 @@ LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
 """Endings and parts of names of what tells of the work and is none."""
 COUNTED_LIMIT = 100_000
+LOOKED_INTO = 16
+"""Files of items."""
 
 
 def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str, list[Any]]:
-    """Absolute paths that were created, changed (content or mode) and removed, sorted; and when
-    files that are no logs were last written, in seconds since the epoch.
+    """Absolute paths that were created, changed (content or mode) and removed, sorted; when files
+    that are no logs were last written, in seconds since the epoch; and what new files of items
+    hold (`results`).
 
     `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
     its folder). `host` is that of the host's root, where the real files are.
     """
-    found: dict[str, list[Any]] = {"created": [], "changed": [], "removed": [], "written_at": []}
+    kinds = ("created", "changed", "removed", "written_at", "results")
+    found: dict[str, list[Any]] = {kind: [] for kind in kinds}
     for path, upper in layers:
-        for kind, name, status in _differences(kept, upper, host, path.rstrip("/")):
+        place = path.rstrip("/")
+        for kind, name, status in _differences(kept, upper, host, place):
             if len(found[kind]) < LISTED_LIMIT:
                 found[kind].append(name)
             if kind != "removed" and _is_product(name, status):
                 found["written_at"].append(round(status.st_mtime, 3))
+                if len(found["results"]) < LOOKED_INTO and _is_new(kind, name, status, host):
+                    held = _look_into(kept, f"{upper}{name.removeprefix(place)}")
+                    found["results"] += [{"path": name, **held}] if held else []
     found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
     return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
 
@@ -44,6 +53,23 @@ def _is_product(path: str, status: os.stat_result) -> bool:
     name = path.rpartition("/")[2]
     told = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
     return stat.S_ISREG(status.st_mode) and not told
+
+
+def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
+    """Whether all of it is of this run: what may have been added to also holds earlier items."""
+    old = _real(path, host) if kind == "changed" else None
+    return old is None or status.st_size < old.st_size
+
+
+def _look_into(kept: int, path: str) -> dict[str, Any] | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=kept)
+    except OSError:
+        return None
+    try:
+        return results.look_into(descriptor, path)
+    finally:
+        os.close(descriptor)
 
 
 def _differences(

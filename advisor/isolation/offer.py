@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING
 from advisor.errors import UsageError
 from advisor.isolation import attempt
 from advisor.isolation.confinement import KINDS, Confinement, Kind
-from advisor.isolation.places import CACHES, caches, is_within, serves_mps
+from advisor.isolation.mounts import read_mounts
+from advisor.isolation.places import (
+    CACHES,
+    PSEUDO,
+    SYSTEM_TREES,
+    around,
+    caches,
+    is_within,
+    serves_mps,
+)
 from advisor.machine.host import memory_limit_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 FORCED = "GPU_ADVISOR_ISOLATION"
 """Variable: use this kind, or fail."""
@@ -149,6 +158,33 @@ def confinement(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=_upper_bytes(environ) if in_memory else 0,
         private_memory=not serves_mps(environ),
+        why_not_better=offer.why_not_better or ASKED_FOR,
+    )
+
+
+def sparing(
+    offer: Offer, protected: Iterable[str], *, passes: Iterable[str], scratch: Path
+) -> Confinement:
+    """What a program is told that may write everywhere but in the folders `protected`.
+
+    `passes` lie in one of them and may be written all the same; `scratch` is the program's own.
+    """
+    kept_out = [os.path.realpath(path) for path in protected]
+    let_through = [*around(kept_out), *passes, str(scratch)]
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounted = [each.path for each in read_mounts(file.read()) if each.fstype not in PSEUDO]
+    inside = [
+        path
+        for path in mounted
+        if any(is_within(path, each) for each in let_through)
+        and not any(is_within(path, each) for each in (*SYSTEM_TREES, *kept_out))
+    ]
+    return Confinement(
+        kind=offer.kind,
+        passes=tuple(sorted({*let_through, *inside})),
+        layers=str(scratch / "layers"),
+        upper_bytes=_upper_bytes(os.environ) if offer.in_memory else 0,
+        private_memory=False,
         why_not_better=offer.why_not_better or ASKED_FOR,
     )
 

@@ -27,6 +27,13 @@ COPIED_BYTES = 16 << 20
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
+WALLS = (
+    kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
+    kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
+)  # fmt: skip
+"""Capabilities with which root could take a mount away again, or look into its guardian."""
+
+
 class Layer(NamedTuple):
     path: str
     """Where it lies over the real thing."""
@@ -140,8 +147,10 @@ class Overlay:
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:
-        """The command is born inside; it needs help to rename folders."""
+        """The command is born inside, may not mend its walls, and needs help to rename folders."""
         self._supervisor.confine()
+        for capability in WALLS:
+            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
 
     @property
     def listens(self) -> int:

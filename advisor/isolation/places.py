@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 SYSTEM_TREES = ("/proc", "/sys", "/dev")
 """The kernel's own: no file of the user's lies there. Devices stay as they are, GPUs too."""
@@ -68,6 +68,44 @@ def serves_mps(environ: Mapping[str, str]) -> bool:
     """Whether GPU work goes through a server outside, which shares memory with the program."""
     variable, default = MPS_PIPES
     return os.path.exists(environ.get(variable) or default)
+
+
+BESIDE_LIMIT = 500
+"""Entries of one folder that are let through one by one."""
+
+
+def around(protected: Iterable[str]) -> tuple[str, ...]:
+    """What stands beside `protected`, real paths, on every level: together all the files but them.
+
+    What is made anew beside them, on a level of theirs, is not among it; no link is either.
+    """
+    protected = sorted(set(protected))
+    levels = {
+        parent
+        for path in protected
+        for parent in _parents(path)
+        if not any(is_within(parent, each) for each in protected)
+    }
+    found = []
+    for level in sorted(levels):
+        try:
+            with os.scandir(level) as entries:
+                beside = sorted(each.path for each in entries if not each.is_symlink())
+        except OSError:
+            continue
+        kept = [
+            path
+            for path in beside
+            if path not in levels and path not in SYSTEM_TREES and path not in protected
+        ]
+        found += kept[:BESIDE_LIMIT]
+    return tuple(found)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path != "/":
+        path = os.path.dirname(path)
+        yield path
 
 
 def is_within(path: str, folder: str) -> bool:

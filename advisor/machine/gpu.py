@@ -26,14 +26,22 @@ def read_gpus(
 
     Returns them with `Gpu.index` as NVML counts, and None; or nothing and the reason.
     """
+    nvml, devices, note = shown_devices(os.environ if environ is None else environ)
+    return tuple(describe(nvml, device) for device in devices), note
+
+
+def shown_devices(environ: Mapping[str, str]) -> tuple[Any, list[Device], str | None]:
+    """The pynvml module, and the devices that CUDA shows a program under `environ`.
+
+    None and no device where there is no driver; without a device comes the reason.
+    """
     nvml, note = _load()
     if nvml is None:
-        return (), note
+        return None, [], note
     devices, note = _devices(nvml)
     if not devices:
-        return (), note
-    shown, note = _visible(devices, os.environ if environ is None else environ)
-    return tuple(_describe(nvml, device) for device in shown), note
+        return nvml, [], note
+    return nvml, *_visible(devices, environ)
 
 
 def open_readers(
@@ -201,7 +209,8 @@ def _named(devices: list[Device], entry: str) -> list[Device]:
     return [device for device in devices if number and device.index == int(number[0])]
 
 
-def _describe(nvml: Any, device: Device) -> Gpu:
+def describe(nvml: Any, device: Device) -> Gpu:
+    """What a device is."""
     name = optional(nvml, nvml.nvmlDeviceGetName, device.handle) or "unknown NVIDIA GPU"
     memory = optional(nvml, read_memory, nvml, device.handle)
     total_gib = memory.total_gib if memory else None

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT = Path("/")
+UNLIMITED = 2**62
+"""Version 1 of the cgroups writes the largest page-aligned integer instead of `max`."""
 
 
 def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
@@ -126,8 +128,21 @@ def memory_limit_bytes(root: Path = ROOT) -> int | None:
         for name in ("memory.max", "memory.limit_in_bytes")
     ]
     limits = [int(text) for text in texts if text.isdecimal()]
-    unlimited = 2**62  # version 1 writes the largest page-aligned integer instead of "max"
-    return min((limit for limit in limits if limit < unlimited), default=None)
+    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+
+
+def memory_room_bytes(root: Path = ROOT) -> int | None:
+    """What may still be taken before the tightest limit; None where none is set, or it is not
+    told. Cached files count as room: the kernel gives them back."""
+    room = []
+    for folder in _cgroup_folders(root, "memory"):
+        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
+        used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
+        if limit.isdecimal() and used.isdecimal() and int(limit) < UNLIMITED:
+            kept = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+            cached = kept.get("inactive_file") or kept.get("total_inactive_file") or "0"
+            room.append(int(limit) - int(used) + int(cached))
+    return min(room, default=None)
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
@@ -138,8 +153,8 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """
     mount = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
-        _number, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
+        _number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not path or (controllers and controller not in controllers.split(",")):
             continue
         base = mount / controllers if controllers else mount
         if controllers and not base.is_dir():

@@ -40,5 +40,8 @@ program's namespace is shadowed; for that reason its modules import each other r
     applying.py             puts them in place
     switches.py             flags, copies, optimizers, calls of root modules
     guard.py                the user's existing files are not written over
+    origins.py              which files of a project were loaded, where that is asked for
     arguments.py            what argparse returned
+
+    asked.py                in no program: what an interpreter's torch says when it is asked
 """

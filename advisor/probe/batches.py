@@ -13,6 +13,10 @@ from typing import Any, Iterator
 
 DEPTH = 6
 WIDTH = 64
+ITSELF, IN_IT = 1.5, 0.5
+"""Levels that a sequence as long as the batch counts deeper than it is, the batch itself and one in
+it: a pair is a batch of two by chance; and boxes of one image, deep inside, may be as many as the
+images are."""
 
 
 class Counter:
@@ -56,9 +60,15 @@ class Counter:
             elif isinstance(value, (list, tuple)) and len(path) >= self._least_depth:
                 sequences.append((float(len(value)), path))
         if self.expected:
-            for size, path in tensors + sequences:
-                if size == self.expected:
-                    return self._keep(path, size, tensors)
+            likely = [(float(len(path)), path) for size, path in tensors if size == self.expected]
+            likely += [
+                (len(path) + (IN_IT if path else ITSELF), path)
+                for size, path in sequences
+                if size == self.expected
+            ]
+            if likely:
+                _, path = min(likely, key=lambda one: one[0])
+                return self._keep(path, self.expected, tensors)
             if not tensors or not any(size < self.expected for size, _ in tensors):
                 # an item without batch dimension, or a collation that hides it
                 self._constant = self.expected if not tensors else None

@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 from . import follow
 from .guard import Guard
+from .origins import Origins
 from .session import Session, load_spec
 
 PASSIVE = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
@@ -43,6 +44,7 @@ def start(spec_path: str) -> None:
     os.register_at_fork(after_in_child=lambda: _forked(session))
     guard = Guard(session, spec_path)
     guard.watch()
+    Origins(session).watch()
     follow.watch(session, spec_path)
     actions: dict[str, list[Action]] = {
         "argparse": [lambda module: _argparse(module, session)],

@@ -159,7 +159,11 @@ def _roots(torch: Any, session: Session) -> None:
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        if compiling() or session.muted or is_muted(session) or tracing():
+        root = session.roots.get(id(module))
+        if root is not None and root.light and root.module() is module:
+            return
+        muted = session.muted
+        if (is_muted(session) if muted is None else muted) or compiling() or tracing():
             return
         pre_hooks.pop(PRE, None)
         try:
@@ -172,7 +176,8 @@ def _roots(torch: Any, session: Session) -> None:
             session.step_aside(problem)
             return
         session.root_runs = True
-        session.attempt(inner.begin, session, current, step_ended)
+        if current.inners or current.calls <= inner.SCOUTED:
+            session.attempt(inner.begin, session, current, step_ended)
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
@@ -294,10 +299,11 @@ def _backwards(torch: Any, session: Session) -> None:
         if session.muted:
             return original(tensors, *args, **kwargs)
         log = session.log
-        many = log.count("backwards")
+        many = log.dropped["backwards"] + len(log.backwards)
         if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
-        fresh = gradient.is_fresh()
+        alone = not log.opts  # else the optimizer tells when gradients are taken up
+        fresh = alone and gradient.is_fresh()
         finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
@@ -310,10 +316,10 @@ def _backwards(torch: Any, session: Session) -> None:
                 pre_hooks[PRE] = finder
         end = clock()
         log.backwards.append((enter, end, fresh))
-        session.attempt(gradient.note, log)
         if session.clock is not None and session.capture is None:
             session.attempt(session.clock.mark, end, True)
-        if not log.opts:
+        if alone:
+            session.attempt(gradient.note, log)
             step_ended(end)
         return result
 
@@ -390,7 +396,8 @@ def _optimizers(torch: Any, session: Session) -> None:
         entered = clock()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if session.muted or is_muted(session):
+        muted = session.muted
+        if is_muted(session) if muted is None else muted:
             return
         end = clock()
         session.log.opts.append((entered, end, id(optimizer)))

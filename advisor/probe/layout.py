@@ -67,10 +67,11 @@ class Layout:
         value = _at(inputs, self.path)
         if self.mapped:
             return _behind(value)
-        if self.axis is None:
+        axis = self.axis
+        if axis is None:
             return float(len(value)) if isinstance(value, (list, tuple)) else None
         shape = getattr(value, "shape", ())
-        return float(shape[self.axis]) if self.axis < len(shape) else None
+        return float(shape[axis]) if axis < len(shape) else None
 
     def count_tokens(self, inputs: Any) -> float | None:
         """Token positions in one call, padding included."""
@@ -215,6 +216,8 @@ def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
         return _attended
     if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
         return _transformed
+    if isinstance(layer, nn.EmbeddingBag):
+        return _bagged
     return _embedded if isinstance(layer, nn.Embedding) else None
 
 
@@ -265,6 +268,11 @@ def _rows(told: Teller, layer: Any, x: Any, output: Any) -> None:
 
 def _embedded(told: Teller, layer: Any, ids: Any, output: Any) -> None:
     told.ids.append(tuple(ids.shape))
+
+
+def _bagged(told: Teller, layer: Any, ids: Any, output: Any) -> None:
+    """Bags of ids, one behind the other: as many as there are offsets, or rows of ids."""
+    told.samples.append((ids.dim() + 1, 0, int(output.shape[0])))
 
 
 # --- judging ------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Root:
         "forgotten",
         "inners",
         "layout",
+        "light",
         "looped",
         "module",
         "name",
@@ -64,6 +65,8 @@ class Root:
         self.name = type(module).__name__
         self.parameters = parameters
         self.calls = 0
+        self.light = False
+        """A loss function or the like beside a real root: nothing is to be learnt from it."""
         self.entered = False
         """It was called from outside any module."""
         self.counter = batches.Counter(least_depth=2)  # (args, kwargs) are no batch themselves

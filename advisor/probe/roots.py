@@ -18,9 +18,12 @@ SCALARS_KEPT = 4096
 LOOKS = (2, 8, 64, 512)
 """Calls at which dtype, flags and layout are looked at; settings may change after the first."""
 VALUES_AT = (2, 8, 64, 512)
-"""Calls at which a few parameters are looked at, to be held against those of the first look."""
+"""Calls at which a few parameters are looked at, to be held against those of the first look; none
+comes after the last of LOOKS."""
 HELD, NUMBERS = 8, 16
 """So many parameters, and numbers of each."""
+ALWAYS = "_forward_hooks_always_called"
+"""Attribute of modules that torch has since 2.1."""
 LEAVES = 16
 LEAF = -7002
 """Key of the hook that looks into a leaf during one call."""
@@ -58,18 +61,16 @@ def listen(module: Any, key: int, hook: Any) -> None:
     raised where torch can do that (2.1 and later)."""
     module._forward_hooks[key] = hook
     module._forward_hooks_with_kwargs[key] = True
-    always = module.__dict__.get("_forward_hooks_always_called")
-    if always is not None:
-        always[key] = True
+    if ALWAYS in module.__dict__:
+        module._forward_hooks_always_called[key] = True
 
 
 def unlisten(module: Any, key: int) -> None:
     """Take that hook out again."""
     module._forward_hooks.pop(key, None)
     module._forward_hooks_with_kwargs.pop(key, None)
-    always = module.__dict__.get("_forward_hooks_always_called")
-    if always is not None:
-        always.pop(key, None)
+    if ALWAYS in module.__dict__:
+        module._forward_hooks_always_called.pop(key, None)
 
 
 def enter(session: Session, module: Any) -> Root | None:
@@ -82,7 +83,7 @@ def enter(session: Session, module: Any) -> Root | None:
         for act in session.on_root if root.parameters else ():
             session.attempt(act, module)
     if not root.parameters and session.heavy_roots:
-        root.calls += 1
+        root.light = True
         return None
     look(session, root, module)
     return root
@@ -91,11 +92,13 @@ def enter(session: Session, module: Any) -> Root | None:
 def look(session: Session, root: Root, module: Any) -> None:
     """Another call of `root` begins."""
     root.calls += 1
-    if root.parameters and root.calls == 1:
+    if root.calls > LOOKS[-1] or not root.parameters:
+        return
+    if root.calls == 1:
         session.attempt(_begin_telling, session, root, module)
-    if root.parameters and root.calls in VALUES_AT and session.capture is None:
+    if root.calls in VALUES_AT and session.capture is None:
         session.attempt(_keep_values, root, module)
-    if root.calls in LOOKS and root.parameters:
+    if root.calls in LOOKS:
         root.seen = _look(session, module)
         if not root.seen.get("compiled"):
             _watch_leaves(root, module)
@@ -120,15 +123,18 @@ def leave(
     log.forwards.append((start, end, root.number, items, graded))
     if log.thread is None:
         log.thread = threading.get_ident()
-    if not log.nexts and session.capture is None and len(root.scalars) < SCALARS_KEPT:
+    looks_for_items = not (log.nexts or log.opts or log.backwards)
+    if looks_for_items and session.capture is None and len(root.scalars) < SCALARS_KEPT:
         root.scalars.append(_numbers(args, kwargs or {}, items))
 
 
 def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> float:
     """Items that went through this call; what it was like is kept of the first ones."""
+    inputs = (args, kwargs or {})
+    if root.calls > LOOKS[-1] and root.by_output is not None:
+        return root.counter.count(output) if root.by_output else root.items(inputs)
     if root.watched:
         _unwatch_leaves(root)
-    inputs = (args, kwargs or {})
     if root.by_output is None:
         root.by_output = _by_output(args, kwargs, output)
     if root.teller is not None:
@@ -261,6 +267,7 @@ def _look(session: Session, module: Any) -> dict[str, Any]:
         "autocast_dtype": lambda: _autocast(torch, kind),
         "compiled": lambda: any(map(_is_compiled, module.modules())),
         "channels_last": lambda: _is_channels_last(torch, module),
+        "threads": lambda: int(torch.get_num_threads()),
     }
     if kind == "cuda":
         looks["tf32"] = lambda: has_tf32(torch)

@@ -224,6 +224,12 @@ def _graphs() -> int:
     return sum(int(count) for kind in kinds for count in kind.values())
 
 
+def _threads(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
+    """In the thread that computes; after the program's own start, which may have set it too."""
+    torch.set_num_threads(int(value))
+    return None
+
+
 def _device_type(module: Any) -> str:
     return str(next(module.parameters()).device.type)
 
@@ -239,4 +245,5 @@ ROOTS: dict[str, Callable[[Any, WhatIf, Any, str], str | None]] = {
     "compile": _compile,
     "cudnn_benchmark": _flag(_set_benchmark),
     "tf32": _flag(_set_tf32),
+    "threads": _threads,
 }

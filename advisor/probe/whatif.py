@@ -5,6 +5,7 @@
     autocast=bfloat16   around the forward of each root module
     channels_last       weights and inputs of each root module
     compile             the forward of each root module; compile=NAME with that backend
+    threads=4           of the CPU in one operation
     tf32  cudnn_benchmark  non_blocking  set_to_none  fused
 
 Several are joined by commas. What came of them goes into the record as `whatif`: whether all of

@@ -10,7 +10,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.model import Ceilings, LoaderCeiling, Shares
+from advisor.model import TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
 from advisor.report import numbers
 
 if TYPE_CHECKING:
@@ -280,14 +280,25 @@ def _ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
 def _parts(run: Run) -> list[str]:
     lines = []
     if run.step_ms is not None:
-        batch = f" for a batch of {run.effects.batch:g}" if run.effects.batch else ""
         took = numbers.duration(run.step_ms / 1000, 3)
-        lines.append(f"One {run.step_kind or 'step'} took {took}{batch}.")
+        lines.append(f"One {run.step_kind or 'step'} took {took}{_of_batches(run)}.")
     if run.startup_s is not None:
         lines.append(
             f"The first step came {run.startup_s:.1f} s after the start (not in the rate)."
         )
     return lines
+
+
+def _of_batches(run: Run) -> str:
+    """` for 4 batches of 8 on each of 2 ranks`: what one step goes through; empty where the batch
+    is not known."""
+    if not run.effects.batch:
+        return ""
+    batch, many = numbers.count(run.effects.batch), 1.0
+    if run.step_kind in TRAINING_STEPS:
+        many = run.effects.accumulation or 1.0
+    of = f"a batch of {batch}" if many == 1 else f"{numbers.count(many)} batches of {batch}"
+    return f" for {of}" + (f" on each of {run.ranks} ranks" if run.ranks > 1 else "")
 
 
 def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:

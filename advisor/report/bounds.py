@@ -1,7 +1,8 @@
 """What removing each cost would give at most, and why the device is not busy.
 
 Every bound follows by arithmetic: a part that takes the share s of the time can save no more than
-itself, so nothing done to it gives more than 1 / (1 - s). A bound is no forecast, and its range is
+itself, so nothing done to it gives more than 1 / (1 - s). Compute is never gone, so its bound is
+that of compute twice as fast. A bound is no forecast, and its range is
 that of the runs it was read from.
 """
 
@@ -110,9 +111,13 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
             _, title, how = PARTS[name]
             mean = sum(shares) / len(shares)
             detail = f"{mean:.1%} of the time is {named(run, name)}; {how} can help."
+            hidden = [_hidden(each, name) for each in runs]
             if name == "data_wait":
                 detail = " ".join([detail, *_loader_alone(run, cpus)])
-            bound = _without([_hidden(each, name) for each in runs])
+            elif name == "compute":
+                detail += " This is for compute twice as fast: none of it can be left out."
+                hidden = [share / 2 for share in hidden]
+            bound = _without(hidden)
             found.append(Bound(title=title, detail=detail, at_most=bound))
     forwards = run.effects.forwards_per_unit or 0.0
     if forwards >= SAMPLER_FORWARDS:

@@ -1,4 +1,4 @@
-"""`gpu-advisor report report.json`: render report.md and its figures again, measuring nothing."""
+"""`gpu-advisor report report.json`: render report.md and its figures again, or one HTML page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,21 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor report`."""
     parser.add_argument("report", type=Path, help="a report.json written by `optimize`")
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
         "--output",
         type=Path,
         metavar="PATH",
         help="where the Markdown goes (default: beside the JSON, with the suffix .md)",
+    )
+    where.add_argument(
+        "--html",
+        type=Path,
+        nargs="?",
+        const=Path(),
+        metavar="PATH",
+        help="write the same as one HTML page that needs no other file, in place of the Markdown "
+        "(default: beside the JSON, with the suffix .html)",
     )
     parser.add_argument(
         "--overwrite",
@@ -33,6 +43,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Re-render. Raises ReportError when the JSON is missing, malformed or of another
     version, and OutputRefusedError when a file that is not ours is in the way."""
     del command
+    if args.html is not None:
+        return _page(args)
     output: Path = args.output or args.report.with_suffix(".md")
     report = writing.load(args.report)
     beside = Path(os.path.realpath(output)).with_suffix(".json")
@@ -45,4 +57,15 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     )
     writing.write(report, output, claimed)
     sys.stdout.write(f"{output}\n")
+    return 0
+
+
+def _page(args: argparse.Namespace) -> int:
+    place = args.report.with_suffix(".html") if args.html == Path() else args.html
+    report = writing.load(args.report)
+    claimed = writing.claim_page(
+        place, never=(args.report,), like=args.report, overwrite=args.overwrite
+    )
+    writing.write_page(report, place, claimed, args.report.stem)
+    sys.stdout.write(f"{place}\n")
     return 0

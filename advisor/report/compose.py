@@ -24,6 +24,7 @@ from advisor.report.entries import (
 )
 from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
 from advisor.report.sides import runs_of, sides
+from advisor.strategy.journey import SPARE
 from advisor.strategy.proof import proven_proofs
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
             for each in found.comparisons
             if each.contest.purpose != "quality"
         ],
+        tier=now.facts.workload.tier,
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
         price_per_hour=asked.price_per_hour,
@@ -268,16 +270,26 @@ def reason(found: Outcome) -> str:
         )
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
-        return "The budget was spent before a candidate could run, so nothing is known yet."
+        return (
+            "The budget was spent before a candidate could run, so nothing is known yet."
+            + again(now)
+        )
     if not tried:
         return "No setting was found that may be changed without asking you."
     if any(word.outcome == "found" for word in now.settled):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
-            "nothing was written."
+            "nothing was written." + again(now)
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
     return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+
+
+def again(now: Standing) -> str:
+    """The budget that would have held what this one did not; what was measured is known then."""
+    missing_s = max((e.needed_s - e.left_s for e in now.skipped if e.matters), default=0.0)
+    needed_s = SPARE * (now.facts.budget_s + missing_s)
+    return f" Call again with --budget {whole_minutes(needed_s)}: it goes on from here."
 
 
 def whole_minutes(seconds: float) -> str:

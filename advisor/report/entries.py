@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
 from advisor.model import Advice, Decision, Failure, Machine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from advisor.experiments.attempts import Attempt
     from advisor.machine.target import Target
-    from advisor.model import Interval
+    from advisor.model import Candidate, Interval
     from advisor.objective import Objective
 
 
@@ -68,6 +68,14 @@ def advice_entry(advice: Advice) -> AdviceEntry:
     )
 
 
+def settings_of(candidate: Candidate) -> dict[str, Any]:
+    """What a candidate has other than the original, by path."""
+    return {
+        change.path: list(change.new) if isinstance(change.new, tuple) else change.new
+        for change in candidate.changes
+    }
+
+
 def trial_entry(attempt: Attempt) -> TrialEntry:
     """One process for the report and the progress display."""
     result = attempt.result
@@ -76,6 +84,7 @@ def trial_entry(attempt: Attempt) -> TrialEntry:
         "purpose": attempt.ask.purpose,
         "label": attempt.label,
         "wall_s": result.wall_s,
+        "settings": settings_of(attempt.ask.arm.candidate),
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }
@@ -107,6 +116,7 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
         title=found.contest.title,
         before=found.contest.before.arm.label,
         after=found.contest.after.arm.label,
+        settings=settings_of(found.contest.after.arm.candidate),
         gain=gain_entry(found.interval(objective)),
         rounds=[
             RoundEntry(

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from advisor.model import Tier  # noqa: TC001  pydantic reads it
+
 SCHEMA_VERSION: Final = 2
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
@@ -74,6 +76,8 @@ class Side(_Part):
     power_w: float | None = None
     batch: float | None = None
     workers: int | None = None
+    data_items: int | None = None
+    """Items of the data set that its loader goes through in one pass."""
     forwards_per_unit: float | None = None
     compute_units_per_s: float | None = None
     """Rate with the loader bypassed (a cached batch replayed)."""
@@ -134,6 +138,8 @@ class TrialEntry(_Part):
     wall_s: float | None = None
     rate_source: str | None = None
     detail: str = ""
+    settings: dict[str, Value] | None = None
+    """Values that were other than in the original, by path; null: not kept."""
     reused: bool = False
     """Taken from history: measured by an earlier call, not by this one."""
     repeated: bool = False
@@ -166,6 +172,8 @@ class ComparisonEntry(_Part):
     before: str
     """What ran: `original`, `batch_size=8`."""
     after: str
+    settings: dict[str, Value] | None = None
+    """Values of `after` that were other than in the original, by path; null: not kept."""
     gain: Gain | None = None
     rounds: list[RoundEntry] = Field(default_factory=list)
 
@@ -265,6 +273,8 @@ class Report(_Part):
     decisions: list[DecisionEntry] = Field(default_factory=list)
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
+    tier: Tier = "fastest"
+    """How far results were allowed to change."""
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03

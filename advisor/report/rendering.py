@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
-from advisor.report import figures, markdown, numbers, view
+from advisor.report import figures, guide, markdown, numbers, sensitivity, tiers, view
 
 if TYPE_CHECKING:
     from advisor.report.model import Report
@@ -71,7 +71,14 @@ def environment() -> Environment:
         "url": lambda path: markdown.as_markdown(quote(str(path))),
         "value": markdown.value,
     }
-    found.globals |= {"figures": figures, "patch_file": patch_file, "view": view}
+    found.globals |= {
+        "figures": figures,
+        "guide": guide,
+        "patch_file": patch_file,
+        "sensitivity": sensitivity,
+        "tiers": tiers,
+        "view": view,
+    }
     return found
 
 

@@ -45,6 +45,7 @@ REASONS = {
     "chosen for {from}.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
+    "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
     "no-precision-inside": "No other precision was faster inside its guard{seen}.",
@@ -56,8 +57,7 @@ REASONS = {
     "gpu-advisor.toml; a measure with a tolerance is the consent to trade.",
     "quality-not-read": "The original's quality could not be measured: the declared patterns did "
     "not match its output.",
-    "loses-results": "Not written: with {value} the program left {files} files where as many items "
-    "left {expected:.0f} before. Results would be lost.",
+    "loses-results": "Not written. {stopped}",
     "no-fewer-steps": "Kept. {stopped}",
     "failed-when-timed": "The chosen steps failed when they were timed.",
     "steps-no-faster": "Fewer steps were no faster by more than a tie ({band}).",
@@ -80,6 +80,10 @@ STOPS = {
     "full (drop_last).",
     "fewer-files": "The search stopped because with {value} the program left {files} files where "
     "as many items left {expected:.0f}: results would be lost.",
+    "fewer-items": "The search stopped because with {value} {file} held {items} items where as "
+    "much work left {expected:.0f}: results would be lost.",
+    "other-items": "The search stopped because with {value} item {item} of {file} is another one "
+    "than before, by more than rounding: results would change.",
     "memory-peaked": "The search stopped because {value} peaked at {peak_gib:.2f} GiB, more than "
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
@@ -298,7 +302,7 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     mean = sum(held) / len(held)
     text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
     if stood_in:
-        text += " Rounds in which both arms were disturbed alike had to be counted."
+        text += " Disturbed rounds had to be counted; the interval shows it."
     return text
 
 

@@ -68,6 +68,7 @@ def side(runs: list[Run], quality: dict[str, float], compute: float | None = Non
         power_w=_middle([run.telemetry.power_w for run in runs]),
         batch=mean.effects.batch,
         workers=mean.effects.workers,
+        data_items=mean.effects.data_items,
         forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=compute,
         shares=_shares(mean.shares),

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.report import figures, rendering
+from advisor.report import figures, page, rendering
 from advisor.report.model import HEADLINE, SCHEMA_VERSION, Report
 
 if TYPE_CHECKING:
@@ -67,6 +67,28 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     text = rendering.render(report, folder.name if drawn is not None else None, report_md.stem)
     text = f"{text}\n{files.MARKS['.md']}\n"
     claimed.write(report_md, text.encode(errors="replace"))
+
+
+def claim_page(
+    place: Path, *, never: Iterable[Path] = (), like: Path | None = None, overwrite: bool = False
+) -> files.Claim:
+    """The place of the HTML page. Raises OutputRefusedError when it is another's, or cannot be
+    written, or its name does not tell what it is."""
+    if place.suffix != ".html":
+        msg = f"{place} would hold HTML, and its name does not say so; name it *.html."
+        raise OutputRefusedError(msg)
+    return files.claim([place], never=never, like=like, overwrite=overwrite)
+
+
+def write_page(report: Report, place: Path, claimed: files.Claim, stem: str) -> None:
+    """Write the HTML page of `report` into the place that `claim_page` found.
+
+    `stem` is that of the report's other files. What looks like a secret is masked. Raises
+    OutputRefusedError when it cannot be written.
+    """
+    report = masked(report)
+    text = page.page(report, figures.draw(report), stem)
+    claimed.write(place, f"{text}{files.MARKS['.html']}\n".encode(errors="replace"))
 
 
 def masked(report: Report) -> Report:

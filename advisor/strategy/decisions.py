@@ -8,14 +8,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.model import Decision
+from advisor.strategy.flags import FLAGS
 from advisor.strategy.standing import Standing, in_phase, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Change, Knob, Outcome
+    from advisor.model import Candidate, Change, Knob, KnobClass, Outcome
     from advisor.strategy.facts import Data, Facts, Settled
+
+
+STAGES: dict[str, KnobClass] = {
+    "precision": "numeric",
+    **dict.fromkeys(FLAGS, "numeric"),
+    "timesteps": "quality",
+}
+"""Kinds of knobs whose stages a tier leaves out, and the class that a tier must allow."""
 
 
 def decisions(
@@ -76,6 +85,9 @@ def left_alone(facts: Facts, knob: Knob, word: Settled | None) -> tuple[Outcome,
         return "kept", "other-phase", (("phase", knob.phase), ("runs", facts.workload.phase))
     if not knob.editable:
         return "refused", "not-editable", (("why", knob.why),)
+    needs = STAGES.get(knob.kind)
+    if needs is not None and not facts.allows(needs):
+        return "listed", "outside-tier", (("tier", facts.workload.tier), ("class", needs))
     if knob.knob_class in {"training", "quality"}:
         return "listed", "never-by-itself", (("class", knob.knob_class),)
     return "kept", "no-stage", ()

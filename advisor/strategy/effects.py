@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.model import TRAINING_STEPS
-
 if TYPE_CHECKING:
     from advisor.model import Change, EffectVerdict, Knob, Run
-    from advisor.strategy.facts import Data
 
 OBSERVED = {
     "batch_size": "batch",
@@ -24,12 +21,6 @@ OBSERVED = {
     "compile": "compiled",
 }
 """Kinds whose value the probe sees as it is, and the field of Effects that shows it."""
-
-FEWER = 0.5
-"""Of the files that were expected: some of the last ones may still be on their way."""
-A_FILE_EACH = 0.5
-"""Files an item from which on a program is one that writes its results item by item."""
-ENOUGH_FILES = 4.0
 
 LOADER_KINDS = {
     "batch_size",
@@ -76,35 +67,6 @@ def _differs(before: object, after: object) -> EffectVerdict:
     if after is None or after == (None, None):
         return "unknown"
     return "ignored" if before == after else "took effect"
-
-
-def lost_results(before: Run, after: Run) -> Data:
-    """What `after` does not produce that `before` does, as the reason to stop; empty if nothing.
-
-    In training a smaller last batch that is left out comes back in another epoch, and files are
-    checkpoints; in inference both are results.
-    """
-    if after.step_kind in TRAINING_STEPS:
-        return ()
-    was, now = before.effects.left_out, after.effects.left_out
-    batch = after.effects.batch
-    if now and was is not None and now > was and batch:
-        told = (("batch", batch), ("left_out", now), ("left_out_before", was))
-        return (("stop", "left-out"), *told)
-    files, expected = after.files_in_window, files_expected(before, after)
-    if files is None or expected is None or files > expected * FEWER:
-        return ()
-    return (("stop", "fewer-files"), ("files", files), ("expected", expected))
-
-
-def files_expected(before: Run, after: Run) -> float | None:
-    """Files that as many finished items as `after`'s left in `before`; None where items leave
-    none of their own, or too few were finished to tell."""
-    files, items = before.files_in_window, before.whole_units
-    if not files or not items or files / items < A_FILE_EACH:
-        return None
-    expected = files / items * after.whole_units
-    return expected if expected >= ENOUGH_FILES else None
 
 
 def behaviour(run: Run) -> dict[str, object]:

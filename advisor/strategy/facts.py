@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.model import JsonScalar
+from advisor.model import TIERS, JsonScalar
 
 if TYPE_CHECKING:
     from advisor import documents, knobs
     from advisor.experiments.attempts import Arm, KnobKey
     from advisor.experiments.comparison import Comparison
-    from advisor.model import Outcome, Run
+    from advisor.model import KnobClass, Outcome, Run
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -49,6 +49,10 @@ class Facts:
     """Relative spread between equal processes, as this host showed it before."""
     quality_reference: tuple[tuple[str, float], ...] = ()
     """The original's quality from before the first rewrite, by measure."""
+
+    def allows(self, knob_class: KnobClass) -> bool:
+        """Whether the workload's tier lets knobs of this class change."""
+        return knob_class in TIERS[self.workload.tier]
 
     @property
     def consents(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
-from advisor.strategy import effects
+from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
     Cell,
@@ -137,7 +137,7 @@ def with_answer(
         kind, evidence = attempt.result.kind, attempt.result.evidence  # type: ignore[union-attr]
         told: Data = (("stop", "failed"), ("value", cell[0]), ("kind", kind), ("why", evidence))
         return replace(below, stop=told if moved else found.stop)
-    if lost := effects.lost_results(now.original, run):
+    if lost := results.lost(now.originals, run):
         return replace(below, stop=(*lost, ("value", cell[0])))
     peak_gib = run.held_gib
     if peak_gib is not None and peak_gib > now.facts.memory_limit_gib:

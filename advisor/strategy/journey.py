@@ -40,9 +40,11 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from discover(now)
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
-    now = yield from tune_precision(now)
-    now = yield from tune_flags(now)
-    now = yield from tune_steps(now)
+    if facts.allows("numeric"):
+        now = yield from tune_precision(now)
+        now = yield from tune_flags(now)
+    if facts.allows("quality"):
+        now = yield from tune_steps(now)
     if now.waits:
         now = yield from tune_workers(now)
         now = yield from tune_loader(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.strategy import effects
+from advisor.strategy import effects, results
 from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
             continue
         if unfollowed(knob, candidate, start, run):
             return settle_ignored(now, knob, run)
-        if not effects.lost_results(now.original, run):
+        if not results.lost(now.originals, run):
             ran.append((value, candidate, run))
     word = now.word_on(knob)
     if not ran:

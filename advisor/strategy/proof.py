@@ -10,7 +10,7 @@ from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.model import Candidate
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 OUTLIVING_ROUNDS = 12
 """Fewest whose exact bounds outlive one round that went wrong."""
+HOPE = 1.25
+"""A first proof is begun though it may take so many times what is left: prices are guesses, what is
+left buys nothing else, and a process that does not fit is never started."""
 MOST_ROUNDS = 20
 """More narrow the bounds too slowly to be worth their time."""
 
@@ -65,7 +68,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
         assert isinstance(answer, Comparison)
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
-        finished = [effects.lost_results(now.original, run) for run in answer.runs(AFTER)]
+        finished = [results.lost(now.originals, run) for run in answer.runs(AFTER)]
         if lost := next(filter(None, finished), ()):
             now = given_up(now, winner, lost)
             break
@@ -159,6 +162,8 @@ def planned_rounds(
     fewer, those it buys must do. `kept_s` of it are for something else.
     """
     affordable = int((now.left_s - kept_s) / max(round_s, 1e-9))
+    if not again and HOPE * (now.left_s - kept_s) >= FEWEST_ROUNDS * round_s:
+        affordable = max(affordable, FEWEST_ROUNDS)
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED

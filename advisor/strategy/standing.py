@@ -148,11 +148,11 @@ class Standing:
 
     @property
     def reserve_s(self) -> float:
-        """What the search leaves for the proof: a fifth of the processes that the budget buys a
-        side, at least the fewest rounds that give an interval."""
+        """What the search leaves for the proof: half of the processes that the budget buys, at
+        least the fewest rounds that give an interval."""
         buys = self.facts.budget_s / max(self.price_s, 1e-9)
         most = GOOD_ROUNDS if self.facts.consents else MOST_RESERVED
-        rounds = min(most, max(FEWEST_ROUNDS, int(buys / 5)))
+        rounds = min(most, max(FEWEST_ROUNDS, int(buys / 4)))
         return self.rounds_s(rounds)
 
     def rounds_s(self, rounds: int) -> float:

@@ -9,7 +9,7 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.model import Candidate
 from advisor.quality import judge
-from advisor.strategy import effects
+from advisor.strategy import effects, results
 from advisor.strategy.guard import (
     FIRST_QUALITY,
     judged,
@@ -88,7 +88,7 @@ def anchored(
         return now, now.best, run.wall_s
     assert attempt is not None
     assert attempt.run is not None
-    if lost := effects.lost_results(attempt.run, run):
+    if lost := results.lost((attempt.run,), run):
         return distrusted(now, "loses-results", lost), Candidate(), run.wall_s
     judgements = judge(now.facts.workload.quality, reference_of(now), values)
     return (now if all(j.within for j in judgements) else distrusted(now)), Candidate(), run.wall_s

@@ -9,10 +9,38 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from advisor.strategy.standing import Standing
 
 COMPILE_S = 90.0
 """What compilation may add to one process; it is kept out of the measured window."""
+MOST_VALUES = 2
+"""Values of one switch that get a process."""
+
+
+def autocast_dtypes(now: Standing) -> tuple[str, ...]:
+    """The dtype to autocast to; float16 only where no gradients need a scaler."""
+    if "bfloat16" in now.facts.precisions:
+        return ("bfloat16",)
+    return ("float16",) if "float16" in now.facts.precisions and not now.trains else ()
+
+
+def thread_counts(now: Standing) -> tuple[str, ...]:
+    """Numbers of threads that may be better: what the workers leave, every CPU, half, one.
+
+    Where the model computes on a GPU the threads only matter to workers that share few CPUs.
+    """
+    seen = now.front.effects
+    cpus = max(1, now.facts.cpus // (seen.world_size or 1))
+    workers = seen.workers or 0
+    left = max(1, cpus - workers)
+    if now.front.on_gpu:
+        wanted = [left] if workers >= cpus - 1 and workers else []
+    else:
+        wanted = ([left] if workers else []) + [cpus, max(1, cpus // 2), 1]
+    others = [count for count in dict.fromkeys(wanted) if count != seen.threads]
+    return tuple(map(str, others[:MOST_VALUES]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +48,22 @@ class Switch:
     """One switch of the catalogue, and when it deserves a process."""
 
     name: str
-    """As the probe knows it; `autocast` gets its dtype from the target."""
+    """As the probe knows it."""
     kind: str | None
     """The knob that would hold it in a config."""
     effect: str
     """Field of Effects that tells whether it is on."""
-    off: object
-    """Its value where the switch is worth a try."""
+    off: object = None
+    """Its value where the switch is worth a try; None: whatever it is, if it was seen."""
+    values: Callable[[Standing], tuple[str, ...]] | None = None
+    """What to set it to, where it takes more than to be on."""
     needs_cuda: bool = True
     needs_training: bool = False
     guarded: bool = False
     """It changes rounding: tried only where the user declared a tolerance."""
     extra_s: float = 0.0
     code: str
-    """What to write in the code."""
+    """What to write in the code, around `{value}` where it has some."""
     statements: tuple[str, ...] = ()
     """The same, where it can stand by itself after the imports."""
 
@@ -94,7 +124,17 @@ SWITCHES = (
         off="float32",
         needs_cuda=False,
         guarded=True,
-        code="with torch.autocast(device_type, dtype=torch.{dtype}): around the model's call",
+        values=autocast_dtypes,
+        code="with torch.autocast(device_type, dtype=torch.{value}): around the model's call",
+    ),
+    Switch(
+        name="threads",
+        kind=None,
+        effect="threads",
+        needs_cuda=False,
+        values=thread_counts,
+        code="torch.set_num_threads({value}), or OMP_NUM_THREADS={value} before the command",
+        statements=("torch.set_num_threads({value})",),
     ),
     Switch(
         name="compile",
@@ -110,26 +150,23 @@ SWITCHES = (
 def applies(now: Standing, switch: Switch) -> bool:
     """Whether `switch` deserves a process: it is off, it can matter, and no config holds it."""
     seen = getattr(now.front.effects, switch.effect)
-    if seen != switch.off or (switch.kind and _held_by_config(now, switch.kind)):
+    if seen is None or switch.off not in {None, seen}:
+        return False
+    if switch.kind and _held_by_config(now, switch.kind):
         return False
     if (switch.needs_cuda and not now.front.on_gpu) or (switch.needs_training and not now.trains):
         return False
-    return switch.name != "autocast" or autocast_dtype(now) is not None
+    return bool(whatifs(now, switch))
+
+
+def whatifs(now: Standing, switch: Switch) -> tuple[str, ...]:
+    """What is tried, as the probe knows it: `compile`, `autocast=bfloat16`, `threads=4`."""
+    if switch.values is None:
+        return (switch.name,)
+    return tuple(f"{switch.name}={value}" for value in switch.values(now))
 
 
 def _held_by_config(now: Standing, kind: str) -> bool:
     """Whether a knob of the documents sets it, and was or will be tried there."""
     words = [now.word_on(knob) for knob in now.of_kind(kind)]
     return any(word is None or word.outcome not in {"ignored", "listed"} for word in words)
-
-
-def autocast_dtype(now: Standing) -> str | None:
-    """The dtype to autocast to; float16 only where no gradients need a scaler."""
-    if "bfloat16" in now.facts.precisions:
-        return "bfloat16"
-    return "float16" if "float16" in now.facts.precisions and not now.trains else None
-
-
-def named(now: Standing, switch: Switch) -> str:
-    """The what-if as the probe knows it: `compile`, `autocast=bfloat16`."""
-    return f"{switch.name}={autocast_dtype(now)}" if switch.name == "autocast" else switch.name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import Comparison
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.strategy.facts import Proposal
 from advisor.strategy.guard import within
 from advisor.strategy.loader import worker_counts
@@ -27,7 +27,7 @@ from advisor.strategy.standing import (
     key_of,
     tried,
 )
-from advisor.strategy.switches import SWITCHES, Switch, applies, named
+from advisor.strategy.switches import SWITCHES, Switch, applies, whatifs
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -43,7 +43,8 @@ def advise(now: Standing) -> Stage:
     """Try what fits into the budget; then pairs, the most promising first."""
     now = yield from try_loader_arguments(now)
     for switch in SWITCHES:
-        if applies(now, switch) and (not switch.guarded or now.facts.consents):
+        may_round = now.facts.consents and now.facts.allows("numeric")
+        if applies(now, switch) and (not switch.guarded or may_round):
             now = yield from try_switch(now, switch)
     ordered = sorted(now.proposals, key=lambda p: -p.gain)
     now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
@@ -89,16 +90,21 @@ def faster_run(
     run = attempt.run if attempt else None
     if run is None or run.whatif is None or not run.whatif.applied:
         return now, None
-    if effects.lost_results(now.original, run) or not now.faster(run, now.front):
+    if results.lost(now.originals, run) or not now.faster(run, now.front):
         return now, None
     fits = (run.held_gib or 0.0) <= now.facts.memory_limit_gib
     return now, run if fits else None
 
 
 def try_switch(now: Standing, switch: Switch) -> Stage:
-    """Run `switch`; a proposal if it was faster and, where it needs one, inside its guard."""
-    whatif = named(now, switch)
-    now, run = yield from faster_run(now, whatif, switch.extra_s)
+    """Run `switch`, with each of its values; a proposal if it was faster and, where it needs one,
+    inside its guard."""
+    whatif = ""
+    run: Run | None = None
+    for each in whatifs(now, switch):
+        now, faster = yield from faster_run(now, each, switch.extra_s)
+        if faster is not None and (run is None or now.faster(faster, run)):
+            whatif, run = each, faster
     if run is None:
         return now
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=switch.extra_s)
@@ -113,7 +119,7 @@ def try_switch(now: Standing, switch: Switch) -> Stage:
         arm=arm,
         run=run,
         gain=now.gain(run, now.front),
-        data=(("switch", switch.name), *seen),
+        data=seen,
     )
     return replace(now, proposals=(*now.proposals, proposal))
 

@@ -132,6 +132,7 @@ def run_trial(
         | facts,
         telemetry=telemetry,
         files_in_window=_files_within(launched.changes, rate, to_end=trial.plan.whole),
+        results=traces.results(launched.changes, trial.cwd),
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(

@@ -44,6 +44,7 @@ KILL_GRACE_S = 5.0
 ROOM_BYTES = 1 << 16
 """A record of the probe is smaller."""
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the kernel's name for it
 
@@ -72,6 +73,7 @@ def main() -> int:
         lay_beside(job)
         stage = "isolation"
         confined.enter()
+        _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
         lay_over(job, confined)
         stage = "start"
@@ -198,14 +200,18 @@ def lay_over(job: dict[str, Any], confined: Isolation) -> None:
 
 def is_full(folder: str) -> bool:
     """Whether what the program or the probe wrote last found no room in `folder`."""
-    path = Path(folder, "room")
+    path = os.path.join(folder, f"room-{os.getpid()}")  # noqa: PTH118
     try:
-        path.write_bytes(bytes(ROOM_BYTES))
+        # nothing that the program left under this name, no link either, is written to
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(file, bytes(ROOM_BYTES)) < ROOM_BYTES:  # a full disk takes a part first
+                return True
+        finally:
+            os.close(file)
+            os.unlink(path)  # noqa: PTH108
     except OSError as problem:
         return problem.errno in {errno.ENOSPC, errno.EDQUOT}
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
     return False
 
 
@@ -247,6 +253,7 @@ def start(job: dict[str, Any], confined: Isolation) -> int:
 def _become_the_command(confined: Isolation) -> None:
     """In the new process: end with the guardian, be the first to go when memory is short."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
     confined.confine()

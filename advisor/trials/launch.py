@@ -74,8 +74,9 @@ class Launched:
         finally:
             os.close(out_write)
             os.close(err_write)
-        self.stdout = Stream(out_read, Path(job.logs, "stdout.log"), tally)
-        self.stderr = Stream(err_read, Path(job.logs, "stderr.log"), tally)
+        logs, scratch = Path(job.logs), Path(job.scratch)
+        self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
+        self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
         self._tell(job.line(stdout_fd=out_write, stderr_fd=err_write))
 
     def __enter__(self) -> Self:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+from advisor.files import within
 from advisor.trials.disturbance import Part
 
 if TYPE_CHECKING:
@@ -108,8 +110,10 @@ class Tally:
 class Stream:
     """Reads one pipe to its end in a thread of its own."""
 
-    def __init__(self, fd: int, log: Path, tally: Tally) -> None:
+    def __init__(self, fd: int, log: Path, tally: Tally, folder: Path | None = None) -> None:
+        """`folder` is ours and holds the log; what lies between may be the program's by then."""
         self._fd = fd
+        self._folder = folder or log.parent
         self._log = log
         self._tally = tally
         self._tail = bytearray()
@@ -126,6 +130,13 @@ class Stream:
         """Wait for the end of the stream; a process that escaped may hold it open for ever."""
         self._thread.join(seconds)
 
+    def _open(self) -> BinaryIO | None:
+        """The log, unless the program has put something else in its place."""
+        with contextlib.suppress(OSError):
+            name = str(self._log.relative_to(self._folder))
+            return os.fdopen(within.create(self._folder, name), "wb", buffering=0)
+        return None
+
     def _read(self) -> None:
         line = b""
         total = 0
@@ -136,9 +147,9 @@ class Stream:
                     self._tail += chunk
                     if len(self._tail) > 4 * TAIL_BYTES:
                         del self._tail[:-TAIL_BYTES]
-                if file is None:  # the directory is there: whoever wrote this started after it
-                    file = self._log.open("wb", buffering=0)
-                if total < LOG_BYTES:
+                if not total:  # the directory is there: whoever wrote this started after it
+                    file = self._open()
+                if file is not None and total < LOG_BYTES:
                     file.write(chunk[: LOG_BYTES - total])
                 total += len(chunk)
                 if self._tally.wanted:

@@ -126,6 +126,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],
         "plan": dataclasses.asdict(_probe_plan(trial.plan)),
+        "origins": dataclasses.asdict(trial.origins) if trial.origins else None,
         "shim": str(PROBE / "bin"),
     }
     command = into_cleared(trial.command, env)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
     JsonScalar,
@@ -107,6 +107,7 @@ class Loader:
     """The DataLoader whose batches were measured."""
 
     site: str | None = None
+    length: int | None = None
     asked_batch: int | None = None
     left_out: int | None = None
     workers: int | None = None
@@ -129,6 +130,7 @@ class Seen:
     channels_last: bool | None = None
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +285,7 @@ class Records:
         for path in self._folder.glob("stacks-*.txt"):
             with contextlib.suppress(OSError, ValueError):
                 number = int(path.stem.rpartition("-")[2])
-                found[number] = _content(path).decode(errors="replace")
+                found[number] = _content(self._folder, path).decode(errors="replace")
         return found
 
     def _read(self, path: Path, pid: int, parser: Parser) -> ProcessRecord:
@@ -294,7 +296,7 @@ class Records:
             now = (status.st_mtime_ns, status.st_ino)
             if before is not None and stamp == now:
                 return before
-            record = parser(pid, _content(path))
+            record = parser(pid, _content(self._folder, path))
         except OSError as problem:
             return before or ProcessRecord(pid=pid, unread=str(problem))
         if record.unread and not record.measured and before is not None:
@@ -303,10 +305,6 @@ class Records:
         return record
 
 
-def _content(path: Path) -> bytes:
+def _content(folder: Path, path: Path) -> bytes:
     """Bytes of a regular file of bounded size. Raises OSError for anything else."""
-    status = path.lstat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_BYTES:
-        msg = f"{path.name} is no regular file of at most {LARGEST_BYTES} bytes"
-        raise OSError(msg)
-    return path.read_bytes()
+    return within.read(folder.parent, f"{folder.name}/{path.name}", LARGEST_BYTES)

@@ -6,7 +6,9 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+from advisor.model import ResultFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -111,6 +113,19 @@ def compare(before: Snapshot, after: Snapshot) -> Left:
     return Left(
         created=tuple(sorted(after.files.keys() - before.files.keys())[:LISTED_LIMIT]),
         altered=tuple(sorted(n for n in common if before.files[n] != after.files[n])),
+    )
+
+
+def results(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, ...]:
+    """The files of items, as the isolation read them; none where it could not."""
+    return tuple(
+        ResultFile(
+            path=os.fsencode(_shown(each["path"], root)).decode(errors="replace"),
+            items=each["items"],
+            size_bytes=each["bytes"],
+            first=tuple(tuple(item) for item in each["first"]),
+        )
+        for each in (changes or {}).get("results", ())
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from advisor.files import within
 from advisor.probe import patience
 from advisor.trials.disturbance import Span, extend
 from advisor.trials.output import Count, Tally, plain
@@ -197,11 +198,10 @@ class Watch:
         if not latest.disturbed:
             return
         extend(self._disturbed, latest)
-        path = Path(self._launched.job.records, patience.FILE)
+        records = Path(self._launched.job.records)
+        told = json.dumps({"spans": self._disturbed[-SPANS_TOLD:]}).encode()
         with contextlib.suppress(OSError):
-            told = path.with_suffix(".tmp")
-            told.write_text(json.dumps({"spans": self._disturbed[-SPANS_TOLD:]}), encoding="utf-8")
-            told.replace(path)
+            within.put(records.parent, f"{records.name}/{patience.FILE}", told)
 
     def _look(self) -> End | None:
         """What ends the trial now, if anything does; the order is the order of precedence."""

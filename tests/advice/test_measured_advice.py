@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.model import MeasurePlan
+from tests.light import PYTHONPATH
 from tests.probe import program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,7 @@ def optimized(project: Path, *flags: str) -> dict[str, Any]:
         cwd=project,
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PYTHONPATH,
             "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock"),
         },
         capture_output=True,

@@ -150,6 +150,15 @@ def test_a_flag_without_a_certain_place_has_no_patch(code: str, tmp_path: Path) 
     assert statement_patch(written(tmp_path, code), [BENCHMARK], tmp_path) is None
 
 
+def test_a_call_that_the_code_makes_itself_has_no_patch(tmp_path: Path) -> None:
+    """What it says later would win over a line after the imports."""
+    threads = "torch.set_num_threads(4)"
+    file = written(tmp_path, "import torch\n\ntorch.set_num_threads(1)\n")
+    assert statement_patch(file, [threads], tmp_path) is None
+    file.write_text("import torch\n\ntorch.manual_seed(1)\n")
+    assert f"+{threads}" in str(statement_patch(file, [threads], tmp_path))
+
+
 def test_without_a_repository_paths_are_those_of_the_working_directory(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("l = DataLoader(ds)\n")

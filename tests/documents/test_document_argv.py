@@ -70,6 +70,31 @@ def test_every_way_to_spell_a_flag() -> None:
     }
 
 
+def test_keys_whose_values_are_the_next_words_are_settings() -> None:
+    """yacs takes `KEY VALUE` pairs at the end of the command, or behind a flag such as `--opts`;
+    words that only look so (files, values of flags) are none."""
+    command = (
+        "python t.py --config-file c/base.yaml --num-gpus 1 SOLVER.IMS_PER_BATCH 4 "
+        "OUTPUT_DIR out DATALOADER.NUM_WORKERS 2"
+    )
+    assert values(command) == {
+        "--config-file": "c/base.yaml",
+        "--num-gpus": 1,
+        "SOLVER.IMS_PER_BATCH": 4,
+        "DATALOADER.NUM_WORKERS": 2,
+    }
+    assert values("python t.py --cfg a.yaml --opts train.batch 8 workers 2 --eval") == {
+        "--cfg": "a.yaml",
+        "--opts": True,
+        "train.batch": 8,
+        "workers": 2,
+        "--eval": True,
+    }
+    mmengine = "python t.py c.py --cfg-options train_dataloader.batch_size=4 a.b=2"
+    assert values(mmengine) == {"--cfg-options": True, "train_dataloader.batch_size": 4, "a.b": 2}
+    assert values("python t.py a.txt 4 -- A.B 3") == {}
+
+
 @pytest.mark.parametrize(
     ("before", "path", "value", "after"),
     [
@@ -78,6 +103,8 @@ def test_every_way_to_spell_a_flag() -> None:
         ("-b8 x", "-b", 16, "-b16 x"),
         ("--lr 1e-4", "--lr", 2e-5, "--lr 0.00002"),
         ("data.bs=8", "data.bs", 16, "data.bs=16"),
+        ("x SOLVER.BS 8 T.N 1", "SOLVER.BS", 16, "x SOLVER.BS 16 T.N 1"),
+        ("--opts t.bs 8 --e", "t.bs", 16, "--opts t.bs 16 --e"),
         ("+data.bs=8", "data.bs", 16, "+data.bs=16"),
         ("--amp True", "--amp", False, "--amp False"),
         ("--x a --amp --y 1", "--amp", False, "--x a --y 1"),

@@ -168,6 +168,23 @@ def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
     assert found.proven(THROUGHPUT, 0.03)
 
 
+def test_beside_a_single_fair_round_the_least_disturbed_of_the_others_stands_in() -> None:
+    """A large gain is proven all the same, a small one is not: one arm alone was slowed."""
+    others = {1: (0.1, 0.9), 3: (0.0, 0.5)}
+    large = compared([(1.0, 20.0), (1.0, 80.0), (1.0, 90.0)], others=others)
+    assert [r.number for r in large.counted] == [2, 3]
+    assert large.stood_in
+    interval = large.interval(THROUGHPUT)
+    assert interval is not None
+    assert 1 < interval.low < 80 / 9
+    small = compared([(1.0, 2.0), (1.0, 8.0), (1.0, 9.0)], others=others)
+    assert not small.proven(THROUGHPUT, 0.03)
+    never_fair = compared([(1.0, 80.0), (1.0, 90.0)], others={1: (0.1, 0.9), 2: (0.1, 0.9)})
+    assert not never_fair.counted
+    enough = compared([(1.0, 80.0), (1.0, 90.0), (1.0, 40.0)], others={3: (0.1, 0.9)})
+    assert [r.number for r in enough.counted] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("held", "same"),
     [((0.0, 0.2), True), ((0.0, 0.3), False), ((2.0, 2.4), True), ((2.0, 3.0), False)],

@@ -12,7 +12,7 @@ from conftest import STEADY, parse_outputs
 from gate_examples import around, program_of
 
 from advisor.errors import UsageError
-from advisor.gate import github, report
+from advisor.gate import forks, github, report
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
 
@@ -161,7 +161,7 @@ def fork_event(*, fork: bool = True, head: str = "them/x", base: str = "us/x") -
 def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) -> None:
     (tmp_path / "event").write_text(json.dumps(event))
     environ = {"GITHUB_EVENT_PATH": str(tmp_path / "event"), **env}
-    github.refuse_forks(environ, allow=allow)
+    forks.refuse(environ, allow=allow)
 
 
 def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from advisor.model import Change
 from advisor.state import state_folder
 from advisor.versions import Versions
 from tests.isolation.conftest import NAMESPACE
+from tests.light import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +36,7 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.Complet
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
-    own = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(folder / "elsewhere")}
+    own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = [sys.executable, "-m", "advisor", *argv]
     return subprocess.run(
         [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],

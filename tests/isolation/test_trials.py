@@ -116,6 +116,22 @@ def test_a_python_candidate_is_never_taken_for_what_was_compiled_of_another(
     assert int(first) != int(other)
 
 
+def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
+    """A file that grew also holds items of earlier runs, so only new and rewritten ones count."""
+    (project / "grown.csv").write_text("1\n2\n")
+    (project / "rewritten.csv").write_text("1\n2\n3\n4\n")
+    run = do(
+        "overlay", "bash", "-c",
+        "echo 3 >> grown.csv; echo 9 > rewritten.csv; mkdir out; echo '{\"a\": 1}' > out/p.jsonl;"
+        "echo x > notes.txt; ln -s p.jsonl out/q.jsonl; mkfifo out/pipe.csv",
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert {(each.path, each.items, each.first) for each in run.results} == {
+        ("out/p.jsonl", 1, ((1.0,),)),
+        ("rewritten.csv", 1, ((9.0,),)),
+    }
+
+
 def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
     """More than fits is a failure of its own, with the size and the variable that moves it."""
     code = "open('big', 'wb').write(bytes(64 << 20))"

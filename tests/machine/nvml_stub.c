@@ -95,6 +95,8 @@ const char *nvmlErrorString(int code) {
 
 int nvmlSystemGetDriverVersion(char *out, unsigned size) { return text(NULL, "driver", out, size); }
 
+int nvmlSystemGetCudaDriverVersion_v2(int *out) { return small(NULL, "cuda", (unsigned *)out); }
+
 int nvmlDeviceGetCount_v2(unsigned *count) { return small(NULL, "count", count); }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
@@ -134,6 +136,40 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device *d, unsigned index, device **out)
   if (!lookup(key, value, sizeof value)) return NOT_FOUND;
   *out = &slices[d->gpu][index];
   return SUCCESS;
+}
+
+#ifndef WITHOUT_nvmlDeviceGetPersistenceMode
+int nvmlDeviceGetPersistenceMode(device *d, unsigned *out) { return small(d, "persistence", out); }
+#endif
+
+int nvmlDeviceGetPowerManagementDefaultLimit(device *d, unsigned *out) {
+  return small(d, "power.default", out);
+}
+
+int nvmlDeviceGetMaxClockInfo(device *d, int kind, unsigned *out) {
+  return small(d, kind == 1 ? "clock.sm.max" : "clock.other.max", out);
+}
+
+int nvmlDeviceGetCurrPcieLinkGeneration(device *d, unsigned *out) { return small(d, "pcie.gen", out); }
+int nvmlDeviceGetMaxPcieLinkGeneration(device *d, unsigned *out) {
+  return small(d, "pcie.gen.max", out);
+}
+int nvmlDeviceGetCurrPcieLinkWidth(device *d, unsigned *out) { return small(d, "pcie.width", out); }
+int nvmlDeviceGetMaxPcieLinkWidth(device *d, unsigned *out) {
+  return small(d, "pcie.width.max", out);
+}
+
+#ifndef WITHOUT_nvmlDeviceGetEccMode
+int nvmlDeviceGetEccMode(device *d, unsigned *current, unsigned *pending) {
+  int code = small(d, "ecc", current);
+  *pending = *current;
+  return code;
+}
+#endif
+
+int nvmlDeviceGetTotalEccErrors(device *d, int type, int counter, u64 *out) {
+  (void)counter;
+  return number(d, type == 1 ? "ecc.uncorrected" : "ecc.corrected", out);
 }
 
 /* --- what it reads ------------------------------------------------------------------------ */

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,12 +92,7 @@ def run(
         try:
             process.wait(timeout_s)
         finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, number)
-                except ProcessLookupError:
-                    break
-            process.wait()
+            _end(process)
     processes = Records(records).read()
     return Outcome(
         reading=read(processes, plan),
@@ -105,6 +102,19 @@ def run(
         stderr=complained.read_text(),
         truth_file=truth,
     )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The whole group; first those that still take away the semaphores of spawned workers."""
+    end_s = time.monotonic() + 2.0
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        while time.monotonic() < end_s:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def python(scratch: Path, program: str, *args: str, **options: Any) -> Outcome:

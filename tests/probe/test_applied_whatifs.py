@@ -40,6 +40,7 @@ def test_what_does_not_apply_is_told_with_the_reason(tmp_path: Path, asked: str,
         ("autocast=bfloat16", ("--infer",), "dtype", "bfloat16"),
         ("set_to_none", ("--keep-zeros",), "set_to_none", True),
         ("channels_last", (), "channels_last", True),
+        ("threads=3", (), "threads", 3),
     ],
 )
 def test_what_applies_is_seen_in_the_effects(

@@ -52,3 +52,30 @@ def test_padding(batch: object, tokens: int | None, padded: int | None) -> None:
     facts: dict[str, object] = {}
     note_padding(facts, batch)
     assert facts.get("tokens") == (None if tokens is None else (tokens, padded))
+
+
+IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "second", "items"),
+    [
+        (
+            4,
+            ((IMAGE,) * 4, ({"boxes": ROWS(4)},) * 4),
+            ((IMAGE,) * 2, ({"boxes": ROWS(5)},) * 2),
+            2,
+        ),
+        (4, [{"image": ROWS(4)}] * 4, [{"image": ROWS(4)}] * 3, 3),
+        (2, [ROWS(2), ROWS(2)], [ROWS(1), ROWS(1)], 1),
+        (5, {"inputs": [IMAGE] * 5, "at": [ROWS(5)]}, {"inputs": [IMAGE] * 2, "at": [ROWS(9)]}, 2),
+    ],
+    ids=["lists of a detector", "list of dicts", "a pair", "dict of lists"],
+)
+def test_what_equals_the_batch_by_chance_is_not_counted(
+    asked: int, first: object, second: object, items: int
+) -> None:
+    """Boxes of one image, channels, the two of (x, y): whatever lies deeper than the batch does."""
+    counter = Counter(float(asked))
+    assert counter.count(first) == asked
+    assert counter.count(second) == items

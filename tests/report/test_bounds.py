@@ -74,8 +74,8 @@ def test_a_ceiling_that_was_measured_once_is_not_told() -> None:
 
 
 def test_each_part_gives_at_most_what_it_takes_and_the_largest_stands_first() -> None:
-    """1 / (1 - share)."""
-    assert list(by_title(RUN).values()) == pytest.approx([1 / 0.4, 1 / 0.7, 1 / 0.9])
+    """1 / (1 - share); compute twice as fast."""
+    assert list(by_title(RUN).values()) == pytest.approx([1 / 0.4, 1 / 0.85, 1 / 0.9])
     assert bounds([RUN, RUN])[0].title == "Feed the data faster"
 
 
@@ -102,7 +102,7 @@ def test_half_the_sampling_steps_save_half_of_what_is_not_waiting() -> None:
 def test_on_a_gpu_the_host_may_wait_for_the_model_outside_its_calls() -> None:
     """Its calls return at once; what they started is waited for at some `.item()` later."""
     gpu = replace(RUN, effects=Effects(device="cuda:0"), telemetry=Telemetry(gpu_util_pct=95.0))
-    assert by_title(gpu)["Make the compute faster"] == pytest.approx(1 / 0.6)
+    assert by_title(gpu)["Make the compute faster"] == pytest.approx(1 / 0.8)
     quick = replace(gpu, wait_share=0.0, shares=Shares(data_wait=0.0, compute=0.2, other=0.8))
     assert named(quick) == "compute"
     idle = replace(quick, telemetry=Telemetry(gpu_util_pct=20.0))
@@ -150,3 +150,30 @@ def test_the_slowest_rank_is_named() -> None:
     """With its share of the fastest one's rate."""
     ranks = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
     assert any("Rank 1" in said and "67%" in said for said in idle_reasons(ranks))
+
+
+def test_compute_is_never_bounded_by_its_absence() -> None:
+    """A model that takes 96 % of the time is not told to be 25 times as fast at most."""
+    run = replace(RUN, wait_share=0.0, shares=Shares(data_wait=0.0, compute=0.96, other=0.04))
+    assert by_title(run)["Make the compute faster"] == pytest.approx(1 / (1 - 0.48))
+    (compute,) = (b for b in bounds([run, run]) if b.title == "Make the compute faster")
+    assert "twice as fast" in compute.detail
+
+
+@pytest.mark.parametrize(
+    ("fields", "ranks", "told"),
+    [
+        (Effects(batch=8), 1, "for a batch of 8."),
+        (Effects(batch=8, accumulation=4), 1, "for 4 batches of 8."),
+        (Effects(batch=8, accumulation=4), 2, "for 4 batches of 8 on each of 2 ranks."),
+        (Effects(), 1, "took 12.0 ms."),
+    ],
+)
+def test_the_time_of_a_step_says_what_it_goes_through(
+    fields: Effects, ranks: int, told: str
+) -> None:
+    """An update of accumulated batches is not told as one batch, nor a rank's batch as all."""
+    run = replace(RUN, effects=fields, ranks=ranks, step_ms=12.0, step_kind="optimizer step")
+    found = diagnose([run, run])
+    assert found is not None
+    assert any(line.endswith(told) for line in found.evidence), found.evidence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from advisor.advice import proven_advice
@@ -98,13 +99,16 @@ def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) 
     assert any(trial.purpose == "search" for trial in report.trials)
     assert not report.comparisons
     assert "could not be proven before the budget was spent" in report.reason
+    told = re.search(r"--budget (\d+)m", report.reason)
+    assert told is not None
+    assert int(told[1]) * 60 > 36.0
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress 1.0)" in report.busy
-    assert "disturbed alike" in report.busy
+    assert "Disturbed rounds had to be counted" in report.busy
     assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
     assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
 

@@ -218,10 +218,11 @@ def hostile(report: Report) -> Report:
 
     def spoil(part: Any, key: str = "") -> Any:
         if isinstance(part, dict):
-            return {name: spoil(entry, name) for name, entry in part.items()}
+            keys = {name: f"{name} {bad}" if key == "settings" else name for name in part}
+            return {keys[name]: spoil(entry, name) for name, entry in part.items()}
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
-        fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind"}
+        fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
         if not isinstance(part, str) or not part or key in fixed:
             return part
         return f"{part} {bad}"

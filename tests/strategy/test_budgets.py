@@ -117,6 +117,20 @@ def test_the_search_leaves_the_proof_what_it_needs() -> None:
             assert not any(found.cut_short for found in search.lab.comparisons)
 
 
+def test_a_proof_is_begun_where_its_price_is_a_guess_just_above_what_is_left(
+    tmp_path: Path,
+) -> None:
+    """The winner's one process of the search was held up; what is left buys nothing else."""
+
+    def process_s(trial: Trial) -> float:
+        return 14.0 if trial.purpose == "search" else 10.0
+
+    costs, text = PROGRAMS["batch"]
+    engine = on_formula(process_s=process_s, noise=0.02, seed=1, **costs)
+    search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=130.0, gpu=False)
+    assert search.winner.changes, [(w.what, w.needed_s, w.left_s) for w in search.standing.skipped]
+
+
 def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
     """Its limit is what is left, or a few times what it was to take."""
     late = on_formula(

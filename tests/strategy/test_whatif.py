@@ -142,6 +142,42 @@ def test_only_what_is_faster_by_more_than_a_tie_is_advised(tmp_path: Path) -> No
     assert [found.contest.title for found in search.lab.comparisons] == ["cudnn_benchmark"]
 
 
+def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> None:
+    """A free setting of the environment: what the workers leave, every CPU, half, one; at most
+    two processes, and the fastest alone is proposed."""
+    (tmp_path / "train.py").write_text("import torch\n\nmodel(batch)\n")
+    cpu = {"device": "cpu", "threads": 8, "model_site": "train.py:3"}
+    engine = computing(observed=cpu, switches={"threads=4": 1.3, "threads=2": 1.5})
+    search = formula_search(tmp_path, engine, CONFIG, cpus=4)
+    assert tried(engine)[:2] == ["threads=4", "threads=2"]
+    (advice,) = advice_of(search)
+    assert advice.title == "threads=2"
+    assert "+torch.set_num_threads(2)" in (advice.patch or "")
+    assert "`torch.set_num_threads(2), or OMP_NUM_THREADS=2" in sentences.advised(advice)
+
+
+@pytest.mark.parametrize(
+    ("observed", "workers", "expected"),
+    [
+        ({"device": "cpu", "threads": 8}, 6, ["threads=2", "threads=4"]),
+        ({"device": "cpu", "threads": 1, "world_size": 8}, 0, []),
+        ({"device": "cpu", "threads": None}, 0, []),
+        ({"device": "cuda:0", "threads": 8}, 0, []),
+        ({"device": "cuda:0", "threads": 8}, 8, ["threads=1"]),
+    ],
+)
+def test_threads_are_tried_where_they_can_matter(
+    observed: dict[str, Any], workers: int, expected: list[str], tmp_path: Path
+) -> None:
+    """On a CPU, by what workers and ranks leave; beside a GPU only where workers fill the CPUs."""
+    text = f"num_workers: {workers}\nlr: 0.1\n"
+    on = {"cudnn_benchmark": True, "channels_last": True, "pin_memory": False, "compiled": True}
+    engine = computing(observed={**on, **observed, "workers": workers})
+    formula_search(tmp_path, engine, text, cpus=8)
+    asked = [whatif for whatif in tried(engine) if whatif.startswith("threads")]
+    assert asked == expected
+
+
 @pytest.mark.parametrize(
     ("workload", "drift", "expected"),
     [(None, 0.0, None), (GUARD, 0.001, ["autocast=bfloat16"]), (GUARD, 0.5, [])],

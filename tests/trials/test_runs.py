@@ -10,7 +10,7 @@ import pytest
 
 from advisor.engines.local import LocalEngine
 from advisor.model import Effects, Failure, MeasurePlan, Run
-from advisor.strategy import effects
+from advisor.strategy import results
 from advisor.trials import run_trial
 from advisor.trials.output import LOG_BYTES, TAIL_BYTES, plain
 from tests.trials.conftest import MakeTrial, processes_of, program
@@ -179,7 +179,7 @@ def test_results_that_a_batch_would_lose_are_counted(
     plan = MeasurePlan(measure_s=0.5, min_steps=20)
     runs = [run_trial(make_trial(*program("ok_results", size, which), plan=plan)) for size in "18"]
     assert [isinstance(run, Run) for run in runs] == [True, True], runs
-    found = effects.lost_results(*runs)
+    found = results.lost(runs[:1], runs[1])
     assert bool(found) is lost, (found, [(r.files_in_window, r.whole_units, r.units) for r in runs])
 
 

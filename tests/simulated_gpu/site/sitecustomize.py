@@ -1,4 +1,7 @@
-"""Puts the simulated cards in when torch is imported, beneath whatever else hooks torch."""
+"""Puts the simulated cards in when torch is imported, beneath whatever else hooks torch.
+
+Then comes the sitecustomize that would have been found without this one, if there is any.
+"""
 
 import importlib
 import json
@@ -67,5 +70,15 @@ def _torch(module):
     _load("placement").install(module)
 
 
+def _chain():
+    sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
+    own = sys.modules.pop("sitecustomize")
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError:
+        sys.modules["sitecustomize"] = own
+
+
+_chain()
 if os.environ.get(VARIABLE):
     sys.meta_path.insert(0, _Waiter({"torch.cuda": _cuda, "torch": _torch}))

@@ -1,0 +1,1 @@
+"""What this machine costs a program before a line of it runs: readings, a table, a verdict."""

@@ -1,0 +1,121 @@
+"""The user's own interpreter, asked in a process of its own what its torch says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from advisor.errors import UsageError
+from advisor.probe import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ASK_LIMIT_S = 120.0
+"""A first import of torch from a cold network disk takes a minute."""
+PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
+PASSING = {"env", "nice", "ionice", "nohup", "time", "timeout", "stdbuf", "numactl", "taskset"}
+"""Programs that only run what follows: the interpreter is asked through them, for they may set its
+variables or its CPUs. Others (`uv`, `conda`) may install something first."""
+
+
+class TorchFacts(BaseModel):
+    """What an interpreter said. None: it could not."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    python: str
+    executable: str
+    missing: str | None = None
+    """Why torch could not be imported."""
+    torch: str | None = None
+    cuda: str | None = None
+    """CUDA that torch was built with."""
+    rocm: str | None = None
+    available: bool | None = None
+    devices: int | None = None
+    cudnn: int | None = None
+    matmul_precision: str | None = None
+    cudnn_tf32: bool | None = None
+    threads: int | None = None
+    interop_threads: int | None = None
+    warned: tuple[str, ...] = ()
+    settings: dict[str, str] = Field(default_factory=dict)
+    """Variables of thread pools, as a program started the same way finds them."""
+
+
+def ask_torch(
+    python: str | None, command: Sequence[str], environ: Mapping[str, str]
+) -> TorchFacts | str:
+    """What torch says in the interpreter `python`, else in that of `command`, else in the first
+    one on PATH; or why nobody answered. Raises UsageError where `python` is no program."""
+    words = asking(python, command, environ)
+    if words is None:
+        return (
+            f"which Python `{command[0]}` starts is not known; "
+            "name it with --python, or the command as `python ...`"
+        )
+    source = Path(asked.__file__).read_text(encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [*words, "-c", source],
+            env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=ASK_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{words[-1]} did not answer within {ASK_LIMIT_S:.0f} s"
+    except OSError as problem:
+        return f"{words[-1]} could not be started: {problem.strerror or problem}"
+    for line in reversed(done.stdout.splitlines()):
+        try:
+            return TorchFacts.model_validate(json.loads(line)["torch_facts"])
+        except (ValueError, KeyError, TypeError, ValidationError, RecursionError):
+            continue
+    said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return f"{words[-1]} gave no answer: {said[-1][:200]}"
+
+
+def asking(
+    python: str | None, command: Sequence[str], environ: Mapping[str, str]
+) -> list[str] | None:
+    """The words that start the interpreter; None where they cannot be told from `command`."""
+    path = environ.get("PATH")
+    if python is not None:
+        found = shutil.which(python, path=path)
+        if found is None:
+            msg = f"--python {python}: there is no such program. Give the path of an interpreter."
+            raise UsageError(msg)
+        return [found]
+    if not command:
+        first = shutil.which("python", path=path) or shutil.which("python3", path=path)
+        return [first or sys.executable]
+    for at, word in enumerate(command):
+        name = PurePath(word).name
+        if PYTHON.fullmatch(name) and (at == 0 or PurePath(command[0]).name in PASSING):
+            return list(command[: at + 1])
+    return _named_by(shutil.which(command[0], path=path))
+
+
+def _named_by(script: str | None) -> list[str] | None:
+    """The interpreter that the first line of a script names: that of `torchrun`, or `./train`."""
+    try:
+        with Path(script or "").open("rb") as file:
+            line = os.fsdecode(file.readline(512)).strip()
+    except OSError:
+        return None
+    words = line.removeprefix("#!").split()
+    python = bool(words) and any(PYTHON.fullmatch(PurePath(word).name) for word in words)
+    return words if line.startswith("#!") and python else None

@@ -1,0 +1,69 @@
+"""Files in a folder that the user's program may write to as well, while we work in it.
+
+The folder itself is ours; below it anything may have become a link, a pipe or a device. No link is
+followed on the way, nothing waits, and nothing is read without end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ALONE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read(folder: Path, name: str, limit_bytes: int) -> bytes:
+    """The bytes of a regular file below `folder`. Raises OSError, also if it has more bytes."""
+    with _parent(folder, name) as (parent, last):
+        handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", name)
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {limit_bytes} bytes", name)
+    return content
+
+
+def create(folder: Path, name: str) -> int:
+    """Descriptor of a new file below `folder`, open for writing. Raises OSError."""
+    with _parent(folder, name) as (parent, last):
+        return os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
+
+
+def put(folder: Path, name: str, content: bytes) -> None:
+    """Make, or replace, a file below `folder`: it is there whole, or as it was. Raises OSError."""
+    with _parent(folder, name) as (parent, last):
+        draft = f".{secrets.token_hex(6)}"
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | ALONE, 0o644, dir_fd=parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.rename(draft, last, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=parent)
+            raise
+
+
+@contextlib.contextmanager
+def _parent(folder: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Descriptor of the folder that holds `name`, and the last part of it."""
+    *between, last = PurePath(name).parts
+    opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
+    try:
+        for part in between:
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            opened.append(os.open(part, flags, dir_fd=opened[-1]))
+        yield opened[-1], last
+    finally:
+        for number in opened:
+            os.close(number)

@@ -1,0 +1,74 @@
+"""What stands between base, head and the job that measures them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.gate.git import git
+from advisor.isolation.offer import ASKED_FOR, offered, sparing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.gate.base import Checkout
+    from advisor.gate.records import Arm
+    from advisor.isolation.confinement import Confinement
+
+OWN_FOLDER = "gpu-advisor"
+"""Of RUNNER_TEMP: the environment that we run in, and the report."""
+
+
+def unprotected(cwd: Path) -> str:
+    """What base and head could reach here, and why; empty where an isolation holds.
+
+    Raises UsageError where an isolation is asked for that does not hold.
+    """
+    offer = offered(str(cwd))
+    if offer.kind != "guard":
+        return ""
+    return (
+        "base and head can write to each other's files and to those that steer this job, and read "
+        f"the environment it began with ({offer.why_not_better or ASKED_FOR})"
+    )
+
+
+def notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
+    """What a reader must know of it."""
+    found = []
+    if said := unprotected(cwd):
+        found.append(f"not isolated: {said}")
+    if withheld:
+        found.append(f"withheld from base and head: {', '.join(withheld)} (--keep-env hands over)")
+    if git(cwd, "config", "--local", "--get-regexp", r"^http\..*extraheader$"):
+        found.append(
+            "this checkout keeps a token in .git/config, which base and head can read: check it "
+            "out with persist-credentials: false"
+        )
+    return found
+
+
+def of_setup(
+    arm: Arm,
+    checkouts: Mapping[Arm, Checkout],
+    scratch: Path,
+    ours: Path,
+    steering: Sequence[Path],
+    environ: Mapping[str, str] = os.environ,
+) -> Confinement:
+    """The isolation of the setup of `arm`: it may write where it likes, but not to the other arm,
+    to `ours` or to the files that steer the job. `scratch` is its own.
+    """
+    checkout = checkouts[arm]
+    others = [each.top for each in checkouts.values() if each.top != checkout.top]
+    protected = [*others, ours]
+    protected += [path.parent for path in steering]
+    if environ.get("RUNNER_TEMP"):
+        protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))
+    return sparing(
+        offered(str(checkout.cwd)),
+        map(str, protected),
+        passes=[str(checkout.top.resolve())],
+        scratch=scratch,
+    )

@@ -1,0 +1,59 @@
+"""What an interpreter's torch says of itself; run by that interpreter alone, outside any program.
+
+The last line that it prints is one JSON object with the key `torch_facts`. Nothing of the package
+is imported, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any, Callable
+
+POOLS = ("OMP_", "MKL_", "GOMP_", "KMP_", "OPENBLAS_", "NUMEXPR_")
+"""How variables of thread pools begin."""
+
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
+    "torch": lambda torch: str(torch.__version__),
+    "cuda": lambda torch: torch.version.cuda,
+    "rocm": lambda torch: getattr(torch.version, "hip", None),
+    "available": lambda torch: bool(torch.cuda.is_available()),
+    "devices": lambda torch: int(torch.cuda.device_count()),
+    "cudnn": lambda torch: torch.backends.cudnn.version(),
+    "matmul_precision": lambda torch: torch.get_float32_matmul_precision(),
+    "cudnn_tf32": lambda torch: bool(torch.backends.cudnn.allow_tf32),
+    "threads": lambda torch: int(torch.get_num_threads()),
+    "interop_threads": lambda torch: int(torch.get_num_interop_threads()),
+}
+
+
+def facts() -> dict[str, Any]:
+    """All that the interpreter can say; what it cannot answer is None."""
+    told: dict[str, Any] = {
+        "python": sys.version.split()[0],
+        "executable": sys.executable,
+        "settings": {name: value for name, value in os.environ.items() if name.startswith(POOLS)},
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            import torch
+        except Exception as problem:
+            told["missing"] = f"{type(problem).__name__}: {problem}"
+            return told
+        for name, ask in QUESTIONS.items():
+            try:
+                told[name] = ask(torch)
+            except Exception:
+                told[name] = None
+    lines = [str(each.message).split("\n")[0] for each in caught]
+    told["warned"] = [line for line in dict.fromkeys(lines) if "CUDA" in line or "NVIDIA" in line]
+    return told
+
+
+if __name__ == "__main__":
+    # What lies in the working directory must not be taken for one of torch's modules.
+    sys.path[:] = [folder for folder in sys.path if folder]
+    print("\n" + json.dumps({"torch_facts": facts()}))

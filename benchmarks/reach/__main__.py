@@ -1,0 +1,104 @@
+"""Programs such as people publish: is their work read right, and do they get a proven answer?
+
+    python -m benchmarks.reach [--program NAME ...] [--profile-only] [--json]
+
+Each program has a clock of its own, which nobody asks but this benchmark. `profile` runs with it:
+rate (within 2 %), batch, workers and accumulation must be what the program did in the same run, so
+that what others do on the machine is in both. `optimize` runs without it, and must end in a proven
+answer inside its budget, or say what budget it needs. Nothing may be left behind.
+
+Programs whose framework is not installed are left out and named: hydra-core, absl-py and
+jsonargparse[signatures] beside the extra `frameworks`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.reach.measure import Outcome, measured
+from benchmarks.reach.table import TABLE
+
+HEADS = (
+    "program", "units/s", "clock", "error", "batch", "workers", "accumulation", "answer", "load",
+    "wrong",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Measure the programs asked for, and print a row for each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [each.name for each in TABLE]
+    parser.add_argument("--program", action="append", choices=names, metavar="NAME")
+    parser.add_argument("--profile-only", action="store_true")
+    parser.add_argument("--window", default="3s", help="of `profile` (default 3s)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a program")
+    args = parser.parse_args()
+    if not args.json:
+        print(f"{platform.machine()}, Python {platform.python_version()}, {time.strftime('%F')}\n")
+        print("| " + " | ".join(HEADS) + " |\n|" + " --- |" * len(HEADS), flush=True)
+    failed = False
+    for program in TABLE:
+        if args.program and program.name not in args.program:
+            continue
+        if (why := program.missing()) is not None:
+            print(f"{program.name}: {why}", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory(prefix="reach-") as folder:
+            outcome = measured(
+                program, Path(folder), window=args.window, profile_only=args.profile_only
+            )
+        failed |= bool(outcome.wrong)
+        shown = json.dumps(dataclasses.asdict(outcome)) if args.json else row(outcome)
+        print(shown, flush=True)
+    raise SystemExit(failed)
+
+
+def row(outcome: Outcome) -> str:
+    """One line of the table."""
+    seen, tuned = outcome.profile, outcome.optimize or {}
+    rates = ["units_per_s", "true_units_per_s"]
+    cells = [f"{seen[name]:,.1f}" if seen.get(name) else "" for name in rates]
+    error = "" if seen.get("error") is None else f"{seen['error']:+.2%}"
+    told = [str(seen.get(name, "")) for name in ("batch", "workers", "accumulation")]
+    return (
+        "| "
+        + " | ".join(
+            [
+                outcome.name,
+                *cells,
+                error,
+                *told,
+                answer(tuned),
+                f"{outcome.load:g}",
+                "; ".join(outcome.wrong),
+            ]
+        )
+        + " |"
+    )
+
+
+def answer(tuned: dict[str, object]) -> str:
+    """The verdict with its gain, what was advised, and what it took."""
+    if not tuned:
+        return ""
+    if "verdict" not in tuned:
+        return str(tuned["answer"])[:120]
+    gains = [("", tuned["gain"])]
+    advice = tuned["advice"]
+    assert isinstance(advice, list)
+    gains += [(f"advised {each['title']}", each["gain"]) for each in advice]
+    told = [f"{title} {gain['ratio']:.2f}x".strip() for title, gain in gains if gain]  # type: ignore[index]
+    return f"{tuned['verdict']} {', '.join(told)} in {tuned['seconds']} s"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+from .config import Config, DictAction
+from .registry import DATASETS, MODELS, TRANSFORMS
+from .runner import Runner

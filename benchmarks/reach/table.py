@@ -1,0 +1,273 @@
+"""The programs, and what is true of each."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+"""One folder each; `step_clock.py` is copied beside what is in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One program: how it is called, and the truth that its rate, batch and loader must show."""
+
+    name: str
+    folder: str | None = None
+    """Below `programs`; None: of the same name."""
+    command: tuple[str, ...]
+    """`python` stands for the interpreter, `{port}` for a free port."""
+    config: str | None = None
+    """Path in the folder of the document that is tuned; None: the command alone."""
+    batch: float | None
+    """Units of one batch; None: it varies from batch to batch."""
+    workers: int | None = 0
+    """None: there is no loader."""
+    accumulation: float = 1.0
+    """Batches of one update; told for trainings only."""
+    trains: bool = True
+    loses: bool = False
+    """With a larger batch it leaves results out: none may be written or advised."""
+    unit: str = "samples"
+    """What the program's own clock counts, as `profile` names it."""
+    ranks: int = 1
+    prepare: tuple[str, ...] | None = None
+    """Makes its data, once, before anything is measured."""
+    needs: tuple[str, ...] = ()
+    """Modules that have to be installed."""
+    budget: str = "3m"
+    """Of `optimize`."""
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, or None."""
+        absent = [name for name in self.needs if importlib.util.find_spec(name) is None]
+        return f"not installed: {', '.join(absent)}" if absent else None
+
+
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "{port}")
+
+TABLE = (
+    Program(
+        name="nanogpt",
+        command=("python", "train.py", "config/train_small.py"),
+        config="config/train_small.py",
+        batch=4,
+        workers=None,
+        accumulation=4,
+        prepare=("python", "prepare.py"),
+    ),
+    Program(
+        name="word_lm",
+        command=("python", "main.py", "--batch_size", "20"),
+        batch=20,
+        workers=None,
+        prepare=("python", "data.py"),
+    ),
+    Program(
+        name="own_optimizer",
+        command=("python", "main.py", "--config", "config.json"),
+        config="config.json",
+        batch=16,
+    ),
+    Program(
+        name="list_inference",
+        command=("python", "predict.py", "reviews.txt"),
+        batch=4,
+        workers=None,
+        trains=False,
+        prepare=("python", "prepare.py"),
+    ),
+    Program(
+        name="queue_server",
+        command=("python", "server.py", "serve.yaml"),
+        config="serve.yaml",
+        batch=4,
+        workers=None,
+        trains=False,
+    ),
+    Program(
+        name="hf_trainer",
+        command=("python", "run_clm.py", "args.json"),
+        config="args.json",
+        batch=4,
+        accumulation=2,
+        needs=("transformers", "accelerate"),
+        budget="5m",
+    ),
+    Program(
+        name="pytorch_template",
+        command=("python", "train.py", "-c", "config.json"),
+        config="config.json",
+        batch=32,
+    ),
+    Program(
+        name="k_diffusion",
+        command=("python", "sample.py", "--config", "config.json", "-n", "4000"),
+        batch=2,
+        workers=None,
+        trains=False,
+    ),
+    Program(
+        name="accelerate_cv",
+        command=("python", "cv_example.py", "--config", "config.yaml"),
+        config="config.yaml",
+        batch=16,
+        accumulation=2,
+        needs=("accelerate",),
+    ),
+    Program(
+        name="lightning_cli",
+        command=("python", "main.py", "fit", "--config", "config.yaml"),
+        config="config.yaml",
+        batch=24,
+        accumulation=2,
+        needs=("lightning", "jsonargparse"),
+        budget="5m",
+    ),
+    Program(
+        name="torchtune_like",
+        command=("python", "tune.py", "--config", "recipes/full_tiny.yaml"),
+        config="recipes/full_tiny.yaml",
+        batch=2,
+        accumulation=8,
+    ),
+    Program(
+        name="deepspeed_like",
+        command=("python", "train.py", "--deepspeed", "--deepspeed_config", "ds_config.json"),
+        config="ds_config.json",
+        batch=4,
+        accumulation=8,
+    ),
+    Program(
+        name="torchrun_ddp",
+        command=("python", *TORCHRUN, "multigpu_torchrun.py", "multigpu.yaml"),
+        config="multigpu.yaml",
+        batch=16,
+        ranks=2,
+        budget="4m",
+    ),
+    Program(
+        name="hydra_app",
+        command=("python", "train.py", "trainer.epochs=40"),
+        batch=32,
+        needs=("hydra",),
+    ),
+    Program(
+        name="click_cli",
+        command=("python", "cli.py", "train", "weights.pt", "--batch-size", "4"),
+        batch=4,
+    ),
+    Program(
+        name="click_apply",
+        folder="click_cli",
+        command=("python", "cli.py", "apply", "masks"),
+        batch=2,
+        trains=False,
+    ),
+    Program(
+        name="absl_flags",
+        command=("python", "main.py", "--model_dir=model"),
+        batch=16,
+        needs=("absl",),
+    ),
+    Program(
+        name="mmengine_like",
+        command=("python", "train.py", "configs/tiny_8xb8_shapes.py"),
+        config="configs/tiny_8xb8_shapes.py",
+        batch=8,
+        accumulation=2,
+    ),
+    Program(
+        name="mmengine_options",
+        folder="mmengine_like",
+        command=(
+            "python",
+            "train.py",
+            "configs/tiny_8xb8_shapes.py",
+            "--cfg-options",
+            "train_dataloader.batch_size=4",
+            "optim_wrapper.accumulative_counts=4",
+        ),
+        batch=4,
+        accumulation=4,
+    ),
+    Program(name="gan", command=("python", "main.py", "--batchSize", "16"), batch=16),
+    Program(
+        name="rl_vector",
+        command=("python", "ppo.py", "--num-envs", "8"),
+        batch=64,
+        workers=None,
+    ),
+    Program(
+        name="gnn_sampler",
+        command=("python", "main.py", "config.yaml"),
+        config="config.yaml",
+        batch=32,
+    ),
+    Program(
+        name="audio_collate",
+        command=("python", "train.py", "hparams.toml"),
+        config="hparams.toml",
+        batch=8,
+    ),
+    Program(
+        name="detection",
+        command=("python", "train_net.py", "--config-file", "configs/base.yaml"),
+        config="configs/base.yaml",
+        batch=2,
+    ),
+    Program(
+        name="detection_opts",
+        folder="detection",
+        command=(
+            "python",
+            "train_net.py",
+            "--config-file",
+            "configs/base.yaml",
+            "SOLVER.IMS_PER_BATCH",
+            "4",
+            "DATALOADER.NUM_WORKERS",
+            "1",
+        ),
+        batch=4,
+        workers=1,
+    ),
+    Program(
+        name="webdataset_like",
+        command=("python", "train.py", "--batch-size", "16"),
+        batch=16,
+        prepare=("python", "make_shards.py"),
+    ),
+    Program(
+        name="iterable_stream",
+        command=("python", "pretrain.py", "config.yaml"),
+        config="config.yaml",
+        batch=8,
+        accumulation=3,
+    ),
+    Program(
+        name="spawn_loaders",
+        command=("python", "run.py", "settings.json"),
+        config="settings.json",
+        batch=12,
+        workers=1,
+    ),
+    Program(
+        name="super_resolution",
+        command=("python", "test.py", "-opt", "options.yml"),
+        config="options.yml",
+        batch=1,
+        trains=False,
+        loses=True,
+    ),
+    Program(
+        name="embeddings",
+        command=("python", "embed.py", "titles.csv"),
+        batch=4,
+        workers=None,
+        trains=False,
+        prepare=("python", "prepare.py"),
+    ),
+)

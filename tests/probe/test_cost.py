@@ -1,0 +1,96 @@
+"""What the probe does in each step, counted in steps of Python's interpreter: no clock is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from advisor import probe
+from advisor.probe import hooks
+from advisor.probe.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+PROBE = str(Path(probe.__file__).parent)
+EARLY, LATE = 540, 1200
+"""Steps after which all that the probe does at first is done, and many more."""
+WATCHED = 32
+PLAN = {"mode": "observe"}
+
+
+def steps(model: Any, batches: Iterator[Any]) -> Callable[[int], None]:
+    """A training loop that goes on where it stood."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loss = torch.nn.CrossEntropyLoss()
+
+    def run(many: int) -> None:
+        for _ in range(many):
+            x, y = next(batches)
+            optimizer.zero_grad()
+            loss(model(x), y).backward()
+            optimizer.step()
+
+    return run
+
+
+def forever() -> Iterator[tuple[Any, Any]]:
+    while True:
+        yield torch.zeros(4, 8), torch.zeros(4, dtype=torch.long)
+
+
+def loaded() -> Iterator[Any]:
+    data = torch.utils.data.TensorDataset(torch.zeros(2048, 8), torch.zeros(2048, dtype=torch.long))
+    return iter(torch.utils.data.DataLoader(data, batch_size=1))
+
+
+def opcodes(run: Callable[[int], None]) -> float:
+    """Opcodes of the probe's own code a step, over `WATCHED` steps."""
+    count = 0
+
+    def inside(_: FrameType, event: str, __: Any) -> Any:
+        nonlocal count
+        count += event == "opcode"
+        return inside
+
+    def called(frame: FrameType, _: str, __: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PROBE):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return inside
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        run(WATCHED)
+    finally:
+        sys.settrace(before)
+    return count / WATCHED
+
+
+@pytest.mark.parametrize(
+    ("batches", "most"), [(forever, 680), (loaded, 430)], ids=["no loader", "loader"]
+)
+def test_a_step_costs_the_same_however_many_came_before(
+    tmp_path: Path, batches: Callable[[], Iterator[Any]], most: int
+) -> None:
+    """Some 25 ns an opcode on an idle core: 15 us a step are some 600 of them."""
+    torch.set_num_threads(1)
+    session = Session({"records": str(tmp_path), "plan": PLAN})
+    hooks.install(torch, session)
+    try:
+        run = steps(torch.nn.Linear(8, 3), batches())
+        run(EARLY)
+        early = opcodes(run)
+        run(LATE)
+        late = opcodes(run)
+    finally:
+        session.patches.undo()
+    assert 0 < early < most
+    assert late < 1.1 * early
+    assert session.errors == []

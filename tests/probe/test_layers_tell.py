@@ -1,0 +1,42 @@
+"""Layers with a place for the batch say where it is among the inputs."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.probe.layout import Teller, judge
+
+torch = pytest.importorskip("torch")
+
+
+class Bags(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Texts of all lengths, one behind the other, as `torch.nn.EmbeddingBag` takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.EmbeddingBag(50, 8)
+        self.head = torch.nn.Linear(8, 3)
+
+    def forward(self, ids, offsets):  # type: ignore[no-untyped-def]
+        return self.head(self.embedding(ids, offsets))
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "items"),
+    [
+        ((torch.arange(9), torch.tensor([0, 2, 5])), (torch.arange(7), torch.tensor([0, 4])), 2),
+        ((torch.ones(4, 6, dtype=torch.long), None), (torch.ones(5, 6, dtype=torch.long), None), 5),
+    ],
+    ids=["offsets", "rows"],
+)
+def test_bags_of_ids_are_the_samples(first: tuple, later: tuple, items: int) -> None:  # type: ignore[type-arg]
+    """Not their ids."""
+    module = Bags()
+    teller = Teller(torch, quiet=False)
+    teller.listen(module)
+    output = module(*first)
+    teller.stop()
+    layout = judge(teller, (first, {}), output, None)
+    assert layout is not None
+    assert layout.unit == "sample"
+    assert layout.count((later, {})) == items

@@ -1,0 +1,34 @@
+"""Every way to lose results has its sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.model import Decision
+from advisor.report import sentences
+
+LOST = {
+    "left-out": {"batch": 8.0, "left_out": 3, "left_out_before": 0},
+    "fewer-files": {"files": 5, "expected": 40.0},
+    "fewer-items": {"file": "p.jsonl", "items": 5, "expected": 40.0},
+    "other-items": {"file": "p.jsonl", "item": 3},
+}
+
+
+@pytest.mark.parametrize("stop", LOST)
+def test_a_batch_that_is_given_up_for_its_results_says_why(stop: str) -> None:
+    """With what was seen, whichever comparison gave it up."""
+    decision = Decision(
+        document="command line",
+        path="--batch-size",
+        kind="batch_size",
+        knob_class="free",
+        outcome="kept",
+        old=4,
+        new=4,
+        reason="loses-results",
+        data=(("stop", stop), *LOST[stop].items(), ("value", 8)),
+    )
+    told = sentences.why(decision)
+    assert told.startswith("Not written. ")
+    assert "8" in told

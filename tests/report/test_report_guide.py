@@ -1,0 +1,146 @@
+"""What a reader does next: neighbours, times, signs and troubles, all of it from the report."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from advisor.report import guide, numbers, rendering, sensitivity
+from advisor.report.model import Side, TrialEntry
+from tests.report import examples
+from tests.report.test_report_rendering import every_example, section
+
+WORKERS = "datasets.test.dataloader.args.num_workers"
+BATCH = "datasets.test.dataloader.args.batch_size"
+STEPS = "model.beta_schedule.test.n_timestep"
+
+
+def rows(report: Any) -> dict[tuple[str, object], sensitivity.Neighbour]:
+    return {(each.path, each.value): each for each in sensitivity.neighbours(report)}
+
+
+def test_neighbours_are_one_step_to_either_side_with_all_else_equal() -> None:
+    """Of many values that ran, the nearest below and above; rates of the same purpose."""
+    found = rows(examples.improved())
+    assert {value for path, value in found if path == BATCH} == {4, 16}
+    lower = found[BATCH, 4]
+    assert lower.ratio == pytest.approx(0.701 / 0.722)
+    assert (lower.runs, lower.chosen_runs, lower.peak_mem_gib) == (1, 1, 0.45)
+    assert dict(lower.others) == {STEPS: 1000}, "the batch was searched before the steps moved"
+    assert {value for path, value in found if path == WORKERS} == {0, 2}
+    assert found[WORKERS, 2].ratio == pytest.approx(0.571 / 0.583)
+
+
+def test_a_knob_that_moves_with_another_is_no_knob_of_its_own() -> None:
+    """The end of the schedule goes with the steps: one row, for the steps."""
+    found = rows(examples.improved())
+    assert [path for path, _ in found if "schedule" in path] == [STEPS]
+    assert found[STEPS, 1000].others == ()
+
+
+def test_a_neighbour_that_failed_is_told_by_its_failure() -> None:
+    trials = [t for t in examples.improved().trials if t.label != "num_workers=1 batch_size=16"]
+    near = rows(examples.improved(trials=trials))[BATCH, 32]
+    assert (near.units_per_s, near.ratio, near.outcome) == (None, None, "host-oom")
+    body = section(rendering.render(examples.improved(trials=trials)), "One step")
+    assert "| `32` | host-oom |" in body
+
+
+def test_disturbed_and_repeated_runs_are_no_neighbours_beside_quiet_ones() -> None:
+    calm = examples.improved()
+    (row,) = [t for t in calm.trials if t.label == "num_workers=1 batch_size=4"]
+    noisy = [
+        row.model_copy(update={"id": "x1", "units_per_s": 0.1, "disturbed": True}),
+        row.model_copy(update={"id": "x2", "units_per_s": 0.1, "repeated": True}),
+    ]
+    found = rows(examples.improved(trials=[*calm.trials, *noisy]))
+    assert found[BATCH, 4].units_per_s == pytest.approx(0.701)
+
+
+def test_what_was_not_kept_gives_no_neighbours() -> None:
+    """A report of an earlier version holds no settings of its trials."""
+    old = [t.model_copy(update={"settings": None}) for t in examples.improved().trials]
+    report = examples.improved(trials=old)
+    assert sensitivity.neighbours(report) == []
+    assert "One step" not in rendering.render(report)
+
+
+def test_settings_that_are_no_numbers_have_every_other_value_as_neighbour() -> None:
+    path = "precision"
+    trials = [
+        TrialEntry(
+            id=f"t{value}",
+            purpose="search",
+            label=f"precision={value}",
+            outcome="ok",
+            units_per_s=rate,
+            settings={} if value == "fp32" else {path: value},
+        )
+        for value, rate in (("fp32", 1.0), ("bf16", 2.0), ("fp16", 1.9))
+    ]
+    kept = examples.decision(path, "precision", "kept", "fp32", "fp32")
+    report = examples.unchanged(trials=trials, decisions=[kept])
+    assert {each.value: each.ratio for each in sensitivity.neighbours(report)} == {
+        "bf16": 2.0,
+        "fp16": 1.9,
+    }
+
+
+def test_times_follow_from_the_measured_rates_and_their_bounds() -> None:
+    """Start-up and work; a pass over the data set where the loader tells how large it is."""
+    report = examples.improved()
+    after = report.after.model_copy(update={"data_items": 2_000})
+    before = report.before.model_copy(update={"data_items": 2_000})
+    found = {
+        row.label: row for row in guide.timeline(examples.improved(before=before, after=after))
+    }
+    seconds = [1000 / rate + 3.1 for rate in (1.487, 1.522, 1.452)]
+    middle, low, high = map(numbers.duration, seconds)
+    assert found["1,000 tiles"].after == f"{middle} ({low} to {high})"
+    assert found["1 pass over 2,000 tiles"].before == found["1 pass over 2,000 tiles"].before
+    assert found["10 passes over 2,000 tiles"].before.startswith("10 h 5")
+    assert "pass" not in "".join(row.label for row in guide.timeline(report))
+
+
+def test_signs_name_only_what_was_measured() -> None:
+    """A rate without bounds, and nothing else: one sign."""
+    bare = Side(units_per_s=2.0)
+    found = guide.signs(examples.unchanged(before=bare, after=bare, noise_band=None))
+    assert [(sign.label, sign.good, sign.bad) for sign in found] == [
+        ("tiles/s", "2.00", "below 1.94")
+    ]
+    assert guide.signs(examples.unchanged(before=Side(), after=Side())) == []
+
+
+def test_signs_and_commands_are_those_of_the_machine() -> None:
+    on_gpu, on_cpu = examples.on_gpu(), examples.improved()
+    assert {sign.label for sign in guide.signs(on_gpu)} >= {"GPU utilisation", "samples/s"}
+    assert {sign.label for sign in guide.signs(on_cpu)} >= {"CPU utilisation", "tiles/s"}
+    assert any("nvidia-smi" in watch.command for watch in guide.watching(on_gpu))
+    assert not any("nvidia-smi" in watch.command for watch in guide.watching(on_cpu))
+
+
+def test_troubles_begin_with_what_failed_here() -> None:
+    """The kind, the setting with which it came, and what to do; a quiet run has none of it."""
+    first = guide.troubles(examples.on_gpu())[0]
+    assert first.when == "gpu-oom, as with `num_workers=8 batch_size=256` here"
+    assert "batch size" in first.then
+    calm = [t for t in examples.on_gpu().trials if t.outcome == "ok"]
+    told = " ".join(each.when for each in guide.troubles(examples.on_gpu(trials=calm)))
+    assert "gpu-oom" not in told
+
+
+def test_a_command_that_is_no_shell_text_is_watched_by_other_means() -> None:
+    report = examples.improved(command="python 'train.py")
+    assert not any(watch.command.startswith("top") for watch in guide.watching(report))
+
+
+@every_example
+def test_no_section_is_empty(make: Any) -> None:
+    """A heading has something below it, and a table has rows."""
+    text = rendering.render(make(), "figures")
+    for body in re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]:
+        assert body.strip()
+    assert not re.search(r"^\|[-:| ]+\|\n(?!\|)", text, re.MULTILINE)
