@@ -176,8 +176,8 @@ def _lost(
     nights = len(rates) - loss.since
     return (
         f"{-100 * math.expm1(-loss.drop):.1f} % lost for {nights} sessions, against what was held "
-        f"from {first.created[:10]} to {last.created[:10]}; find the commit with "
-        f"`gpu-advisor gate --bisect {last.sha}..HEAD`"
+        f"from {first.created[:10]} to {last.created[:10]}; confirm it with "
+        f"`gpu-advisor gate --base-ref {last.sha}`"
     )
 
 

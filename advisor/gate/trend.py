@@ -20,14 +20,14 @@ HELD = (10, 20, 40)
 """Lengths of a stretch of sessions that counts as a level once held."""
 RECENT = (10, 7, 5, 3, 2)
 """Lengths of the stretch up to now that is held against it."""
-FALSE_ALARMS_A_YEAR = 0.5
+FALSE_ALARMS_A_YEAR = 0.2
 """Over all benchmarks together, with one session a night."""
 NIGHTS = 365
 PLACES = 100.0
 """So many independent searches one night is worth: by simulation."""
 STRAY = 4.5
 """A difference of neighbours this many times the middle one is a step, or a stray night."""
-SMALL = 3.0
+SMALL = 6.0
 """How much larger a deviation from n differences is taken: this over n."""
 SHORTEST = 3
 """Fewer sessions are no level of their own."""
