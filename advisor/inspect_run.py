@@ -146,7 +146,7 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
             f"{result.next_step}\n{result.log_tail}".rstrip()
         )
         raise TrialFailedError(result.kind, msg)
-    now = Standing(facts=facts, left_s=NO_BUDGET_S, originals=(result,))
+    now = Standing(facts=facts, clock_s=NO_BUDGET_S, originals=(result,))
     found = drive(experiment(now, EVERY_KIND), bench)
     return Shown(
         argv=argv,

@@ -19,6 +19,7 @@ from advisor.settings import Settings, Workload
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.experiments.attempts import CommandName
     from advisor.model import Phase
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
@@ -51,16 +52,18 @@ class Invocation:
         """The phase that gpu-advisor.toml or the command names; None where neither does."""
         return None if self.workload.phase == "any" else self.workload.phase
 
-    def quality_argv(self) -> tuple[str, ...]:
-        """The command of the quality measures: the declared one, else the command itself."""
-        if self.workload.quality_command is None:
-            return self.argv
-        return split(self.workload.quality_command, self.path, self.cwd)
+    def quality_commands(self) -> dict[CommandName, documents.Document]:
+        """The commands of the quality measures, with the same options as `command_line`.
 
-    def quality_command_line(self) -> documents.Document:
-        """The same as a document, with the same options as `command_line`."""
-        command = self.quality_argv()
-        return command_document(command, self.cwd, self.config)
+        Where none is declared it is the command itself; what confirms runs what chose.
+        """
+        chooses = self.workload.quality_command
+        confirms = self.workload.confirm_quality_command or chooses
+        return {"quality": self._declared(chooses), "confirm-quality": self._declared(confirms)}
+
+    def _declared(self, command: str | None) -> documents.Document:
+        argv = self.argv if command is None else split(command, self.path, self.cwd)
+        return command_document(argv, self.cwd, self.config)
 
 
 def resolve(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import files, invocation, knobs, settings, versions
+from advisor import files, invocation, knobs, objective, settings, versions
 from advisor import options as options_of_program
 from advisor.entry import Entry, place
-from advisor.errors import UsageError
+from advisor.errors import NotMeasuredError, UsageError
 from advisor.isolation.offer import unisolated
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
@@ -66,6 +66,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the report goes (default report.md; report.json beside it)",
     )
     parser.add_argument(
+        "--objective",
+        choices=objective.AIMS,
+        help="what decides: throughput (default), latency, energy or cost of a unit of work",
+    )
+    parser.add_argument(
+        "--constraint",
+        action="extend",
+        nargs="+",
+        metavar="BOUND",
+        help="what must hold beside it: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
+    )
+    parser.add_argument(
+        "--price-per-hour", type=float, metavar="PRICE", help="what an hour of this machine costs"
+    )
+    parser.add_argument(
         "--tier",
         choices=tuple(TIERS),
         help="how far results may change: not (safe), by rounding (balanced), or also in the "
@@ -111,6 +126,9 @@ class Options:
     tier: Tier | None
     report: Path
     json: bool
+    objective: str | None
+    constraints: tuple[str, ...] | None
+    price_per_hour: float | None
     window_s: float
     seed: int | None
     overwrite: bool
@@ -133,6 +151,9 @@ def options_of(args: argparse.Namespace) -> Options:
             tier=args.tier,
             report=args.report,
             json=args.json,
+            objective=args.objective,
+            constraints=bounds_of(args.constraint),
+            price_per_hour=args.price_per_hour,
             window_s=parse_duration_s(args.window),
             seed=args.seed,
             overwrite=args.overwrite,
@@ -142,6 +163,43 @@ def options_of(args: argparse.Namespace) -> Options:
         )
     except ValueError as problem:
         raise UsageError(str(problem)) from problem
+
+
+def bounds_of(words: list[str] | None) -> tuple[str, ...] | None:
+    """Constraints as they were typed. Raises ValueError with the forms allowed."""
+    for word in words or ():
+        objective.parse_constraint(word)
+    return None if words is None else tuple(words)
+
+
+def objective_of(
+    options: Options, asked: invocation.Invocation, machine: Machine
+) -> objective.Objective:
+    """What decides: by the flags, the workload's entry, or the defaults.
+
+    Raises UsageError, and NotMeasuredError where no card here could tell it.
+    """
+    entry, defaults = asked.workload, asked.settings.defaults
+    aim = options.objective or entry.objective or defaults.objective
+    bounds = options.constraints
+    if bounds is None:
+        bounds = entry.constraints if entry.constraints is not None else defaults.constraints
+    price = options.price_per_hour or defaults.price_per_hour
+    try:
+        found = objective.parse(aim, bounds, price)
+    except ValueError as problem:
+        msg = f"{problem}."
+        raise UsageError(msg) from problem
+    asked_for = (found.metric, *(each.metric for each in found.constraints))
+    of_cards = [metric.name for metric in asked_for if metric.from_card]
+    if of_cards and not machine.gpus:
+        msg = (
+            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}, and "
+            f"{machine.gpu_note or 'there is no GPU here'}. Choose another objective, or run it "
+            "where there is one."
+        )
+        raise NotMeasuredError(msg)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +216,8 @@ class Job:
     target: target.Target
     versions: Versions
     state: Path
+    objective: objective.Objective
+    price_per_hour: float | None
     budget_s: float
     limits: Limits
     progress: Progress
@@ -204,6 +264,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     kept_for = asked.path or Path.cwd() / settings.FILE_NAME
     defaults = asked.settings.defaults
     machine = read_machine()
+    aim = objective_of(options, asked, machine)
     state = state_folder(project_root(kept_for))
     kept = Versions(state, kept_for)
     report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
@@ -225,6 +286,8 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         target=target.resolve(options.target or defaults.target, machine),
         versions=kept,
         state=state,
+        objective=aim,
+        price_per_hour=options.price_per_hour or defaults.price_per_hour,
         budget_s=budget_s,
         limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
         progress=progress,

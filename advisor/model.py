@@ -296,6 +296,10 @@ class Effects:
     """`trainer.py:95` where the root module was called."""
     fingerprint: str | None = None
     """Digest of the first root outputs and losses: equal when nothing computed changed."""
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """The same of what came out."""
     arguments: tuple[tuple[str, JsonScalar], ...] = ()
     """What the program's argparse parsers returned, by destination."""
     defaulted_arguments: tuple[str, ...] = ()
@@ -330,6 +334,19 @@ class Card:
     available_gib: float | None = None
     """Free, and what the process held itself: all that it could have."""
     compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """Floating-point operations of one step, by torch's own formulas for matrix products,
+    convolutions and attention."""
+
+    per_step: float | None = None
+    uncounted: tuple[str, ...] = ()
+    """Operations that torch has no formula for, such as kernels of others' making: there was more
+    than what is counted."""
+    why: str | None = None
+    """Why nothing was counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,6 +494,11 @@ class Run:
     """Mean wall time of one step: of an optimizer or the program's own training step, of a loader
     batch, or of a root forward."""
     step_kind: str | None = None
+    latency_p50_ms: float | None = None
+    """Half of the batches were done so long after they were begun, or sooner: what the user of any
+    of their items waits. None where only a part of one batch was seen."""
+    latency_p95_ms: float | None = None
+    """The same of 95 in a hundred; of fewer than 20 the slowest."""
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
@@ -494,6 +516,8 @@ class Run:
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    flops: Flops | None = None
+    """None where no card computed, or the plan did not ask for the parts."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)
@@ -534,6 +558,13 @@ class Run:
     def on_gpu(self) -> bool:
         """Whether the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")
+
+    @property
+    def achieved_tflops(self) -> float | None:
+        """Counted operations over the time that a step took, waits included."""
+        if self.flops is None or not self.flops.per_step or not self.step_ms:
+            return None
+        return self.flops.per_step / self.step_ms * 1e-9
 
     @property
     def held_gib(self) -> float | None:
@@ -592,6 +623,16 @@ class GpuProfile:
     eta_compute: float
     eta_bandwidth: float
     source: str
+
+    def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
+        """Rate at a compute dtype, by torch name; None where the card has none, or it is not
+        known."""
+        rates = {
+            "float32": self.tf32_tflops if tf32 else self.fp32_tflops,
+            "float16": self.fp16_tflops,
+            "bfloat16": self.bf16_tflops,
+        }
+        return rates.get(dtype or "")
 
     @property
     def precisions(self) -> tuple[str, ...]:

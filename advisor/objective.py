@@ -1,42 +1,250 @@
-"""What is maximised, as a value: whoever compares two runs asks it, and nothing else."""
+"""What is maximised and under which bounds, as a value: whoever compares two runs asks it.
+
+A `Metric` is one figure of a run: it names its unit and says which way is better. An `Objective`
+is the metric that decides and the constraints that must hold beside it.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import operator
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from advisor.model import Run
+
+GIB_PER_GB = 1e9 / 2**30
+SECONDS_AN_HOUR = 3600.0
+WORST = 1e100
+MANY_FORWARDS = 4.0
+"""Forwards of an item from which on it is an iterative sampler's."""
+COST_UNITS = 1000
+"""A cost is told for so many units of work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One figure of a run."""
+
+    name: str
+    read: Callable[[Run], float | None]
+    """None: not measured."""
+    unit: str
+    """`{units}/s`, `J/{unit}`: with the unit of work to be filled in."""
+    higher_is_better: bool = False
+    of_batch: bool = False
+    """What a whole batch takes, of which a unit sees all: a larger batch makes it worse."""
+    from_card: bool = False
+    """Only a card's own counters tell it."""
+    units: Mapping[str, float] | None = None
+    """What a bound on it may be written in, and how much of its unit each is."""
+
+    def gain(self, before: float, after: float) -> float:
+        """How many times better `after` is than `before`; both above zero."""
+        return after / before if self.higher_is_better else before / after
+
+
+def _latency_ms(run: Run) -> float | None:
+    if run.latency_p50_ms is not None:
+        return run.latency_p50_ms
+    batch = run.effects.batch
+    return 1000.0 * batch / run.units_per_s if batch and run.units_per_s else None
+
+
+def _latency_p95_ms(run: Run) -> float | None:
+    """An item of many forwards takes what their mean says: none has to be seen to its end."""
+    if run.latency_p95_ms is None and (run.effects.forwards_per_unit or 1.0) >= MANY_FORWARDS:
+        return _latency_ms(run)
+    return run.latency_p95_ms
+
+
+def _energy_j(run: Run) -> float | None:
+    joules = run.telemetry.energy_j
+    return joules / run.units if joules and run.units else None
+
+
+TIMES = {"ms": 1.0, "s": 1000.0}
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            name="throughput",
+            read=lambda run: run.units_per_s,
+            unit="{units}/s",
+            higher_is_better=True,
+            units={"/s": 1.0},
+        ),
+        Metric(name="latency", read=_latency_ms, unit="ms/{unit}", of_batch=True, units=TIMES),
+        Metric(name="latency_p50", read=_latency_ms, unit="ms/{unit}", of_batch=True, units=TIMES),
+        Metric(
+            name="latency_p95",
+            read=_latency_p95_ms,
+            unit="ms/{unit}",
+            of_batch=True,
+            units=TIMES,
+        ),
+        Metric(
+            name="energy",
+            read=_energy_j,
+            unit="J/{unit}",
+            from_card=True,
+            units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": SECONDS_AN_HOUR},
+        ),
+        Metric(
+            name="power",
+            read=lambda run: run.telemetry.power_w,
+            unit="W",
+            from_card=True,
+            units={"W": 1.0, "kW": 1e3},
+        ),
+        Metric(
+            name="memory",
+            read=lambda run: run.held_gib,
+            unit="GiB",
+            units={"GiB": 1.0, "MiB": 2.0**-10, "GB": GIB_PER_GB, "MB": GIB_PER_GB / 1e3},
+        ),
+    )
+}
+"""Every figure that can be aimed at or bounded, but the cost, which needs a price."""
+
+
+def cost(price_per_hour: float) -> Metric:
+    """What 1,000 units of work cost on a machine of this price."""
+
+    def read(run: Run) -> float | None:
+        hours = COST_UNITS / run.units_per_s / SECONDS_AN_HOUR if run.units_per_s else None
+        return hours and hours * price_per_hour
+
+    return Metric(name="cost", read=read, unit=f"for {COST_UNITS:,} {{units}}")
+
+
+RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A bound on one figure."""
+
+    metric: Metric
+    relation: str
+    """A key of RELATIONS."""
+    bound: float
+    """In the metric's unit."""
+    text: str
+    """As it was written: `latency_p95<=80ms`."""
+
+    @property
+    def grows_with_batch(self) -> bool:
+        """Whether a larger batch can only take the figure further out."""
+        return self.relation == "<="
+
+    def value(self, run: Run) -> float | None:
+        """The figure, in the metric's unit."""
+        return self.metric.read(run)
+
+    def holds(self, run: Run) -> bool:
+        """Whether `run` is inside; one that does not tell the figure is not."""
+        value = self.metric.read(run)
+        return value is not None and RELATIONS[self.relation](value, self.bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Scores a run, names its unit, and says which way is better."""
+    """The metric that decides, and what must hold beside it."""
 
-    name: str
-    field: str
-    """The field of `Run` that is the score."""
-    per: str
-    """What follows the unit of work: `s` in `tiles/s`."""
-    higher_is_better: bool = True
+    metric: Metric
+    constraints: tuple[Constraint, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """`throughput`"""
+        return self.metric.name
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.metric.higher_is_better
 
     def score(self, run: Run) -> float:
-        """The figure that `run` is judged by; above zero."""
-        return float(getattr(run, self.field))
+        """The figure that `run` is judged by; above zero. One that it does not tell is as bad as
+        can be: whether it is told at all is asked of the original, see `unmeasured`."""
+        return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
 
     def gain(self, before: float, after: float) -> float:
         """How many times better a score of `after` is than one of `before`."""
-        return after / before if self.higher_is_better else before / after
+        return self.metric.gain(before, after)
 
     def log_gain(self, before: Run, after: Run) -> float:
         """The same of two runs on the scale on which gains add up."""
         return math.log(self.gain(self.score(before), self.score(after)))
 
-    def unit(self, units: str) -> str:
-        """`tiles/s`, given the unit of work in the plural."""
-        return f"{units}/{self.per}"
+    def unit(self, unit: str, units: str) -> str:
+        """`tiles/s`, given the unit of work and its plural."""
+        return self.metric.unit.format(unit=unit, units=units)
+
+    def unmeasured(self, run: Run) -> tuple[str, ...]:
+        """Names of the figures asked for that `run` does not tell."""
+        asked = (self.metric, *(each.metric for each in self.constraints))
+        return tuple(dict.fromkeys(each.name for each in asked if not each.read(run)))
+
+    def broken(self, run: Run) -> tuple[Constraint, ...]:
+        """The constraints outside of which `run` is."""
+        return tuple(each for each in self.constraints if not each.holds(run))
+
+    def best(self, runs: Sequence[Run]) -> Run:
+        """The one with the best score."""
+        return (max if self.higher_is_better else min)(runs, key=self.score)
+
+    def better_below(self, run: Run) -> bool:
+        """Whether a smaller batch than that of `run` may be what is wanted."""
+        return self.metric.of_batch or bool(self.broken(run))
+
+    def pace(self, run: Run) -> float:
+        """A rate that falls apart into launch and compute as units per second do: units per joule
+        where energy decides, else units/s."""
+        return 1.0 / self.score(run) if self.name == "energy" else run.units_per_s
+
+    def log_worth(self, log_pace: float, batch: float) -> float:
+        """What a pace at a batch is worth, on the scale on which gains add up."""
+        return log_pace - math.log(batch) if self.metric.of_batch else log_pace
 
 
-THROUGHPUT = Objective(name="throughput", field="units_per_s", per="s")
+THROUGHPUT = Objective(metric=METRICS["throughput"])
 """Units of work finished per second of wall clock, end to end."""
+
+AIMS = ("throughput", "latency", "energy", "cost")
+_BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
+
+
+def parse_constraint(text: str) -> Constraint:
+    """`memory<=7GiB` as a bound. Raises ValueError with the forms allowed."""
+    match = _BOUND.fullmatch(text)
+    metric = METRICS.get(match[1]) if match else None
+    if match is None or metric is None:
+        msg = f"{text!r} is no constraint; write NAME<=NUMBERUNIT with one of {', '.join(METRICS)}"
+        raise ValueError(msg)
+    units = dict(metric.units or {})
+    written = match[4] or next(iter(units))
+    if written not in units:
+        msg = f"{text!r}: {metric.name} is no {written}; write {' or '.join(units)}"
+        raise ValueError(msg)
+    bound = float(match[3]) * units[written]
+    return Constraint(metric=metric, relation=match[2], bound=bound, text=text.replace(" ", ""))
+
+
+def parse(
+    aim: str, constraints: Sequence[str] = (), price_per_hour: float | None = None
+) -> Objective:
+    """The objective of that name. Raises ValueError with what is missing or allowed."""
+    bounds = tuple(map(parse_constraint, constraints))
+    if aim not in AIMS:
+        msg = f"{aim!r} is no objective; write one of {', '.join(AIMS)}"
+        raise ValueError(msg)
+    if aim == "cost" and price_per_hour is None:
+        msg = "the cost needs a price: --price-per-hour, or price-per-hour under [defaults]"
+        raise ValueError(msg)
+    metric = METRICS[aim] if aim != "cost" else cost(price_per_hour or 0.0)
+    return replace(THROUGHPUT, metric=metric, constraints=bounds)

@@ -19,6 +19,7 @@ from advisor.errors import (
     AdvisorError,
     BudgetTooSmallError,
     InterruptedByUserError,
+    NotMeasuredError,
     TrialFailedError,
 )
 from advisor.experiments.attempts import Attempt
@@ -29,10 +30,10 @@ from advisor.history import History, program_key
 from advisor.job import Job, add_arguments, options_of, prepare
 from advisor.machine import target
 from advisor.model import Candidate, Failure
-from advisor.objective import THROUGHPUT
 from advisor.quality import measure_key
-from advisor.report import compose, numbers, view, writing
+from advisor.report import compose, numbers, sentences, view, writing
 from advisor.report.entries import trial_entry
+from advisor.report.outcome import Outcome
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
 from advisor.strategy.facts import Facts
@@ -76,6 +77,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
             problem = interrupted
         if stop is not None and stop.reason == "baseline-failed":
             raise baseline_failed(stop)
+        if stop is not None and stop.reason == "not-measured":
+            raise not_measured(stop)
         took_s = time.monotonic() - started
         report, refused = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=took_s)
         problem = problem or refused
@@ -119,11 +122,25 @@ def search(aim: Aim, lab: Lab, answers: list[Answer], progress: Progress) -> Sto
         if isinstance(turn, Stop):
             return turn
         if turn.ask.purpose != stage:
+            if stage == "baseline" and (slow := sentences.slow_starts(turn.standing.starts)):
+                progress.note(slow)
             stage = turn.ask.purpose
             progress.stage(stage)
         answers.append(lab.answer(turn.ask))
         if stage == "baseline":
             aim.correct(answers[-1])
+
+
+def not_measured(stop: Stop) -> AdvisorError:
+    """The original ran, and does not tell what the objective or a constraint asks for."""
+    run = stop.standing.original
+    names = " and ".join(stop.standing.facts.objective.unmeasured(run))
+    gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
+    msg = (
+        f"The original ran, and its {names} could not be measured{f' ({gaps})' if gaps else ''}. "
+        "Nothing was tried. Choose another objective or constraint."
+    )
+    return NotMeasuredError(msg)
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:
@@ -165,10 +182,7 @@ def engine_of(job: Job, off: threading.Event) -> LocalEngine:
 
 def open_lab(job: Job, engine: Engine, started: float) -> Lab:
     """Where the candidates of this job are measured; its budget began at `started`."""
-    asked, seed = job.invocation, job.options.seed
-    env = {**dict(job.target.environment), **asked.workload.env}
-    if seed is not None:
-        env |= {"GPU_ADVISOR_SEED": str(seed), "PYTHONHASHSEED": str(seed)}
+    asked = job.invocation
     return Lab(
         engine=engine,
         program=Program(
@@ -178,12 +192,13 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
             unit=asked.workload.unit,
             output_paths=job.sources[0].findings.outputs if asked.config else (),
             output_flags=(*asked.workload.output_flags, *job.sources[-1].findings.outputs),
-            env=env,
+            env={**dict(job.target.environment), **asked.workload.env},
+            seed=job.options.seed,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=job.options.allow_writes,
             limits=job.limits,
         ),
-        quality_command=asked.quality_command_line(),
+        commands=asked.quality_commands(),
         recall=Recall(
             history=History(job.state / "history.sqlite", job.progress.note),
             machine_key=job.machine.key,
@@ -197,7 +212,7 @@ def open_lab(job: Job, engine: Engine, started: float) -> Lab:
 
 def quality_key(job: Job, lab: Lab) -> str:
     """Identity of what the quality command measures."""
-    argv = lab.program.argv(Candidate(), lab.quality_command)
+    argv = lab.program.argv(Candidate(), lab.commands["quality"])
     return measure_key(job.invocation.workload.quality, argv)
 
 
@@ -210,7 +225,7 @@ def facts_of(job: Job, lab: Lab) -> Facts:
     return Facts(
         sources=job.sources,
         workload=workload,
-        objective=THROUGHPUT,
+        objective=job.objective,
         cpus=job.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,
         precisions=job.target.precisions,
@@ -233,8 +248,8 @@ def conclude(
     options = job.options
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
-    if now.quality.before and not facts.quality_reference:
-        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.before))
+    if now.quality.original and not facts.quality_reference:
+        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
     text, written = "", Written()
     refused: AdvisorError | None = None
     if winner.changes:
@@ -245,7 +260,7 @@ def conclude(
             except AdvisorError as problem:
                 refused = problem
     report = compose.optimize_report(
-        compose.Outcome(
+        Outcome(
             stop=stop,
             standing=now,
             attempts=tuple(lab.attempts),
@@ -270,7 +285,7 @@ def conclude(
             command=job.invocation.command,
             cwd=job.invocation.cwd,
             target=job.target,
-            price_per_hour=job.invocation.settings.defaults.price_per_hour,
+            price_per_hour=job.price_per_hour,
             wall_s=wall_s,
         ),
     )

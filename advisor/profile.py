@@ -39,8 +39,8 @@ RUNS = 2
 
 MEASURED = (
     "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
-    "wait_share", "step_ms", "batch", "workers", "ranks", "forwards_per_unit", "peak_mem_gib",
-    "effects", "shares", "bottleneck", "advice",
+    "wait_share", "step_ms", "achieved_tflops", "batch", "workers", "ranks", "forwards_per_unit",
+    "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
 )  # fmt: skip
 """Keys of the JSON object that are null where nothing was measured."""
 
@@ -198,6 +198,7 @@ def as_object(
         "disturbed": any(each.disturbance.disturbed for each in result),
         "wait_share": run.wait_share,
         "step_ms": run.step_ms,
+        "achieved_tflops": run.achieved_tflops,
         "batch": effects.batch,
         "workers": effects.workers,
         "ranks": run.ranks,

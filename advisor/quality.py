@@ -1,4 +1,10 @@
-"""Does a candidate still do the job: declared measures, read from the program's own output."""
+"""Does a candidate still do the job: declared measures, paired with the original's, to bounds.
+
+Pure. A run prints one figure a measure, or one for each item. Runs of both arms with the same seed
+are a pair, and so is each item of them. How much worse a candidate is lies inside bounds over the
+seeds and over the items; the wider of them count, because an item may be unlucky in all seeds, and
+a seed for all items.
+"""
 
 from __future__ import annotations
 
@@ -7,79 +13,276 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Literal
+
+from advisor import stats
+from advisor.model import Interval
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from advisor.model import Effects
     from advisor.settings import QualityMeasure
+
+Values = tuple[tuple[str, tuple[float, ...]], ...]
+"""Of one run: each measure and its figures, item by item; a measure that was not printed lacks."""
+Pair = tuple[Values, Values]
+"""The original's run and the candidate's, with the same seed."""
+
+Stage = Literal["chosen", "confirmed"]
+ALPHA = 0.025
+"""How often a bound may be wrong."""
+LAST_PART = 2
+"""Losses of the first half of a run are still those of the start."""
+FEWEST_LOSSES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityJudgement:
-    """One measure of one candidate against the original's."""
+    """One measure of one candidate against the original's, over the same seeds and items."""
 
     measure: str
     value: float | None
-    """None: the program did not print it."""
-    reference: float
-    limit: float
+    """Mean; None: a run did not print it."""
+    reference: float | None
+    """The original's."""
+    limit: float | None
+    """The worst value that the tolerance accepts."""
+    low: float | None = None
+    """95 % bounds of the value, the original's taken as it is; None: one run has none."""
+    high: float | None = None
+    runs: int
+    """Seeds that were different in what came out."""
+    items: int
+    """Figures of a run that could be paired."""
+    stage: Stage
     within: bool
+    """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is, and they are
+    no wider than the tolerance."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether it was shown, on runs that did not choose, that the limit holds."""
+        return self.stage == "confirmed" and self.within
 
 
-def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> dict[str, float]:
-    """Values by measure name; the last match in `output` counts, non-finite ones are left out."""
-    values = {}
+# --- what a run printed -------------------------------------------------------------------
+
+
+def read_measures(measures: Mapping[str, QualityMeasure], output: str) -> Values:
+    """Figures by measure; one of which a figure is no finite number was not measured."""
+    found = []
     for name, measure in measures.items():
-        matches = re.findall(measure.pattern, output)
-        if not matches:
-            continue
-        last = matches[-1] if isinstance(matches[-1], str) else matches[-1][0]
-        try:
-            number = float(last)
-        except ValueError:
-            continue
-        if math.isfinite(number):
-            values[name] = number
-    return values
+        found_in = re.finditer(measure.pattern, output)
+        matches = [match[1] if match.re.groups else match[0] for match in found_in]
+        used = matches[-1:] if measure.matches == "last" else matches
+        figures = tuple(_number(text) for text in used)
+        if figures and all(map(math.isfinite, figures)):
+            found.append((name, figures))
+    return tuple(found)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text or "")
+    except ValueError:
+        return math.nan
+
+
+def means(values: Values) -> dict[str, float]:
+    """One figure a measure."""
+    return {name: fmean(figures) for name, figures in values}
+
+
+# --- pairs to bounds ----------------------------------------------------------------------
+
+
+def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
+    """Whether other seeds gave other figures; None where there is one seed only.
+
+    Where they did not, repetitions are one run that was looked at several times.
+    """
+    if len(pairs) < 2:
+        return None
+    return any(len({pair[arm] for pair in pairs}) > 1 for arm in (0, 1))
+
+
+def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
+    """By run and item: how much worse the candidate is. Items that cannot be paired are one."""
+    found = []
+    for before, after in pairs:
+        old, new = dict(before)[measure], dict(after)[measure]
+        if len(old) != len(new):
+            old, new = (fmean(old),), (fmean(new),)
+        found.append([sign * (b - a) for a, b in zip(old, new, strict=True)])
+    return found
+
+
+def bounds(runs: Sequence[Sequence[float]]) -> Interval:
+    """Mean of what stands by run and item, with the wider of the bounds over either."""
+    told = [_interval([fmean(items) for items in runs])]
+    if len({len(items) for items in runs}) == 1:
+        told.append(_interval([fmean(same) for same in zip(*runs, strict=True)]))
+    some = [each for each in told if each.n > 1] or told
+    return Interval(
+        estimate=fmean(map(fmean, runs)),
+        low=min(each.low for each in some),
+        high=max(each.high for each in some),
+        n=max(each.n for each in told),
+    )
+
+
+def _interval(values: list[float]) -> Interval:
+    if len(values) >= stats.fewest_pairs(ALPHA):
+        return stats.walsh_interval(values, ALPHA)
+    return stats.t_interval(values, ALPHA)
+
+
+def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
+    """Standard deviation of a run's mean: between runs, and from the items within; the larger.
+
+    None where neither can be had.
+    """
+    found = [stdev(items) / math.sqrt(len(items)) for items in runs if len(items) > 1]
+    if len(runs) > 1:
+        found.append(stdev([fmean(items) for items in runs]))
+    return max(found, default=None)
+
+
+def rounds_needed(spread: float, gap: float, most: int) -> int | None:
+    """Runs a side whose bounds would be half as wide as `gap`; None: more than `most`."""
+    for rounds in range(2, most + 1):
+        if stats.t_quantile(1 - ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
+            return rounds
+    return None
+
+
+# --- judgements ---------------------------------------------------------------------------
 
 
 def judge(
     measures: Mapping[str, QualityMeasure],
-    reference: Mapping[str, float],
-    values: Mapping[str, float],
+    pairs: Sequence[Pair],
+    stage: Stage,
+    spent: Mapping[str, float] | None = None,
 ) -> list[QualityJudgement]:
-    """Each declared measure of a candidate; one that is missing is out of tolerance."""
-    return [
-        QualityJudgement(
+    """Each declared measure over `pairs`; one that a run did not print is out of tolerance.
+
+    `spent`: the share of each tolerance that earlier calls have given away already.
+    """
+    matter = seeds_matter(pairs)
+    used = pairs if matter is not False else pairs[:1]
+    return [_judged(n, m, used, stage, (spent or {}).get(n, 0.0)) for n, m in measures.items()]
+
+
+def _judged(
+    name: str, measure: QualityMeasure, pairs: Sequence[Pair], stage: Stage, spent: float
+) -> QualityJudgement:
+    old = [means(before)[name] for before, _ in pairs if name in dict(before)]
+    reference = fmean(old) if old else None
+    if len(old) < len(pairs) or any(name not in dict(after) for _, after in pairs):
+        return QualityJudgement(
             measure=name,
-            value=values.get(name),
-            reference=reference[name],
-            limit=measure.limit(reference[name]),
-            within=name in values and measure.within(values[name], reference[name]),
+            value=None,
+            reference=reference,
+            limit=measure.limit(reference) if reference is not None else None,
+            runs=len(pairs),
+            items=0,
+            stage=stage,
+            within=False,
         )
-        for name, measure in measures.items()
-    ]
+    assert reference is not None
+    sign = 1.0 if measure.better == "lower" else -1.0
+    by_run = differences(pairs, name, sign)
+    worse = bounds(by_run)
+    slack = max(0.0, 1.0 - spent) * measure.slack(reference)
+    resolved = worse.high - worse.estimate <= slack
+    shown = [reference + sign * each for each in (worse.low, worse.high)]
+    finite = math.isfinite(worse.high)
+    return QualityJudgement(
+        measure=name,
+        value=reference + sign * worse.estimate,
+        reference=reference,
+        limit=reference + sign * slack,
+        low=min(shown) if finite else None,
+        high=max(shown) if finite else None,
+        runs=len(pairs),
+        items=min(map(len, by_run)),
+        stage=stage,
+        within=worse.estimate <= slack if stage == "chosen" else (worse.high <= slack and resolved),
+    )
+
+
+def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool:
+    """Whether what must not change results surely made a measure worse than its tolerance."""
+    random = seeds_matter(pairs) is not False
+    for name, measure in measures.items():
+        by_run = differences(pairs, name, 1.0 if measure.better == "lower" else -1.0)
+        slack = measure.slack(fmean(means(before)[name] for before, _ in pairs))
+        worse = bounds(by_run)
+        if (worse.low if random else worse.estimate) > slack:
+            return True
+    return False
+
+
+def given_away(
+    measures: Mapping[str, QualityMeasure], first: Mapping[str, float], now: Mapping[str, float]
+) -> dict[str, float]:
+    """By measure: the share of its tolerance by which `now` is worse than the `first` original."""
+    found = {}
+    for name, measure in measures.items():
+        if name not in first or name not in now:
+            continue
+        slack = measure.slack(first[name])
+        worse = (now[name] - first[name]) * (1.0 if measure.better == "lower" else -1.0)
+        found[name] = max(0.0, worse / slack) if slack else 0.0
+    return found
 
 
 def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]) -> str:
     """Identity of what is measured: a reference may be kept only for the same measures."""
-    facts = [list(command), {name: m.pattern for name, m in measures.items()}]
+    facts = [list(command), {name: [m.pattern, m.matches] for name, m in measures.items()}]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def loss_drift(reference: tuple[float, ...], losses: tuple[float, ...]) -> float | None:
-    """Relative drift of the mean loss over the last half of the steps both runs made.
+# --- rounding -----------------------------------------------------------------------------
 
-    None when fewer than 8 common steps exist. Equal seeds are the program's own business: a
-    program that draws new seeds each run shows its own noise here, and fails the guard honestly.
-    """
+
+def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
+    """Of each step in the last half of those that both runs made: the difference of the losses, as
+    a share of the mean there. Empty with fewer than 8 common steps; inf where one is not finite."""
     steps = min(len(reference), len(losses))
-    if steps < 8:
-        return None
-    half = steps // 2
-    before = sum(reference[half:steps]) / (steps - half)
-    after = sum(losses[half:steps]) / (steps - half)
-    if not (math.isfinite(before) and math.isfinite(after)) or before == 0:
+    if steps < FEWEST_LOSSES:
+        return ()
+    half = steps // LAST_PART
+    before, after = reference[half:steps], losses[half:steps]
+    scale = abs(fmean(before))
+    if not all(map(math.isfinite, (*before, *after))) or scale == 0:
+        return (math.inf,) * len(before)
+    return tuple((b - a) / scale for a, b in zip(before, after, strict=True))
+
+
+ALIKE = 0.02
+"""Inputs that differ by no more are the same, rounded."""
+
+
+def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
+    """Of each forward up to the first whose inputs were others: how far its outputs lie apart, as
+    a share of their size; inf where one is not finite."""
+    errors = []
+    seen = zip(before.inputs, after.inputs, before.outputs, after.outputs, strict=False)
+    for old_in, new_in, old, new in seen:
+        if len(old) != len(new) or not old or apart(old_in, new_in) > ALIKE:
+            break
+        errors.append(apart(old, new))
+    return tuple(errors)
+
+
+def apart(old: Sequence[float], new: Sequence[float]) -> float:
+    """Length of the difference over that of `old`; inf where they cannot be compared."""
+    if len(old) != len(new) or not all(map(math.isfinite, (*old, *new))):
         return math.inf
-    return abs(after - before) / abs(before)
+    size = math.hypot(*old)
+    length = math.hypot(*(b - a for a, b in zip(old, new, strict=True)))
+    return length / size if size else (0.0 if not length else math.inf)

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from advisor.errors import SettingsError
 from advisor.model import Tier  # noqa: TC001  pydantic reads it
+from advisor.objective import parse_constraint
 
 FILE_NAME = "gpu-advisor.toml"
 
@@ -110,6 +111,12 @@ def _parsed_tolerance(text: str | float) -> str:
     return value
 
 
+def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
+    for bound in bounds:
+        parse_constraint(bound)
+    return bounds
+
+
 def _variables(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
@@ -123,6 +130,7 @@ Command = Annotated[str, AfterValidator(_parsed_command)]
 Regex = Annotated[str, AfterValidator(_parsed_regex)]
 NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
 Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
@@ -146,16 +154,23 @@ class QualityMeasure(_Table):
     """A number in the program's own output that says how good its product is."""
 
     pattern: Regex
-    """Regular expression over the output; group 1 is the number; the last match counts."""
+    """Regular expression over the output; group 1 is the number."""
+    matches: Literal["each", "last"] = "each"
+    """each: every match is an item of its own, paired with the same one of the original. last: the
+    program prints one figure again and again, and the last of them counts."""
     better: Literal["lower", "higher"] = "lower"
     tolerance: Tolerance = "0%"
     """How much worse than the original it may become: `2%` relative, `0.01` absolute."""
 
     def limit(self, reference: float) -> float:
         """The worst value still accepted, given the original's `reference`."""
-        text = self.tolerance.strip()
-        slack = abs(reference) * parse_share(text) if text.endswith("%") else float(text)
+        slack = self.slack(reference)
         return reference + slack if self.better == "lower" else reference - slack
+
+    def slack(self, reference: float) -> float:
+        """How much worse than `reference` is still accepted."""
+        text = self.tolerance.strip()
+        return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
 
     def within(self, value: float, reference: float) -> bool:
         """Whether `value` is no worse than the tolerance allows."""
@@ -193,15 +208,27 @@ class Workload(_Table):
     """Counts units in the output of a program the probe cannot recognise."""
     metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
+    objective: Literal["throughput", "latency", "energy", "cost"] | None = None
+    """What is maximised: units a second; or made small: the time a unit's user waits, the card's
+    energy for a unit, or what a unit costs. Of [defaults] if not given."""
+    constraints: Bounds | None = None
+    """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
     """Measures by name. Declaring one is the consent to trade within its tolerance."""
     quality_command: Command | None = None
-    """A shorter command for the quality measures: a fixed subset of items, fixed seeds."""
+    """A shorter command for the quality measures, on a fixed subset of items. It is run with
+    several seeds: `{seed}` in it, and GPU_ADVISOR_SEED in its environment."""
+    confirm_quality_command: Command | None = None
+    """The same measures on other items: what `quality-command` chose is confirmed by it."""
+    quality_proof: Literal["bounds", "one-run"] = "bounds"
+    """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
+    one-run: one run a value decides, and the report says that nothing is proven by it."""
     tier: Tier = "fastest"
     """How far results may change: not (safe), by rounding (balanced), or also in the product
     (fastest); always inside the tolerances."""
     numeric_tolerance: Share | None = None
-    """Largest relative drift of the training loss a precision change may cause."""
+    """Largest relative drift of the training loss, or of an inference's outputs, that a change of
+    rounding may cause."""
     gate: GateLimits = GateLimits()
     """What the gate allows; it reads this in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)
@@ -227,10 +254,15 @@ class Defaults(_Table):
     """Longest silence after a step (60s)."""
     run_limit: Duration | None = None
     """Longest run of one process (the window and the other limits together)."""
+    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    """What is maximised or made small, where a workload does not say."""
+    constraints: Bounds = ()
+    """Bounds that hold beside it, where a workload does not say."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
     price_per_hour: float | None = Field(default=None, gt=0)
-    """What an hour of this machine costs, in any currency; the report then tells it a unit."""
+    """What an hour of this machine costs, in any currency; the report then tells it a unit, and
+    the objective `cost` can be asked for."""
 
 
 class Settings(_Table):

@@ -17,7 +17,7 @@ from advisor.experiments.lab import Budget, Lab
 from advisor.experiments.program import COMMAND_LINE, Program
 from advisor.experiments.recall import Recall
 from advisor.history import History
-from advisor.objective import THROUGHPUT
+from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
@@ -135,6 +135,7 @@ def formula_search(
     precisions: tuple[str, ...] = ("float32", "bfloat16"),
     host_noise: float | None = None,
     history: History | None = None,
+    objective: Objective = THROUGHPUT,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -144,7 +145,7 @@ def formula_search(
     facts = Facts(
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
-        objective=THROUGHPUT,
+        objective=objective,
         cpus=cpus,
         memory_limit_gib=memory_gib,
         precisions=precisions,
@@ -156,7 +157,7 @@ def formula_search(
     lab = Lab(
         engine=engine,
         program=Program(config=document, command_line=command, cwd=folder, unit="item"),
-        quality_command=command,
+        commands={"quality": command, "confirm-quality": command},
         recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),

@@ -17,23 +17,22 @@ import logging
 import random
 import statistics
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.engines.formula import Formula
 from advisor.engines.noise import Noise
 from advisor.engines.recorded import RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from benchmarks.formula_search import formula_search
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from benchmarks.optuna_peers import available, best_of
 
 BATCHES = [2**n for n in range(11)]
 WORKERS = [0, 1, 2, 4, 7, 8]
 START = {"batch_size": 1, "num_workers": 0}
 Values = dict[str, int]
+PEERS_TRIES = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +51,10 @@ class Program:
         """Without noise; None out of memory."""
         needed_gib = self.formula.base_gib + self.formula.unit_gib * values["batch_size"]
         return self.formula.rate(values) if needed_gib <= self.formula.card_gib else None
+
+
+Rule = Callable[[Program, Path], tuple[Values, int]]
+"""What it would write, and the processes it used."""
 
 
 def a_program(rng: random.Random, noise: Noise) -> Program:
@@ -131,7 +134,7 @@ def one_at_a_time(program: Program, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def at_random(program: Program, folder: Path, tries: int = 12) -> tuple[Values, int]:
+def at_random(program: Program, folder: Path, tries: int = PEERS_TRIES) -> tuple[Values, int]:
     """The best of `tries` random points of the grid."""
     del folder
     rng, best, top = random.Random(program.seed), dict(START), 0.0
@@ -144,11 +147,31 @@ def at_random(program: Program, folder: Path, tries: int = 12) -> tuple[Values, 
     return best, tries
 
 
-RULES: dict[str, Callable[[Program, Path], tuple[Values, int]]] = {
+def by_optuna(sampler: str, *, told: bool) -> Rule:
+    """A general optimiser's best of 12; `told`: its first point is what the config has."""
+
+    def rule(program: Program, folder: Path) -> tuple[Values, int]:
+        del folder
+        engine = program.engine()
+        values = best_of(
+            sampler,
+            lambda values: answer(engine, values),
+            {"batch_size": BATCHES, "num_workers": WORKERS},
+            START if told else None,
+            tries=PEERS_TRIES,
+            seed=program.seed,
+        )
+        return values, PEERS_TRIES
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
     "gpu-advisor's search": ours,
     "largest batch that fits": largest_that_fits,
     "one knob at a time": one_at_a_time,
     "12 random points": at_random,
+    **{name: by_optuna(sampler, told=told) for name, (sampler, told) in available().items()},
 }
 
 

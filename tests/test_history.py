@@ -12,34 +12,25 @@ import pytest
 
 from advisor.experiments.recall import Recall
 from advisor.history import History, program_key, trial_key
-from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
 from advisor.state import state_folder
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def a_run(rate: float = 2.0) -> Run:
-    return Run(
-        trial_id="001",
-        purpose="search",
-        label="original",
-        candidate_key="k",
-        unit="tile",
-        units=6.0,
-        units_per_s=rate,
-        rate_source="loader batches",
-        window_start=1.0,
-        window_end=4.0,
-        windows=(2.0, 2.1),
-        effects=Effects(batch=4, input_shapes=("3x8x8",)),
-    )
+def kept(rate: float = 2.0) -> Run:
+    """A run with something in each kind of field."""
+    effects = Effects(batch=4, input_shapes=("3x8x8",))
+    flops = Flops(per_step=1e9, uncounted=("mine.op",))
+    return a_run(units_per_s=rate, windows=(2.0, 2.1), effects=effects, flops=flops)
 
 
 def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", a_run())
-    assert history.find("key", "machine", max_age_s=60) == [a_run()]
+    history.append("key", "machine", kept())
+    assert history.find("key", "machine", max_age_s=60) == [kept()]
 
 
 def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -59,7 +50,7 @@ def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_runs_of_another_machine_or_too_old_are_not_found(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", a_run())
+    history.append("key", "machine", kept())
     assert history.find("key", "other machine", max_age_s=60) == []
     assert history.find("key", "machine", max_age_s=0) == []
 
@@ -67,7 +58,7 @@ def test_runs_of_another_machine_or_too_old_are_not_found(tmp_path: Path) -> Non
 def test_the_newest_result_comes_first(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
     for rate in (1.0, 2.0, 3.0):
-        history.append("key", "machine", a_run(rate))
+        history.append("key", "machine", kept(rate))
     rates = [
         run.units_per_s
         for run in history.find("key", "machine", max_age_s=60)
@@ -79,8 +70,8 @@ def test_the_newest_result_comes_first(tmp_path: Path) -> None:
 def test_spreads_group_equal_trials_of_one_machine(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
     for key, rate in (("a", 1.0), ("a", 1.1), ("b", 5.0)):
-        history.append(key, "machine", a_run(rate))
-    history.append("a", "other", a_run(9.0))
+        history.append(key, "machine", kept(rate))
+    history.append("a", "other", kept(9.0))
     assert sorted(map(sorted, history.host_spreads("machine"))) == [[1.0, 1.1]]
 
 
@@ -88,7 +79,7 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     def write() -> None:
         history = History(tmp_path / "h.sqlite")
         for _ in range(10):
-            history.append("key", "machine", a_run())
+            history.append("key", "machine", kept())
 
     History(tmp_path / "h.sqlite")
     threads = [threading.Thread(target=write) for _ in range(4)]
@@ -137,23 +128,23 @@ def test_a_damaged_store_is_moved_aside_with_a_word(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
     path.write_bytes(b"no database at all" * 100)
     told: list[str] = []
-    History(path, told.append).append("key", "machine", a_run())
+    History(path, told.append).append("key", "machine", kept())
     assert len(told) == 1
     assert "moved to h.sqlite.damaged-" in told[0]
     assert len(list(tmp_path.glob("h.sqlite.damaged-*"))) == 1
-    assert History(path).find("key", "machine", max_age_s=60) == [a_run()]
+    assert History(path).find("key", "machine", max_age_s=60) == [kept()]
 
 
 def test_a_store_that_is_cut_in_the_middle_is_damaged_too(tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
     for _ in range(40):
-        History(path).append("key", "machine", a_run())
+        History(path).append("key", "machine", kept())
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
     told: list[str] = []
     history = History(path, told.append)
-    history.append("new", "machine", a_run())
-    assert history.find("new", "machine", max_age_s=60) == [a_run()]
+    history.append("new", "machine", kept())
+    assert history.find("new", "machine", max_age_s=60) == [kept()]
     assert told
 
 
@@ -161,16 +152,16 @@ def test_a_store_of_another_shape_is_moved_aside(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite")) as db:
         db.execute("create table run (id integer)")
     history = History(tmp_path / "h.sqlite")
-    history.append("key", "machine", a_run())
-    assert history.find("key", "machine", max_age_s=60) == [a_run()]
+    history.append("key", "machine", kept())
+    assert history.find("key", "machine", max_age_s=60) == [kept()]
 
 
 def test_without_a_place_to_write_measurements_live_as_long_as_the_call(tmp_path: Path) -> None:
     (tmp_path / "h.sqlite").mkdir()
     told: list[str] = []
     history = History(tmp_path / "h.sqlite", told.append)
-    history.append("key", "machine", a_run())
-    assert history.find("key", "machine", max_age_s=60) == [a_run()]
+    history.append("key", "machine", kept())
+    assert history.find("key", "machine", max_age_s=60) == [kept()]
     assert len(told) == 1
     assert "will not be known to later calls" in told[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from advisor.model import (
     LoaderCeiling,
     Machine,
     Run,
+    Telemetry,
     Trial,
     WhatIfOutcome,
 )
@@ -71,6 +73,16 @@ class Formula:
     quality: Callable[[int], float] | None = None
     """The quality measure by sampler steps; every run prints it as `quality: NUMBER`."""
     quality_name: str = "quality"
+    quality_items: int = 1
+    """Figures that a run prints, one a line."""
+    quality_noise: float = 0.0
+    """Their standard deviation, drawn anew for each seed, number of steps, item and command."""
+    quality_of_seed: float = 0.0
+    """The same, one draw for all items of a run."""
+    quality_draw: int = 0
+    """Another number is another world."""
+    follows_seed: bool = True
+    """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
     """Files that a batch of so many items leaves; None: not known."""
     ignored: frozenset[str] = frozenset()
@@ -86,6 +98,8 @@ class Formula:
     fails: Callable[[Values, Trial], str | None] | None = None
     """Kind of failure of a trial with these settings in force, if any."""
     step_kind: str | None = None
+    power_w: Callable[[float], float] | None = None
+    """The card's draw by units a second, of which energy follows; None: it tells neither."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
     observed: Mapping[str, Any] = field(default_factory=dict)
@@ -156,6 +170,9 @@ class Formula:
             window_end=seconds,
             step_ms=1000.0 * batch / rate,
             step_kind=self.step_kind,
+            latency_p50_ms=1000.0 * batch / rate,
+            latency_p95_ms=1000.0 * batch / rate,
+            telemetry=self._told_by_card(rate, seconds),
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
             whole_units=finished,
             peak_mem_gib=memory_gib,
@@ -173,13 +190,19 @@ class Formula:
             )
             if plan.ceilings_workers
             else None,
-            stdout_tail=self._printed(used),
+            stdout_tail=self._printed(used, trial),
             output_digest="same",
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
             startup_s=startup_s,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
+
+    def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
+        if self.power_w is None:
+            return Telemetry()
+        watts = self.power_w(rate)
+        return Telemetry(power_w=watts, energy_j=watts * seconds)
 
     def _process_s(self, trial: Trial) -> float | None:
         return self.process_s(trial) if callable(self.process_s) else self.process_s
@@ -218,11 +241,19 @@ class Formula:
             name=whatif, applied=applied, why=None if applied else "nothing to switch"
         )
 
-    def _printed(self, used: Values) -> str:
+    def _printed(self, used: Values, trial: Trial) -> str:
         if self.quality is None:
             return ""
-        value = self.quality(self._sampler_steps(used)) + self.bf16_quality * self._half(used)
-        return f"{self.quality_name}: {value}\n"
+        steps, half = self._sampler_steps(used), self._half(used)
+        value = self.quality(steps) + self.bf16_quality * half
+        seed = dict(trial.env).get("GPU_ADVISOR_SEED", "") if self.follows_seed else ""
+        files = {file.original for file in trial.files}
+        command = [word for word in trial.command if word not in files]
+        facts = (self.quality_draw, seed, steps, half, *command)
+        rng = random.Random(repr(facts))  # noqa: S311  no secret
+        value += rng.gauss(0.0, self.quality_of_seed)
+        figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
+        return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)
 
     def _sampler_steps(self, values: Values) -> int:
         return self._number(values, "steps", 1) if self.sampler else 1

@@ -173,11 +173,14 @@ class RecordedEngine:
         if trial.plan.mode == "whole":
             seconds *= slow
         rate = found.units_per_s * noisy / slow
+        longer = found.units_per_s / rate
         return replace(
             found,
             **_identity(trial),
             units=rate * seconds,
             units_per_s=rate,
+            latency_p50_ms=_times(found.latency_p50_ms, longer),
+            latency_p95_ms=_times(found.latency_p95_ms, longer),
             windows=tuple(found.units_per_s * factor / slow for factor in factors),
             window_start=start_s,
             window_end=start_s + seconds,
@@ -253,6 +256,10 @@ def arguments_of(whatif: str | None) -> dict[str, JsonScalar]:
         if word.startswith("loader.") and equals:
             values[name] = int(text) if text.isdecimal() else text
     return values
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
 
 
 def _leaf(path: str) -> str:

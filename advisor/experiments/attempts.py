@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
 
+CommandName = Literal["own", "quality", "confirm-quality"]
+"""The user's own command, or one of those declared for the quality measures."""
 KnobKey = tuple[str, str]
 """Document and path of a knob."""
 
@@ -35,8 +38,9 @@ class Ask:
     plan: MeasurePlan
     knob: KnobKey | None = None
     """The knob whose values are being tried."""
-    quality: bool = False
-    """Run the quality command, not the user's own."""
+    command: CommandName = "own"
+    repeat: int | None = None
+    """Which repetition, of which each has a seed of its own; None: the seed of the call, if any."""
     series: str = ""
     """Names a repetition: two series of one measurement never stand in for each other."""
     fresh: bool = False
@@ -59,6 +63,8 @@ class Contest:
     """Rounds that nobody disturbed, fixed before the first."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
+    reseeded: bool = False
+    """Each round has a seed of its own, the same for both arms; the first is that of the asks."""
     finish_once: bool = False
     """In the first round `after` finishes a whole item, which it has not done yet."""
 

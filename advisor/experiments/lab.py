@@ -13,6 +13,7 @@ from advisor.errors import InterruptedByUserError
 from advisor.experiments.attempts import Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison, alike, why_disturbed
 from advisor.experiments.interleave import Round, interleaved
+from advisor.experiments.starts import Starts
 from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from advisor import documents
     from advisor.engines import Engine
+    from advisor.experiments.attempts import CommandName
     from advisor.experiments.program import Program
     from advisor.experiments.recall import Recall
     from advisor.model import Neighbour, Trial
@@ -75,8 +77,8 @@ class Lab:
 
     engine: Engine
     program: Program
-    quality_command: documents.Document
-    """The user's own program on a fixed subset of items."""
+    commands: Mapping[CommandName, documents.Document]
+    """What was declared for the quality measures; the user's own command stands in the program."""
     recall: Recall
     budget: Budget
     listener: Listener
@@ -94,6 +96,15 @@ class Lab:
     def processes(self) -> int:
         """Processes this call really started."""
         return sum(not attempt.reused for attempt in self.attempts)
+
+    @property
+    def starts(self) -> Starts:
+        """What start-up took so far, and may take."""
+        ran = [a for a in self.attempts if not a.reused]
+        first = [a.run.startup_s or 0.0 for a in ran if a.run and a.ask.purpose == "baseline"]
+        usual_s = min(first, default=0.0)
+        spent_s = sum((a.run.startup_s or 0.0) if a.run else usual_s for a in ran)
+        return Starts(budget_s=self.budget.total_s, usual_s=usual_s, spent_s=spent_s)
 
     def answer(self, ask: Ask | Contest) -> Attempt | Comparison | NotRun:
         """Run what was asked for. Raises InterruptedByUserError; what was measured is kept."""
@@ -136,13 +147,13 @@ class Lab:
 
         def run(arm: str, number: int) -> Attempt:
             ask = arms[arm]
-            if contest.purpose == "quality":  # the same item by item: contests share their runs
-                series = f"round {number}"
+            if contest.reseeded:  # known by its seed: contests share their runs
+                ask = replace(ask, repeat=(ask.repeat or 0) + number - 1)
             else:
-                series = f"{contest.title}, round {number}"
+                ask = replace(ask, series=f"{contest.title}, round {number}")
             if contest.finish_once and arm == AFTER and number == 1:
                 ask = replace(ask, plan=replace(ask.plan, whole_batches=1))
-            answer = self._once(replace(ask, series=series))
+            answer = self._once(ask)
             if isinstance(answer, NotRun):
                 raise _SpentError
             return answer
@@ -197,6 +208,8 @@ class Lab:
         expected_s, left_s = ask.expected_s, self.budget.left_s
         if expected_s > left_s:
             return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
+        if expected_s and self.starts.left < 1:
+            return NotRun(ask=ask, needed_s=expected_s, left_s=0.0)
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
@@ -229,7 +242,7 @@ class Lab:
 
     def _build(self, ask: Ask) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + 1:03d}"
-        command = self.quality_command if ask.quality else None
+        command = self.commands.get(ask.command)
         trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
         return trial, self.recall.key(self.program, trial, ask.series)
 

@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
+SEED = "{seed}"
+"""Stands for the seed in a command."""
+SEEDS = 2**32
+"""Of Python's hashes; so many are enough for everybody."""
+
+
+def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
+    """`command` with its seed filled in; 0 where none was given."""
+    return tuple(token.replace(SEED, str((seed or 0) % SEEDS)) for token in command)
+
+
+def seed_environment(seed: int | None) -> dict[str, str]:
+    """The variables that tell a program its seed."""
+    if seed is None:
+        return {}
+    return {"GPU_ADVISOR_SEED": str(seed % SEEDS), "PYTHONHASHSEED": str(seed % SEEDS)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +53,8 @@ class Program:
     memory_cap_gib: float | None = None
     allow_writes: bool = False
     limits: Limits = field(default_factory=Limits)
+    seed: int | None = None
+    """Given to the command in every run; None: its own."""
 
     def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
         """The config's bytes with `candidate`'s values, verified; empty without a config."""
@@ -90,7 +108,8 @@ class Program:
         """The trial that runs `ask` in `scratch`, its outputs kept in there too."""
         candidate, plan = ask.arm.candidate, replace(ask.plan, whatif=ask.arm.whatif)
         outputs = str(scratch / "outputs")
-        command = self.argv(candidate, command_line, outputs)
+        seed = self.seed if ask.repeat is None else (self.seed or 0) + ask.repeat
+        command = with_seed(self.argv(candidate, command_line, outputs), seed)
         files: tuple[TrialFile, ...] = ()
         if self.config is not None:
             content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
@@ -105,7 +124,7 @@ class Program:
             cwd=str(self.cwd),
             scratch=str(scratch),
             files=files,
-            env=tuple(self.env.items()),
+            env=tuple({**self.env, **seed_environment(seed)}.items()),
             plan=replace(plan, memory_cap_gib=self.memory_cap_gib),
             unit=self.unit,
             start_limit_s=start_s,

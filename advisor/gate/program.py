@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from advisor import invocation, settings
 from advisor.errors import UsageError
+from advisor.experiments.program import with_seed
 from advisor.trials import limits
 from advisor.trials.limits import Limits
 
@@ -67,13 +68,13 @@ class Program:
         return checkout.top / self.folder
 
     def argv(self, checkout: Checkout) -> tuple[str, ...]:
-        """Its command line in `checkout`."""
+        """Its command line in `checkout`; every run has the same seed."""
         if self.in_shell:
-            return ("bash", "-c", self.command)
+            return with_seed(("bash", "-c", self.command), None)
         if self.config is None:
-            return tuple(shlex.split(self.command))
+            return with_seed(tuple(shlex.split(self.command)), None)
         cwd = self.cwd(checkout)
-        return invocation.split(self.command, cwd / self.config, cwd)
+        return with_seed(invocation.split(self.command, cwd / self.config, cwd), None)
 
 
 def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tuple[Program, ...]:

@@ -12,7 +12,11 @@ program's namespace is shadowed; for that reason its modules import each other r
     control.py              when to look, write and stop
     patches.py              what was replaced in the process, so that it can be put back
     follow.py               into processes that are started with an environment of their own
-    hooks.py                what torch tells us: batches, forwards, backwards, optimizer steps
+    hooks.py                what torch tells us, part by part
+    hooking.py              what these parts share
+    fetches.py              batches that loaders hand out
+    forwards.py             forwards of root modules, and of what was compiled
+    updates.py              gradients, and what takes them up
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module
     inner.py                networks that a root calls many times within its own forward
@@ -35,6 +39,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     graphs.py               what CUDA graphs captured, and did at each replay
     clock.py                when the device was done with each step, by CUDA events
     ranks.py                several ranks stop at the same step
+    flops.py                the operations of one step, counted after the window
     ceilings.py             each part alone, after the window
     whatif.py               settings tried from inside: what was asked for, what came of it
     applying.py             puts them in place

@@ -1,7 +1,8 @@
-"""Median and mode; `statistics` would cost every Python that starts some ten milliseconds."""
+"""Median, quantile, mode; `statistics` would cost every Python that starts ten milliseconds."""
 
 from __future__ import annotations
 
+import math
 from typing import Sequence
 
 
@@ -10,6 +11,12 @@ def median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def not_above(values: Sequence[float], share: float) -> float:
+    """The smallest of `values`, which must not be empty, that so large a share does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
 def most_common(values: Sequence[float]) -> float | None:

@@ -89,7 +89,7 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
-            if session.replay is not None:
+            if session.frozen is not None:  # the window is kept, whatever comes after it
                 _finish(session)
             if os.getpid() == session.pid and session.exception is None:
                 from . import record
@@ -137,9 +137,9 @@ def _argparse(argparse: Any, session: Session) -> None:
 
 
 def _dynamo(eval_frame: Any, session: Session) -> None:
-    from . import hooks
+    from . import forwards
 
-    hooks.shield_compiled(eval_frame, session)
+    forwards.shield_compiled(eval_frame, session)
 
 
 def _torch(torch: Any, session: Session) -> None:

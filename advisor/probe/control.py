@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, exchange, patience, ranks, record, steps, window
+from . import ceilings, exchange, flops, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -29,7 +29,10 @@ def tick(session: Session, now: float) -> None:
     if session.stopping or session.capture is not None:
         return
     try:
-        _look(session, now)
+        if session.tally is None:
+            _look(session, now)
+        elif flops.ended(session):
+            measure_alone(session)
     except Exception as problem:
         session.step_aside(problem)
 
@@ -66,7 +69,7 @@ def _look(session: Session, now: float) -> None:
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
-    if session.state != "stepping":
+    if session.state != "stepping" or session.tally is not None:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
@@ -127,15 +130,22 @@ def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
 
 
 def window_is_full(session: Session) -> None:
-    """Go on to the ceilings where they are asked for; else stop."""
-    plan = session.plan
-    if not plan.get("ceilings_workers") or session.world_size > 1:
+    """Go on to what is told of the parts where that is asked for; else stop."""
+    if not session.plan.get("ceilings_workers") or session.world_size > 1:
         stop(session)
     session.frozen = record.full(session, ended=False)
-    measured = session.frozen.get("measured")
+    session.next_check = float("inf")
+    if flops.begin(session, session.frozen.get("measured")):
+        record.beat(session)
+    else:
+        measure_alone(session)
+
+
+def measure_alone(session: Session) -> None:
+    """Replay a batch where there is one to replay; else stop."""
+    measured = session.frozen and session.frozen.get("measured")
     if not measured or not ceilings.begin(session, measured):
         stop(session)
-    session.next_check = float("inf")
     record.beat(session)
 
 
@@ -179,8 +189,9 @@ def finish(session: Session) -> None:
     """The program came to its own end, or to a crash while its batch was replayed."""
     if os.getpid() != session.pid or session.muted or session.stopping:
         return
-    if session.replay is not None:
-        session.notes.append("the program did not live through a replayed batch")
+    if session.frozen is not None:
+        if session.replay is not None:
+            session.notes.append("the program did not live through a replayed batch")
         stop(session)
     session.stopping = True
     if session.torch is None:

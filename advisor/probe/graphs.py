@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from .hooking import step_end
 from .session import Session
 
 KINDS = ("forwards", "inners", "backwards", "grads", "opts")
@@ -47,8 +48,9 @@ class Capture:
             )
 
 
-def install(torch: Any, session: Session, step_ended: Any) -> None:
-    """Follow captures and replays; `step_ended` is told of each replay's end."""
+def install(torch: Any, session: Session) -> None:
+    """Follow captures and replays."""
+    step_ended = step_end(session)
     graph: Any = getattr(torch.cuda, "CUDAGraph", None)
     if not all(hasattr(graph, name) for name in ("capture_begin", "capture_end", "replay")):
         return

@@ -96,7 +96,7 @@ class Watch:
         for inner in self._followed.values():
             module = inner.module()
             if module is None or getattr(module, "_compiled_call_impl", None) is not None:
-                continue  # one compiled in place tells by itself, see hooks.shield_compiled
+                continue  # one compiled in place tells by itself, see forwards.shield_compiled
             module._forward_pre_hooks[KEY] = self._before
             roots.listen(module, KEY, self._after)
 

@@ -38,6 +38,7 @@ class Root:
         "calls",
         "counter",
         "entered",
+        "firsts",
         "forgotten",
         "inners",
         "layout",
@@ -80,6 +81,8 @@ class Root:
         self.site: str | None = None
         """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
+        self.firsts: list[tuple[list[Any], list[Any]]] = []
+        """Of the first calls: numbers that went in, and what came out."""
         self.seen: dict[str, Any] = {}
         self.same_shape = False
         """The output has the shape of the input: what a denoiser does, and a classifier not."""
@@ -124,6 +127,8 @@ class Rota:
 
     def __init__(self) -> None:
         self.on = True
+        self.always = False
+        """Every batch, for a while."""
         self._seen: dict[int, int] = {}
         """Batches so far, by loader; negative for an iterative sampler's."""
         self._began: dict[int, int] = {}
@@ -142,7 +147,7 @@ class Rota:
                 if many or 0 < forwards < USED_AT_FIRST:
                     self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
         else:
-            self.on = not seen % WATCHED_LATER
+            self.on = self.always or not seen % WATCHED_LATER
         return self.on
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from . import cards, gradients, observe, steps, window
+from .averages import not_above
 from .clock import DeviceClock
 from .log import Root
 from .session import Session
@@ -25,6 +26,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
     if found is None or found.units_per_s() is None:
         return {"measured": None, "unmeasured": ledger.source}
     rate = found.units_per_s() or 0.0
+    took_s = found.batch_seconds()
     return {
         "measured": {
             "kind": ledger.kind,
@@ -38,6 +40,8 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
                 for start, end, units, marks in found.parts(window.multiple_of(log, ledger))
             ],
             "step_ms": 1000.0 * found.seconds / found.count,
+            "latency_p50_ms": 1000.0 * not_above(took_s, 0.5) if took_s else None,
+            "latency_p95_ms": 1000.0 * not_above(took_s, 0.95) if took_s else None,
             "wait_share": window.wait_share(log, found, clock),
             "backward_share": window.overlap(log.passes, found.start, found.end) / found.seconds,
             "shares": window.shares(log, found, clock),
@@ -98,6 +102,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "memory": lambda: observe.memory(session),
         "card": lambda: cards.told(session.torch, log.roots),
         "losses": lambda: observe.loss_values(session),
+        "firsts": lambda: observe.firsts(session, root),
         "fingerprint": lambda: observe.fingerprint(session, root, told.get("losses") or []),
     }
     for name, fact in read.items():

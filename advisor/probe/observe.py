@@ -46,6 +46,17 @@ def loss_values(session: Session) -> list[float]:
     return values
 
 
+def firsts(session: Session, root: int | None) -> dict[str, list[list[float]]]:
+    """Numbers that went into the first forwards, and what came out; complex ones are left out."""
+    kept = session.log.roots[root].firsts if root is not None else []
+    found: dict[str, list[list[float]]] = {"inputs": [], "outputs": []}
+    for went_in, came_out in kept:
+        for name, tensors in (("inputs", went_in), ("outputs", came_out)):
+            plain = [t for t in tensors if not t.is_complex()]
+            found[name].append([float(v) for t in plain for v in t.to("cpu").tolist()])
+    return found
+
+
 def fingerprint(session: Session, root: int | None, losses: list[float]) -> str | None:
     """Digest of the first outputs and losses, to three significant digits."""
     digest = hashlib.sha256()

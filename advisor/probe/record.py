@@ -39,7 +39,7 @@ def write(session: Session, state: str) -> None:
     """The whole record; what was frozen at the end of the window stands as it was then."""
     session.state = state
     content = session.frozen or full(session, ended=state == "exited")
-    content.update(_head(session), ceilings=session.ceilings)
+    content.update(_head(session), ceilings=session.ceilings, flops=session.flops)
     try:
         put(session, content)
     except OSError:

@@ -143,7 +143,9 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
         if not root.shapes:
             _note_shapes(root, inputs, output)
         if session.capture is None:
-            root.outputs.extend(_samples(tensor) for tensor in batches.tensors_in(output, 4))
+            came_out = [_samples(tensor) for tensor in batches.tensors_in(output, 4)]
+            root.outputs.extend(came_out)
+            root.firsts.append((_went_in(inputs), came_out))
     return root.counter.count(output) if root.by_output else root.items(inputs)
 
 
@@ -211,6 +213,14 @@ def _samples(tensor: Any) -> Any:
     first = first[0] if first.dim() > 1 else first
     flat = first.flatten() if first.is_contiguous() else first.reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLES)][:SAMPLES].clone()
+
+
+def _went_in(inputs: Any) -> list[Any]:
+    """A few numbers of each input; nothing of inputs that have none, or that are no plain ones."""
+    try:
+        return [_samples(t) for t in batches.tensors_in(inputs, 4) if t.numel()]
+    except Exception:
+        return []
 
 
 def _keep_values(root: Root, module: Any) -> None:

@@ -105,6 +105,10 @@ class Session:
         self.replay: Any = None
         """Set while a cached batch stands in for the loader."""
         self.ceilings: dict[str, Any] | None = None
+        self.tally: Any = None
+        """Set while the operations of a step are counted, after the window."""
+        self.flops: dict[str, Any] | None = None
+        """What came of that."""
         self.frozen: dict[str, Any] | None = None
         """The record's content as of the end of the window, while ceilings are measured."""
         self.ledger: Ledger | None = None

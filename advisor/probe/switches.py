@@ -198,7 +198,7 @@ def _compile(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
         nonlocal settling
         own = module.__dict__.get("forward", compiled)
         module.__dict__["forward"] = compiled
-        before, start = _graphs(), clock()
+        before, start = compilations(), clock()
         try:
             return module._call_impl(*args, **kwargs)
         finally:
@@ -206,7 +206,7 @@ def _compile(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
                 module.__dict__.pop("forward", None)
             else:
                 module.__dict__["forward"] = own
-            if _graphs() != before:
+            if compilations() != before:
                 whatif.cost_s += clock() - start
                 settling = AFTER_COMPILING
             if settling:
@@ -217,7 +217,7 @@ def _compile(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     return None
 
 
-def _graphs() -> int:
+def compilations() -> int:
     """How often anything was compiled so far."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     kinds = [counters.get(name, {}) for name in ("frames", "stats")]

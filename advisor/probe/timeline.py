@@ -74,7 +74,8 @@ def shares(
         left = without(left, spans)
         seconds[name] = before - _seconds(left)
     seconds["other"] = _seconds(left)
-    held = {"sync": _inside(waits, within), "host_to_device": _inside(host.copies, busy)}
+    worked = without(within, without(within, busy))
+    held = {"sync": _inside(waits, within), "host_to_device": _inside(host.copies, worked)}
     _move_lost(seconds, held, total)
     return {name: part / total for name, part in seconds.items()}
 
@@ -117,13 +118,14 @@ def _untold(
     waits: Sequence[Span], calls: Sequence[Span], marks: Sequence[tuple[float, float]]
 ) -> list[Span]:
     """Waits for work that no mark tells the end of; where one does, it says so better than the
-    host, which may hear of it late."""
+    host, which may hear of it late. A mark that came before the last call ended knows nothing of
+    what that call queued."""
     hosts, ends = [host for host, _ in marks], [end for _, end in calls]
     found = []
     for start, end in waits:
         mark = bisect.bisect_right(hosts, start) - 1
         call = bisect.bisect_right(ends, start) - 1
-        if mark < 0 or (call >= 0 and ends[call] > hosts[mark] + NEAR_S):
+        if mark < 0 or (call >= 0 and ends[call] > hosts[mark]):
             found.append((start, end))
     return found
 

@@ -75,6 +75,15 @@ class Window:
         """Whether the window is a whole number of batches."""
         return bool(cycles) and cycles[0] == self.first and self.last in self.ledger.marks
 
+    def batch_seconds(self) -> list[float]:
+        """What each whole batch took from its first step to the next one's; empty where the
+        window lies within one."""
+        ledger = self.ledger
+        edges: Sequence[int] = range(self.first, self.last + 1)
+        if ledger.iterative:
+            edges = [mark for mark in ledger.marks if self.first <= mark <= self.last]
+        return [ledger.bounds[b] - ledger.bounds[a] for a, b in zip(edges, edges[1:])]
+
     def parts(self, multiple: int) -> list[tuple[float, float, float, int]]:
         """Consecutive parts (start, end, units, marks), each of whole cycles of `multiple` steps.
 

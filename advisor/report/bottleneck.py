@@ -61,6 +61,7 @@ def typical(runs: Sequence[Run]) -> Run:
         startup_s=_mean([run.startup_s for run in runs]),
         shares=Shares(**shares),
         ceilings=_ceilings_of(runs),
+        flops=next((run.flops for run in runs if run.flops is not None), None),
         peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
     )
 
@@ -328,13 +329,42 @@ def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
     return lines
 
 
+def _filled(run: Run, profile: GpuProfile | None) -> list[str]:
+    """How full the chip was: operations that were counted, over the card's rate."""
+    if run.flops is None:
+        return []
+    achieved = run.achieved_tflops
+    if achieved is None:
+        why = f": {run.flops.why}" if run.flops.why else ""
+        return [f"How full the chip was is not measured{why}."]
+    seen = run.effects
+    least = "at least " if run.flops.uncounted else ""
+    line = (
+        f"Counted on one step, the matrix products, convolutions and attention of the model came "
+        f"to {least}{achieved:.3g} TFLOP/s, waits included"
+    )
+    rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
+    if rate and profile:
+        kind = "TF32" if seen.dtype == "float32" and seen.tf32 else seen.dtype
+        line += (
+            f": {achieved / rate:.2%} of the {rate:g} that {profile.title} has at {kind} by its "
+            "datasheet"
+        )
+        if kind == "float32" and profile.tf32_tflops:
+            line += f", where convolutions may run at the {profile.tf32_tflops:g} of TF32"
+    if run.flops.uncounted:
+        line += f"; {', '.join(run.flops.uncounted)} could not be counted"
+    return [line + "."]
+
+
 def _device(run: Run, profile: GpuProfile | None) -> list[str]:
     lines = []
     seen = run.telemetry
+    lines += _filled(run, profile)
     if on_device(run) and run.shares.compute is not None:
         lines.append(
             f"By events in its stream the GPU had work during {run.shares.compute:.0%} of the "
-            "window; how full the chip was meanwhile was not measured."
+            "window."
         )
     if seen.gpu_util_pct is not None:
         lines.append(
@@ -349,7 +379,8 @@ def _device(run: Run, profile: GpuProfile | None) -> list[str]:
             f"{run.peak_mem_gib or 0:.2f} GiB of it in tensors."
         )
     if seen.gpu_util_pct is None and seen.cpu_util_pct is not None:
-        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy; there is no GPU to fill.")
+        none = "" if run.on_gpu else "; there is no GPU to fill"
+        lines.append(f"The CPUs were {seen.cpu_util_pct:.0f} % busy{none}.")
     for name, share in seen.event_reasons:
         if share > 0.01 and name not in {"idle", "none"}:
             lines.append(f"The GPU held its clocks down for {name} in {share:.0%} of the samples.")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.experiments.comparison import chained, neighbours
+from advisor.experiments.comparison import neighbours
 from advisor.experiments.program import COMMAND_LINE
 from advisor.model import Candidate
 from advisor.report import numbers, sentences
@@ -22,29 +22,27 @@ from advisor.report.entries import (
     target_entry,
     trial_entry,
 )
-from advisor.report.model import Bottleneck, ChangeEntry, OptimizeVerdict, QualityPoint, Report
+from advisor.report.model import Bottleneck, ChangeEntry, QualityPoint, Report
+from advisor.report.outcome import (
+    Outcome,
+    chain_of,
+    class_of,
+    gained_by,
+    mended,
+    quality_proven,
+    reason,
+    traded,
+    unit_of,
+    verdict_of,
+)
 from advisor.report.sides import runs_of, sides
-from advisor.strategy.journey import SPARE
 from advisor.strategy.proof import proven_proofs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from advisor.experiments.attempts import Attempt
-    from advisor.experiments.comparison import Comparison
-    from advisor.experiments.program import Program
     from advisor.machine.target import Target
-    from advisor.model import (
-        Advice,
-        Change,
-        Decision,
-        Interval,
-        KnobClass,
-        Machine,
-        Neighbour,
-    )
-    from advisor.strategy.standing import Standing, Stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,41 +64,6 @@ class Asked:
     target: Target
     price_per_hour: float | None
     wall_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a search ended, and what is written."""
-
-    stop: Stop | None
-    """None: interrupted before the strategy stopped."""
-    standing: Standing
-    attempts: tuple[Attempt, ...]
-    comparisons: tuple[Comparison, ...]
-    winner: Candidate
-    decisions: tuple[Decision, ...]
-    advice: tuple[Advice, ...]
-    program: Program
-    machine: Machine
-    diff: str
-    history_set_aside: bool = False
-    crowd: tuple[Neighbour, ...] = ()
-    """Who was at work when a process had to begin beside others."""
-
-    @property
-    def interrupted(self) -> bool:
-        return self.stop is None
-
-    @property
-    def what(self) -> str:
-        """What is tuned, in a word."""
-        return "command" if self.program.config is None else "config"
-
-
-def unit_of(found: Outcome) -> str:
-    """What was counted: the workload's unit, or tokens where the samples could not be told."""
-    originals = found.standing.originals
-    return originals[-1].unit if originals else found.program.unit
 
 
 def optimize_report(found: Outcome, asked: Asked) -> Report:
@@ -163,10 +126,17 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
                 value=j.value,
                 reference=j.reference,
                 limit=j.limit,
+                low=j.low,
+                high=j.high,
+                runs=j.runs,
+                items=j.items,
+                stage=j.stage,
                 within=j.within,
             )
             for label, j in now.quality.judgements
+            if j.reference is not None and j.limit is not None
         ],
+        quality_proven=quality_proven(found),
         comparisons=[
             comparison_entry(each, objective)
             for each in found.comparisons
@@ -175,6 +145,10 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tier=now.facts.workload.tier,
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
+        objective=objective.name,  # type: ignore[arg-type]
+        objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
+        constraints=[each.text for each in objective.constraints],
+        mended=mended(found),
         price_per_hour=asked.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         skipped=[sentences.skipped(entry) for entry in now.skipped],
@@ -187,114 +161,6 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         notes=notes(found, asked),
         files_created=sorted({p for a in found.attempts for p in a.result.files_created}),
     )
-
-
-# --- verdict ------------------------------------------------------------------------------
-
-
-def chain_of(found: Outcome) -> tuple[Comparison, ...]:
-    """The proofs that lead from the original to the winner; none where nothing is written."""
-    return proven_proofs(found.standing) if found.winner.changes else ()
-
-
-def class_of(change: Change, now: Standing) -> KnobClass:
-    """A training knob by its name is free in a program that was seen not to train."""
-    trains = not now.originals or now.trains
-    return "free" if change.knob_class == "training" and not trains else change.knob_class
-
-
-def traded(proof: Comparison) -> bool:
-    """Whether what the proof adds may change results."""
-    old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
-    return old.only("numeric", "quality").key != new.only("numeric", "quality").key
-
-
-def gained_by(found: Outcome) -> Interval | None:
-    """Gain of everything that is written, over the original."""
-    chain = chain_of(found)
-    if not chain:
-        return None
-    second = chain[1] if len(chain) > 1 else None
-    return chained(chain[0], second, found.standing.facts.objective)
-
-
-def verdict_of(found: Outcome) -> OptimizeVerdict:
-    """`unchanged` only where candidates ran and lost, or there was none to run."""
-    if found.interrupted:
-        return "partial"
-    if found.winner.changes:
-        return "improved"
-    assert found.stop is not None
-    left_out = any(entry.matters for entry in found.standing.skipped)
-    return "partial" if left_out or found.stop.reason == "budget-too-small" else "unchanged"
-
-
-def reason(found: Outcome) -> str:
-    """Why the verdict is what it is."""
-    now, stop = found.standing, found.stop
-    if stop is None:
-        processes = sum(not attempt.reused for attempt in found.attempts)
-        return (
-            f"Interrupted after {processes} processes; the {found.what} is untouched, and "
-            "the next call goes on from what was measured."
-        )
-    if stop.reason == "budget-too-small":
-        takes = f"takes about {numbers.duration(now.price_s)}"
-        if not now.originals:
-            takes = "finished no item"
-        return (
-            f"One process of this program {takes}, so the "
-            f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
-            f"prove it. Call again with --budget {whole_minutes(stop.needed_s or 0.0)}."
-        )
-    whole = gained_by(found)
-    if whole is not None:
-        text = f"The tuned {found.what} {sentences.gained(whole, unit_of(found))}."
-        if len(now.proofs) > len(chain_of(found)):
-            text += " What was not proven on top of it was left out."
-        return text
-    if now.proofs:
-        last = now.proofs[-1]
-        if last.failure is not None:
-            return (
-                f"The best candidate failed while it was being proven ({last.failure.kind}: "
-                f"{last.failure.evidence}), so nothing was written."
-            )
-        found_gain = last.interval(now.facts.objective)
-        bounds = ""
-        if found_gain is not None and not sentences.too_wide(found_gain):
-            bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
-        return (
-            f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
-            f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
-        )
-    tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
-    if not tried and any(entry.matters for entry in now.skipped):
-        return (
-            "The budget was spent before a candidate could run, so nothing is known yet."
-            + again(now)
-        )
-    if not tried:
-        return "No setting was found that may be changed without asking you."
-    if any(word.outcome == "found" for word in now.settled):
-        return (
-            "What was faster in the search could not be proven before the budget was spent, so "
-            "nothing was written." + again(now)
-        )
-    what = "that may be written without asking you" if found.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
-
-
-def again(now: Standing) -> str:
-    """The budget that would have held what this one did not; what was measured is known then."""
-    missing_s = max((e.needed_s - e.left_s for e in now.skipped if e.matters), default=0.0)
-    needed_s = SPARE * (now.facts.budget_s + missing_s)
-    return f" Call again with --budget {whole_minutes(needed_s)}: it goes on from here."
-
-
-def whole_minutes(seconds: float) -> str:
-    """`6m`: a budget as it is typed, rounded up."""
-    return f"{int(-(-seconds // 60))}m"
 
 
 def busy(found: Outcome) -> str:
@@ -367,6 +233,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if slow := sentences.slow_starts(now.starts):
+        told.append(slow)
     if asked.target.note and asked.target.profile is not None:
         told.append(asked.target.note)
     sources = {
@@ -379,10 +247,15 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         told.append(
             "Earlier measurements were set aside: the same original now runs at another speed."
         )
-    if now.quality.judgements:
+    if any(j.stage == "confirmed" for _, j in now.quality.judgements):
         told.append(
-            "Each quality value is of one run of the quality command: it shows that this run was "
-            "inside its limit, and does not prove that every run is."
+            "Quality: what was chosen with some seeds was confirmed or refused with others; bounds "
+            "are 95 %, and the wider of those over the runs and over the items of a run."
+        )
+    if now.quality.judgements and now.facts.workload.quality_proof == "one-run":
+        told.append(
+            "Quality is not proven: quality-proof is one-run, so each value is of one run, which "
+            "shows that this run was inside its limit and nothing of any other."
         )
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]

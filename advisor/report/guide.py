@@ -60,6 +60,11 @@ def as_it_is(report: Report) -> Side:
 # --- time ---------------------------------------------------------------------------------
 
 
+def has_bounds(report: Report) -> bool:
+    """Whether several processes measured it: nothing is told a person to watch for from one."""
+    return as_it_is(report).units_per_s_low is not None
+
+
 def timeline(report: Report) -> list[Row]:
     """Times for many units and for passes over the data set, with the bounds of the rate."""
     before, after = report.before, report.after if shows_after(report) else None
@@ -147,22 +152,23 @@ def _program(command: str) -> str | None:
 
 
 def signs(report: Report) -> list[Sign]:
-    """What was measured, and from where on something is wrong; only what was measured."""
+    """What was measured, and from where on something is wrong; none from a single process."""
+    if not has_bounds(report):
+        return []
     side, units = as_it_is(report), numbers.plural(report.unit)
     band = max(report.noise_band or 0.0, report.smallest_gain)
     device = "GPU" if report.machine.gpus else "CPU"
     busy = side.gpu_util_pct if report.machine.gpus else side.cpu_util_pct
     limit = report.target.memory_limit_gib if report.target and report.machine.gpus else None
     found = []
-    low = side.units_per_s_low or side.units_per_s
-    if side.units_per_s and low:
+    if side.units_per_s and side.units_per_s_low:
         found.append(
             Sign(
                 label=f"{units}/s",
                 good=numbers.interval(
                     side.units_per_s, side.units_per_s_low, side.units_per_s_high
                 ),
-                bad=f"below {numbers.number(low * (1 - band))}",
+                bad=f"below {numbers.number(side.units_per_s_low * (1 - band))}",
                 then="see whether others are at work and the machine is well: `gpu-advisor doctor`",
             )
         )
@@ -226,8 +232,8 @@ def troubles(report: Report) -> list[Trouble]:
             Trouble(
                 when="it runs out of memory",
                 then=f"A batch of {numbers.count(largest.batch)} took "
-                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; the chosen one "
-                f"is {numbers.count(side.batch)}. Larger inputs need a smaller batch.",
+                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; it now runs "
+                f"with {numbers.count(side.batch)}. Larger inputs need a smaller batch.",
             )
         )
     if side.workers:

@@ -64,10 +64,15 @@ class Side(_Part):
     units_per_s_high: float | None = None
     tokens_per_s: float | None = None
     """Of a language model: beside its samples."""
+    latency_p50_ms: float | None = None
+    """What the user of a unit waits: half of them no longer."""
+    latency_p95_ms: float | None = None
     peak_mem_gib: float | None = None
     quality: dict[str, float] = Field(default_factory=dict)
     gpu_util_pct: float | None = None
     cpu_util_pct: float | None = None
+    achieved_tflops: float | None = None
+    """Counted on one step of the original: matrix products, convolutions and attention."""
     wait_share: float | None = None
     step_ms: float | None = None
     step_kind: str | None = None
@@ -119,7 +124,17 @@ class QualityPoint(_Part):
     value: float | None
     reference: float
     limit: float
+    low: float | None = None
+    """95 % bounds of the value, the original's taken as it is; null: one run has none."""
+    high: float | None = None
+    runs: int = 1
+    """Pairs of runs with equal seeds, no two alike."""
+    items: int = 1
+    """Figures of a run that were paired."""
+    stage: Literal["chosen", "confirmed"] = "chosen"
+    """confirmed: with other seeds than those that chose, and on other items where declared."""
     within: bool
+    """Chosen: the value is inside the limit. Confirmed: the whole of its bounds is."""
 
 
 class TrialEntry(_Part):
@@ -155,7 +170,7 @@ class RoundEntry(_Part):
 
     round: int
     before: float
-    """Units/s."""
+    """What decides, in the report's `objective_unit`."""
     after: float
     disturbed: str | None = None
     """The arms that others disturbed; null if none."""
@@ -271,6 +286,8 @@ class Report(_Part):
     bottleneck_before: Bottleneck | None = None
     bottleneck_after: Bottleneck | None = None
     decisions: list[DecisionEntry] = Field(default_factory=list)
+    quality_proven: bool | None = None
+    """Whether what was traded was confirmed by bounds inside the tolerances; null: nothing was."""
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     tier: Tier = "fastest"
@@ -278,6 +295,14 @@ class Report(_Part):
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03
+    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""
+    objective_unit: str = ""
+    """Of the figures of the comparisons' rounds; empty: units/s."""
+    constraints: list[str] = Field(default_factory=list)
+    """What had to hold beside it."""
+    mended: list[str] = Field(default_factory=list)
+    """Of those, which no run of the original was inside of, and what was written is."""
     price_per_hour: float | None = None
     """What an hour of the machine costs, as gpu-advisor.toml says; null where it does not."""
     trials: list[TrialEntry] = Field(default_factory=list)

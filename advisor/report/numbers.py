@@ -70,6 +70,11 @@ def count(value: float | None) -> str:
     return NOT_MEASURED if value is None or not math.isfinite(value) else f"{value:,.6g}"
 
 
+def whole_minutes(seconds: float) -> str:
+    """`6m`: a budget as it is typed, rounded up."""
+    return f"{int(-(-seconds // 60))}m"
+
+
 def duration(seconds: float | None, digits: int = 2) -> str:
     """`724 us`, `850 ms`, `6.2 s`, `42 s`, `12 min 5 s`, `3 h 40 min`, `2 d 3 h`."""
     if seconds is None or not math.isfinite(seconds):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Advice, Decision, Failure, Run
 from advisor.report import numbers
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
+    from advisor.experiments.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
     from advisor.model import Interval, Neighbour
@@ -22,8 +24,7 @@ REASONS = {
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
-    "changed-steps": "Part of what was proven, with every quality measure inside its tolerance"
-    "{moved}. {stopped}",
+    "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
     "changed-along": "Moves with what it is linked to.",
     "not-proven": "Not written: it looked faster, and the gain was not proven.",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
@@ -48,8 +49,8 @@ REASONS = {
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
-    "no-precision-inside": "No other precision was faster inside its guard{seen}.",
-    "no-flag-inside": "Switched on it was no faster inside its guard{seen}.",
+    "no-precision-inside": "No other precision was faster inside its guard{seen}. {stopped}",
+    "no-flag-inside": "Switched on it was no faster inside its guard{seen}. {stopped}",
     "flag-on": "It is on already.",
     "flag-without-gpu": "It does something on a GPU only, and the model is not on one.",
     "no-plain-flag": "It is no plain true or false; left alone.",
@@ -80,6 +81,7 @@ STOPS = {
     "full (drop_last).",
     "fewer-files": "The search stopped because with {value} the program left {files} files where "
     "as many items left {expected:.0f}: results would be lost.",
+    "constraint": "The search stopped because {value} was outside of {constraint}: {seen:.4g}.",
     "fewer-items": "The search stopped because with {value} {file} held {items} items where as "
     "much work left {expected:.0f}: results would be lost.",
     "other-items": "The search stopped because with {value} item {item} of {file} is another one "
@@ -91,8 +93,18 @@ STOPS = {
     "unfilled": "The search stopped because the program never filled a batch of {value}: it saw "
     "{seen:g}.",
     "ladder-ended": "The ladder of steps ended there.",
-    "not-judged": "The quality of {steps} steps could not be judged.",
-    "out-of-tolerance": "{steps} steps put {beyond} beyond its limit {limit:g}.",
+    "not-judged": "{looked_at} could not be judged: a run failed, or printed no figure.",
+    "out-of-tolerance": "{looked_at} put {beyond} beyond its limit {limit:g}.",
+    "not-confirmed": "{looked_at} looked inside when chosen; with other seeds the 95 % bound of "
+    "{beyond} is {reach}, and its limit {limit:g} (pairs of runs: {runs}).",
+    "too-noisy": "{looked_at} looked inside, and {measure} differs by {spread:.2g} from run to run "
+    "where its tolerance leaves {room:.2g}: more than {most} runs a side would have to confirm it.",
+    "confirm-over-budget": "{looked_at} looked inside, and the budget could not hold what would "
+    "confirm it: {rounds} more runs a side.",
+    "seeds-not-followed": "{looked_at} looked inside, and other seeds gave the same figures, so "
+    "nothing tells how far they may differ. Let the program follow GPU_ADVISOR_SEED or a {{seed}} "
+    "in its quality-command; or let it print a figure for each item, and declare other items as "
+    "confirm-quality-command.",
 }
 
 ADVICE = {
@@ -174,32 +186,50 @@ TRAINS = {
 """Sign of a training without an optimizer of torch's, to words."""
 
 
+HELD = {
+    "bounds": "with the bounds of every quality measure inside its tolerance on seeds that did not "
+    "choose it",
+    "one-run": "with one run of every quality measure inside its tolerance, which proves nothing "
+    "of others (quality-proof is one-run)",
+}
+"""How quality was looked at, to words."""
+
+
 def why(decision: Decision) -> str:
     """The sentence of one decision."""
     data = dict(decision.data)
     filled: dict[str, Any] = {
         **data,
-        "stopped": STOPS[str(data["stop"])].format(**data) if "stop" in data else "",
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
         "band": numbers.percent(_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",
+        "looked_at": f"{data['steps']} steps" if "steps" in data else "It",
+        "reach": numbers.measure(_float(data["bound"])) if data.get("bound") else "not known",
+        "held": HELD.get(str(data.get("proof")), ""),
         "moved": f"; the linked schedule moved: {data['moved']}" if data.get("moved") else "",
         "shapes": f"; the model saw inputs of {data['shapes']} either way"
         if data.get("shapes") and not data.get("override")
         else "",
         "why": str(data.get("why", "")).rpartition("not editable: ")[2].rstrip("."),
     }
-    return REASONS[decision.reason].format(**filled).strip()
+    stopped = STOPS[str(data["stop"])].format(**{**filled, **data}) if "stop" in data else ""
+    return REASONS[decision.reason].format(**{**filled, "stopped": stopped}).strip()
 
 
 def seen(data: Mapping[str, object]) -> str:
     """What the guard saw: `: loss drift 0.2 % of 2 % allowed`; empty where it did not look."""
     if "drift" in data:
         drift, allowed = _float(data["drift"]), _float(data["tolerance"])
-        return f": loss drift {numbers.percent(drift)} of {numbers.percent(allowed)} allowed"
+        most = (
+            f" (at most {numbers.percent(_float(data['drift_most']))})"
+            if "drift_most" in data
+            else ""
+        )
+        once = ", by one run, which proves nothing of others" if "proof" in data else ""
+        return f": drift {numbers.percent(drift)}{most} of {numbers.percent(allowed)} allowed{once}"
     told = [
         f"{name.removeprefix('value of ')} {numbers.measure(_float(value))}"
         for name, value in data.items()
@@ -263,19 +293,40 @@ def skipped(entry: Skipped) -> str:
     )
 
 
-def gained(interval: Interval, unit: str) -> str:
+def slow_starts(starts: Starts) -> str | None:
+    """What start-up leaves room for, and the budget that would do; None where there is enough."""
+    if starts.whole_s <= starts.budget_s:
+        return None
+    many = int(starts.bought)
+    return (
+        f"Each process takes {numbers.duration(starts.usual_s)} to its first step, and at most a "
+        f"third of the budget goes to that: {many} {'process' if many == 1 else 'processes'}. A "
+        f"whole search takes about {WHOLE_SEARCH}; --budget {numbers.whole_minutes(starts.whole_s)}"
+        " holds it."
+    )
+
+
+GAINS = {
+    "throughput": ("did {ratio}x the {units} a second", "{ratio} as many {units} a second"),
+    "latency": ("made the latency of a {unit} {ratio}x shorter", "{ratio} shorter latency"),
+    "energy": ("took {ratio}x less energy for a {unit}", "{ratio} less energy for a {unit}"),
+    "cost": ("made a {unit} {ratio}x cheaper", "a {unit} {ratio} cheaper"),
+}
+"""Objective to what a gain of it is called, in a sentence and in a title."""
+
+
+def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
     rounds = f"{interval.n} interleaved rounds of fresh processes"
-    units = numbers.plural(unit)
-    if too_wide(interval):
+    wide = too_wide(interval)
+    ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
+    did = GAINS[objective][0].format(ratio=ratio, unit=unit, units=numbers.plural(unit))
+    if wide:
         return (
-            f"did more than {interval.low:.2f}x the {units} a second in {rounds} (lower 95 % "
-            "bound); the machine was too unsteady to say how much more"
+            f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "
+            "more"
         )
-    return (
-        f"did {interval.estimate:.2f}x the {units} a second in {rounds}; 95 % bounds "
-        f"{interval.low:.2f} to {interval.high:.2f}"
-    )
+    return f"{did} in {rounds}; 95 % bounds {interval.low:.2f} to {interval.high:.2f}"
 
 
 WIDE = 4.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from advisor.experiments.comparison import AFTER, BEFORE
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 def sides(now: Standing, winner: Candidate) -> tuple[Side, Side]:
     """The two columns of the table; `after` equals `before` when nothing was changed."""
     quality = now.quality
-    alone = typical(now.originals).ceilings if now.originals else None
-    compute = alone.compute_units_per_s if alone else None
-    before = side(runs_of(now, Candidate()), dict(quality.before), compute)
+    first = typical(now.originals) if now.originals else None
+    before = side(runs_of(now, Candidate()), dict(quality.before), first)
     if not winner.changes:
         return before, before
     after = dict(quality.after) if winner.only("numeric", "quality").changes else {}
@@ -42,12 +41,15 @@ def runs_of(now: Standing, candidate: Candidate) -> list[Run]:
     return [run for run in found if run.disturbance.disturbed is not True] or found
 
 
-def side(runs: list[Run], quality: dict[str, float], compute: float | None = None) -> Side:
-    """One column from the runs of one configuration."""
+def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -> Side:
+    """One column from the runs of one configuration; the parts and the operations of a step were
+    told by its `first` ones alone."""
     if not runs:
         return Side(quality=quality)
     rates = rate_interval([run.units_per_s for run in runs])
     mean = typical(runs)
+    alone = first.ceilings if first else None
+    mean = replace(mean, flops=first.flops if first else None)
     energy = [
         run.telemetry.energy_j / run.units for run in runs if run.telemetry.energy_j and run.units
     ]
@@ -56,10 +58,13 @@ def side(runs: list[Run], quality: dict[str, float], compute: float | None = Non
         units_per_s_low=rates.low if rates.n > 1 else None,
         units_per_s_high=rates.high if rates.n > 1 else None,
         tokens_per_s=_middle([run.tokens_per_s for run in runs]),
+        latency_p50_ms=_middle([run.latency_p50_ms for run in runs]),
+        latency_p95_ms=_middle([run.latency_p95_ms for run in runs]),
         peak_mem_gib=_most([run.peak_mem_gib for run in runs]),
         quality=quality,
         gpu_util_pct=_middle([run.telemetry.gpu_util_pct for run in runs]),
         cpu_util_pct=_middle([run.telemetry.cpu_util_pct for run in runs]),
+        achieved_tflops=mean.achieved_tflops,
         wait_share=_middle([run.wait_share for run in runs]),
         step_ms=_middle([run.step_ms for run in runs]),
         step_kind=mean.step_kind,
@@ -70,7 +75,7 @@ def side(runs: list[Run], quality: dict[str, float], compute: float | None = Non
         workers=mean.effects.workers,
         data_items=mean.effects.data_items,
         forwards_per_unit=mean.effects.forwards_per_unit,
-        compute_units_per_s=compute,
+        compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
     )
 

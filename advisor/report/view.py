@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.documents import argv
-from advisor.report import markdown, numbers
+from advisor.report import markdown, numbers, sentences
 
 if TYPE_CHECKING:
-    from advisor.report.model import AdviceEntry, DecisionEntry, Gain, Report, Side, TrialEntry
+    from advisor.report.model import (
+        AdviceEntry,
+        DecisionEntry,
+        Gain,
+        QualityPoint,
+        Report,
+        Side,
+        TrialEntry,
+    )
 
 CLASSES = {
     "free": "free: results cannot change",
@@ -67,22 +75,27 @@ def title(report: Report) -> str:
     """
     if report.verdict == "improved" and report.gain:
         written = ", not written (dry run)" if report.dry_run else ""
-        units, found = numbers.plural(report.unit), report.gain
+        doubt = report.quality_proven is False
         if gains_apart(report) and (free := report.gain_free):
             paid = " and ".join(
                 f"{change.path.rpartition('.')[2]} {change.to}"
                 for change in report.changes
                 if change.kind in {"timesteps", "precision"}
             )
-            return (
-                f"{_at_least(free)} as many {units} a second free, {_at_least(found)} with "
-                f"{paid}{written}"
-            )
-        if found.high is None:
-            return f"more than {numbers.ratio(found.low)} as many {units} a second{written}"
-        bounds = numbers.gain(found).partition(" ")[2]
-        return f"{numbers.ratio(found.ratio)} as many {units} a second {bounds}{written}"
+            unproven = " (quality not proven)" if doubt else ""
+            both = f"{_at_least(report.gain)} with {paid}{unproven}{written}"
+            return f"{_called(report, _at_least(free))} free, {both}"
+        bounds = f" {numbers.gain(report.gain).partition(' ')[2]}" if report.gain.high else ""
+        unproven = ", quality not proven" if doubt else ""
+        kept = f"inside {' and '.join(report.mended)}, " if report.mended else ""
+        return f"{kept}{_called(report, _at_least(report.gain))}{bounds}{unproven}{written}"
     return "not finished" if report.verdict == "partial" else "left as it was"
+
+
+def _called(report: Report, ratio: str) -> str:
+    """`2.91x as many tiles a second`, or what a gain of the report's objective is called."""
+    units = numbers.plural(report.unit)
+    return sentences.GAINS[report.objective][1].format(ratio=ratio, unit=report.unit, units=units)
 
 
 def _at_least(gain: Gain) -> str:
@@ -138,8 +151,17 @@ def measures(report: Report) -> list[Row]:
             for count in (1_000, 10_000)
         ),
         (f"{device} utilisation", [_percent_of_100(value) for value in busy]),
+        *(
+            [("TFLOP/s, counted on one step", [numbers.number(s.achieved_tflops) for s in sides])]
+            if any(side.achieved_tflops is not None for side in sides)
+            else []
+        ),
         ("peak memory", [numbers.gib(side.peak_mem_gib) for side in sides]),
     ]
+    if report.objective == "latency" or any("latency" in each for each in report.constraints):
+        for share in (95, 50):
+            told = [numbers.quantity(getattr(side, f"latency_p{share}_ms"), "ms") for side in sides]
+            table.insert(1, (f"latency of a {unit}, p{share}", told))
     if any(side.tokens_per_s is not None for side in sides) and unit != "token":
         table.insert(1, ("tokens/s", [numbers.number(side.tokens_per_s) for side in sides]))
     if any(side.wait_share is not None for side in sides):
@@ -159,7 +181,10 @@ def measures(report: Report) -> list[Row]:
     table += [
         (
             _quality_label(report, name),
-            [numbers.measure(side.quality.get(name)) for side in sides],
+            [
+                numbers.measure(report.before.quality.get(name)),
+                _bounded(report, name, report.after.quality.get(name)),
+            ],
         )
         for name in _measure_names(report)
     ]
@@ -304,8 +329,36 @@ def _measure_names(report: Report) -> list[str]:
     return list(dict.fromkeys(named))
 
 
+def quality_point(report: Report, name: str) -> QualityPoint | None:
+    """What the after of a measure rests on: confirmed before chosen, inside before outside, the
+    last of them."""
+    points = [point for point in report.quality if point.measure == name]
+    order = [(point.stage == "confirmed" and point.within, point.within) for point in points]
+    best = max(order, default=None)
+    found = [point for point, rank in zip(points, order, strict=True) if rank == best]
+    return found[-1] if found else None
+
+
 def _limit(report: Report, name: str) -> float | None:
-    return next((point.limit for point in report.quality if point.measure == name), None)
+    point = quality_point(report, name)
+    return point.limit if point is not None else None
+
+
+def _bounded(report: Report, name: str, value: float | None) -> str:
+    """`0.4191 (0.41 to 0.43)`: with its bounds where it has some."""
+    point, text = quality_point(report, name), numbers.measure(value)
+    if point is None or point.low is None or point.high is None or value != point.value:
+        return text
+    return f"{text} ({numbers.measure(point.low)} to {numbers.measure(point.high)})"
+
+
+def quality_told(point: QualityPoint) -> str:
+    """What a look at a measure says: how often, on what, and whether that is inside."""
+    runs = f"{point.runs} pair{'s' if point.runs != 1 else ''}"
+    items = f" of {point.items} items" if point.items > 1 else ""
+    if point.stage == "confirmed":
+        return f"{'confirmed' if point.within else 'not confirmed'}, {runs}{items}"
+    return f"{'inside' if point.within else 'out of tolerance'} when chosen, {runs}{items}"
 
 
 def _quality_label(report: Report, name: str) -> str:

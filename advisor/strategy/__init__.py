@@ -13,7 +13,8 @@ surface.py     what is known of such programs, fitted to the runs
 prices.py      what one more process takes
 switches.py    what no config holds and can be tried from inside the process, as data
 proof.py       how many rounds, and what was proven
-guard.py       results inside what the user declared
+guard.py       results inside what the user declared: what chooses, and what confirms
+rounding.py    the same of losses and outputs
 effects.py     what a candidate asked for against what the program did
 decisions.py   what became of every knob, from the answers and the winner
 """

@@ -9,7 +9,7 @@ from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
 from advisor.strategy.ignored import with_few_steps
-from advisor.strategy.prices import CEILINGS_S, Prices
+from advisor.strategy.prices import CEILINGS_S
 from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def baseline(
         if answer.run is None:
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
-        now = replace(now, prices=Prices.of_baselines(now.originals))
+        now = replace(now, prices=now.prices.of_baselines(now.originals))
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 

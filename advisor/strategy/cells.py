@@ -24,6 +24,8 @@ LEAST_GAIN = 0.01
 """An expected gain below this ends the search, and so much closer rates are a tie; at least a tenth
 of the noise."""
 
+NOTHING = -1e3
+"""On the scale of logarithms: less than any run is worth."""
 DEAREST = 4.0
 """Usual windows, or processes, that the window of a large batch may take."""
 
@@ -49,10 +51,9 @@ class Explored:
         """Nothing above `most`, and why."""
         return replace(self, most=min(most, self.most), stop=stop)
 
-    def seen(self, cell: Cell, candidate: Candidate, run: Run) -> Explored:
-        """With one more run."""
-        points = (*self.points, point_of(run, cell))
-        return replace(self, runs={**self.runs, cell: (candidate, run)}, points=points)
+    def learned(self, point: Point) -> Explored:
+        """With what one more run tells of the others."""
+        return replace(self, points=(*self.points, point))
 
 
 def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Cell | None, float]:
@@ -60,13 +61,13 @@ def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Ce
 
     None when nothing is left that is worth a process.
     """
-    forecast = {cell: surface.at(batch_of(cell), cell[1]) for cell in cells(now, found)}
-    ran = {cell: surface.at(batch_of(cell), cell[1]) for cell in found.runs}
-    top = max(each.log_rate for each in ran.values())
+    forecast = {cell: worth(now, surface, cell) for cell in cells(now, found)}
+    ran = {cell: worth(now, surface, cell) for cell in inside(now, found)}
+    top = max((each.log_rate for each in ran.values()), default=NOTHING)
     new = [
         cell
         for cell in forecast
-        if cell not in found.runs and window_s(now, cell, forecast[cell]) <= longest_s(now)
+        if cell not in found.runs and window_s(now, cell, surface) <= longest_s(now)
     ]
     gains = {cell: forecast[cell].improvement(top) for cell in new}
     best = max(new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
@@ -80,10 +81,23 @@ def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Ce
     return min(may_do, default=None), 0.0
 
 
-def window_s(now: Standing, cell: Cell, forecast: Forecast) -> float:
+def worth(now: Standing, surface: Surface, cell: Cell) -> Forecast:
+    """What a cell is worth to the objective, on the scale on which gains add up."""
+    told, batch = surface.at(batch_of(cell), cell[1]), batch_of(cell)
+    return replace(told, log_rate=now.facts.objective.log_worth(told.log_rate, batch))
+
+
+def inside(now: Standing, found: Explored) -> list[Cell]:
+    """Cells that ran inside the constraints."""
+    return [cell for cell, (_, run) in found.runs.items() if not now.facts.objective.broken(run)]
+
+
+def window_s(now: Standing, cell: Cell, surface: Surface) -> float:
     """What the fewest steps of a window would take there."""
     forwards = now.original.effects.forwards_per_unit if now.iterative else 1.0
-    step_s = batch_of(cell) / math.exp(forecast.log_rate) / (forwards or 1.0)
+    pace = now.facts.objective.pace(now.original) / now.original.units_per_s
+    rate = math.exp(surface.at(batch_of(cell), cell[1]).log_rate) / pace
+    step_s = batch_of(cell) / rate / (forwards or 1.0)
     return MIN_STEPS * step_s
 
 
@@ -93,9 +107,12 @@ def longest_s(now: Standing) -> float:
 
 
 def smallest_level(now: Standing, found: Explored, ran: Mapping[Cell, Forecast]) -> Cell:
-    """Of the cells that ran and tie with the fastest, the smallest not below the config's own."""
+    """Of the cells that ran and tie with the best, the smallest not below the config's own, unless
+    smaller ones are what is wanted."""
     top = max(each.log_rate for each in ran.values())
     level = [cell for cell, each in ran.items() if each.log_rate >= top - tie(now)]
+    if now.facts.objective.better_below(found.runs[found.start][1]):
+        return min(level)
     return min([cell for cell in level if larger(cell, found.start)] or level)
 
 
@@ -103,6 +120,8 @@ def cells(now: Standing, found: Explored) -> list[Cell]:
     """All that may still be tried, and those that ran."""
     most = min(found.most, leap(now, found) * max(batch for batch, _ in found.runs))
     batches = [found.start[0] * 2**n for n in range(DOUBLINGS + 1)] if found.batch else [0]
+    if found.batch and now.facts.objective.better_below(found.runs[found.start][1]):
+        batches += [found.start[0] >> n for n in range(1, found.start[0].bit_length())]
     workers = {found.start[1]} | (counts(now, found.start[1]) if found.workers else set())
     return [
         (batch, count)
@@ -132,15 +151,18 @@ def tie(now: Standing) -> float:
     return max(LEAST_GAIN, now.noise / 20)
 
 
-def collapsed(found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
+def collapsed(now: Standing, found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
     """Whether `run` is so far below what the others promise that it has to be seen twice."""
     told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
     doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
-    return math.log(run.units_per_s) < max(doubted, math.log(start / COLLAPSED))
+    return math.log(now.facts.objective.pace(run)) < max(doubted, math.log(start / COLLAPSED))
 
 
 def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:
-    """Units/s of the loader alone; by what the program waits where it was not measured."""
+    """Units/s of the loader alone; by what the program waits where it was not measured. Nothing
+    where the pace is no rate in time."""
+    if now.facts.objective.name == "energy":
+        return ()
     if now.loader_alone:
         return tuple(sorted(now.loader_alone.items()))
     run = now.original
@@ -151,11 +173,12 @@ def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:
     return tuple((count, one * max(1, count)) for count in range(now.facts.cpus + 1))
 
 
-def point_of(run: Run, cell: Cell) -> Point:
+def point_of(now: Standing, run: Run, cell: Cell) -> Point:
     """`run` as the fit sees it."""
     batch = run.effects.batch or batch_of(cell)
-    share = run.wait_share or 0.0
-    return Point(batch=batch, workers=cell[1], rate=run.units_per_s, wait_share=share)
+    share = 0.0 if now.facts.objective.name == "energy" else run.wait_share or 0.0
+    pace = now.facts.objective.pace(run)
+    return Point(batch=batch, workers=cell[1], rate=pace, wait_share=share)
 
 
 def batch_of(cell: Cell) -> float:

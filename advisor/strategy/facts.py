@@ -105,6 +105,8 @@ class Proposal:
 class QualityLog:
     """What the declared measures were; empty where none was read."""
 
+    original: tuple[tuple[str, float], ...] = ()
+    """Of the config as it was found, on what chooses: later calls count from it."""
     before: tuple[tuple[str, float], ...] = ()
     after: tuple[tuple[str, float], ...] = ()
     judgements: tuple[tuple[str, QualityJudgement], ...] = ()

@@ -17,13 +17,14 @@ from advisor.strategy.cells import (
     DOUBLINGS,
     Cell,
     Explored,
-    batch_of,
     collapsed,
+    inside,
     loader_of,
     memory_refusal,
     most_promising,
     point_of,
     smallest_level,
+    worth,
 )
 from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import settle_ignored, unfollowed
@@ -83,9 +84,10 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         workers=workers,
         start=start,
         runs={start: (now.best, now.front)},
-        points=tuple(point_of(run, start) for run in known),
+        points=tuple(point_of(now, run, start) for run in known),
         most=max(1, start[0]) * 2**DOUBLINGS,
     )
+    found = outside(now, found, start, now.front) or found
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -103,7 +105,11 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
         now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
-        if attempt is not None and attempt.run and collapsed(found, surface, cell, attempt.run):
+        if (
+            attempt is not None
+            and attempt.run
+            and collapsed(now, found, surface, cell, attempt.run)
+        ):
             first = attempt
             now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
             attempt = attempt if attempt is not None and attempt.run else first
@@ -151,8 +157,27 @@ def with_answer(
             return below.bounded(fills, *told)  # the same work as at a smaller value
         found = found.bounded(fills, *told)
         if fills < cell[0]:
-            return replace(found, points=(*found.points, point_of(run, cell)))
-    return found.seen(cell, candidate, run)
+            return found.learned(point_of(now, run, cell))
+    found = found.learned(point_of(now, run, cell))
+    if not_allowed := outside(now, found, cell, run):
+        return replace(not_allowed, refused=found.refused | {cell})
+    return replace(found, runs={**found.runs, cell: (candidate, run)})
+
+
+def outside(now: Standing, found: Explored, cell: Cell, run: Run) -> Explored | None:
+    """What `run` bounds by being outside of a constraint; None where it is inside of all."""
+    broken = now.facts.objective.broken(run)
+    if not broken:
+        return None
+    told: Data = (
+        ("stop", "constraint"),
+        ("value", cell[0]),
+        ("constraint", broken[0].text),
+        ("seen", broken[0].value(run)),
+    )
+    if found.batch is not None and any(each.grows_with_batch for each in broken):
+        return found.bounded(cell[0] - 1, *told)
+    return replace(found, stop=told)
 
 
 def count_of(now: Standing, knob: Knob | None) -> int:
@@ -176,10 +201,11 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
 
 def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
-    smooth = {cell: surface.at(batch_of(cell), cell[1]) for cell in found.runs}
-    chosen = smallest_level(now, found, smooth)
+    allowed = inside(now, found) or [found.start]
+    smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in allowed})
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
-    if gained <= math.log1p(now.facts.smallest_gain):
+    if found.start in allowed and gained <= math.log1p(now.facts.smallest_gain):
         chosen = found.start
     candidate, run = found.runs[chosen]
     if found.batch is not None and alters_training(now, candidate, run):

@@ -44,7 +44,7 @@ def ran(
         arm=Arm(candidate=candidate),
         purpose="effects",
         plan=plan,
-        quality=now.iterative,
+        command="quality" if now.iterative else "own",
         expected_s=now.price_s,
     )
     now, attempt = yield from tried(now, ask, reserve=False, matters=False)

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 UNKNOWN = 5.0
 """Of a program that did not finish one item within the budget only so much can be said."""
-SPARE = 1.2
-"""A budget that is named must do."""
 
 
 def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     """Everything that is asked, in order; returns where it ended."""
-    now, failed = yield from baseline(Standing(facts=facts, left_s=facts.budget_s))
+    now, failed = yield from baseline(Standing(facts=facts, clock_s=facts.budget_s))
     if failed is not None:
         return Stop(reason="baseline-failed", standing=now, failed=failed)
     if not now.originals:
         return Stop(reason="budget-too-small", standing=now, needed_s=UNKNOWN * facts.budget_s)
+    if facts.objective.unmeasured(now.original):
+        return Stop(reason="not-measured", standing=now)
     if now.fewest_s > now.left_s and worth_trying(now):
-        whole_s = SPARE * (facts.budget_s - now.left_s + now.fewest_s)
-        return Stop(reason="budget-too-small", standing=now, needed_s=whole_s)
+        needed_s = now.budget_for(now.fewest_s)
+        return Stop(reason="budget-too-small", standing=now, needed_s=needed_s)
     now = yield from discover(now)
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))

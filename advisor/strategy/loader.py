@@ -73,7 +73,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
         if word is None and now.skipped:
             return now.settle(key_of(knob), "skipped", "budget")
         return now
-    top = max(now.facts.objective.score(run) for _, _, run in ran)
+    top = now.facts.objective.score(now.facts.objective.best([run for _, _, run in ran]))
     level = [
         each
         for each in ran

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs import precision_choices
-from advisor.strategy.guard import within
 from advisor.strategy.loader import settle_ignored, unfollowed
+from advisor.strategy.rounding import within
 from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
 
 if TYPE_CHECKING:

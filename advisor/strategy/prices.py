@@ -26,17 +26,19 @@ class Prices:
     quiet_s: tuple[float, ...] = ()
     held_s: tuple[float, ...] = ()
     """Of those that others disturbed: the price on a machine that stays busy."""
+    started_s: float = 0.0
+    """What it took all processes so far to come to their first steps."""
 
-    @classmethod
-    def of_baselines(cls, originals: tuple[Run, ...]) -> Self:
-        """Without the parts that were measured alone, and without what paid for cold caches."""
+    def of_baselines(self, originals: tuple[Run, ...]) -> Self:
+        """By these alone: without the parts that were measured alone, and without what paid for
+        cold caches."""
         short = {}
         for number, run in enumerate(originals):
             parts = run.ceilings.loader if run.ceilings else ()
             alone_s = CEILINGS_S * (len(parts) + 1) if parts else 0.0
             short[number] = max(run.wall_s - alone_s, run.wall_s / 2)
         most_s = APART * min(short.values(), default=0.0)
-        prices = cls()
+        prices = replace(self, quiet_s=(), held_s=())
         for number, wall_s in short.items():
             if wall_s <= most_s:
                 prices = prices.with_wall(wall_s, held=disturbed(originals[number]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
-from advisor.experiments.comparison import AFTER, Comparison
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison
 from advisor.model import Candidate
 from advisor.strategy import results
 from advisor.strategy.standing import (
@@ -22,6 +22,8 @@ from advisor.strategy.standing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.model import Purpose, Run
     from advisor.strategy.facts import Data
 
@@ -74,7 +76,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             break
         interval = answer.interval(now.facts.objective)
         if answer.cut_short:
-            missing = rounds - len(answer.counted)
+            missing = max(1, rounds - len(answer.counted))  # a disturbed one was being repeated
             now = now.skip(f"the rest of the proof of {winner.label}", now.rounds_s(missing))
         if interval is None or answer.cut_short or holds(now, answer):
             break
@@ -106,8 +108,20 @@ def to_finish_s(now: Standing) -> float:
 
 
 def holds(now: Standing, proof: Comparison) -> bool:
-    """Whether `proof` lies above the smallest gain worth a change."""
-    return proof.proven(now.facts.objective, now.facts.smallest_gain)
+    """Whether `proof` lies above the smallest gain worth a change, inside every constraint; where
+    no run of the other arm was inside them, that alone is the gain."""
+    objective = now.facts.objective
+    if any(objective.broken(run) for run in proof.runs(AFTER)):
+        return False
+    if mends(now, proof.runs(BEFORE)):
+        whole = proof.failure is None and not proof.cut_short
+        return whole and len(proof.runs(AFTER)) >= FEWEST_ROUNDS
+    return proof.proven(objective, now.facts.smallest_gain)
+
+
+def mends(now: Standing, before: Sequence[Run]) -> bool:
+    """Whether every run of what there was is outside of a constraint."""
+    return bool(before) and all(now.facts.objective.broken(run) for run in before)
 
 
 def proven_proofs(now: Standing) -> tuple[Comparison, ...]:
@@ -125,7 +139,7 @@ def front_of(now: Standing, candidate: Candidate) -> Run:
     """A run of what was proven: its best in the proof, or the original's."""
     for proof in reversed(now.proofs):
         if proof.contest.after.arm.candidate.key == candidate.key and proof.runs("after"):
-            return max(proof.runs("after"), key=now.facts.objective.score)
+            return now.facts.objective.best(proof.runs("after"))
     return now.original
 
 
@@ -168,6 +182,8 @@ def planned_rounds(
         return 0
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
+    if mends(now, now.originals):
+        return min(least, affordable)
     gap = math.log(expected_gain / (1 + now.facts.smallest_gain)) if expected_gain > 0 else 0.0
     wanted = next(
         (

@@ -5,6 +5,7 @@ Both are frozen. A stage takes a Standing, asks, and returns the next one; nothi
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import Comparison
+from advisor.experiments.starts import Starts
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
 from advisor.strategy.prices import Prices
@@ -40,6 +42,8 @@ GOOD_ROUNDS = 4
 """Rounds from which on Student's bounds are no wider than they must be."""
 FEWEST_ROUNDS = 2
 """Rounds without which there is no interval."""
+SPARE = 1.2
+"""A budget that is named must do."""
 MARGIN = 1.1
 """Processes differ, and a proof that was begun is finished: this keeps it inside the budget."""
 
@@ -49,7 +53,8 @@ class Standing:
     """Where the search stands."""
 
     facts: Facts
-    left_s: float
+    clock_s: float
+    """What is left of the budget."""
     originals: tuple[Run, ...] = ()
     prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
@@ -67,8 +72,8 @@ class Standing:
 
     @property
     def original(self) -> Run:
-        """The baseline run that later ones are held against: the faster one, never flattered."""
-        return max(self.originals, key=self.facts.objective.score)
+        """The baseline run that later ones are held against: the better one, never flattered."""
+        return self.facts.objective.best(self.originals)
 
     @property
     def usual(self) -> tuple[Run, ...]:
@@ -136,10 +141,37 @@ class Standing:
         return self.facts.objective.gain(score(than), score(run))
 
     def faster(self, run: Run, than: Run) -> bool:
-        """Better by more than a tie."""
-        return self.gain(run, than) > 1 + self.band
+        """Better by more than a tie, inside the constraints; or inside them where `than` is not."""
+        objective = self.facts.objective
+        if objective.broken(run):
+            return False
+        return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.band
 
     # --- what it costs ------------------------------------------------------------------------
+
+    @property
+    def starts(self) -> Starts:
+        """What start-up takes; the first process may have found cold caches."""
+        usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
+        return Starts(budget_s=self.facts.budget_s, usual_s=usual_s, spent_s=self.prices.started_s)
+
+    @property
+    def left_s(self) -> float:
+        """What is left for processes: of the budget, and of its part that may go to slow starts."""
+        if not self.starts.slow:
+            return self.clock_s
+        return min(self.clock_s, self.starts.left * self.price_s)
+
+    @property
+    def buys(self) -> float:
+        """Processes that the whole budget buys."""
+        return min(self.facts.budget_s / max(self.price_s, 1e-9), self.starts.bought)
+
+    def budget_for(self, more_s: float) -> float:
+        """The budget that would do for what was spent and processes of `more_s` together."""
+        whole_s = self.facts.budget_s - self.clock_s + more_s
+        more = math.ceil(more_s / max(self.price_s, 1e-9))
+        return SPARE * max(whole_s, self.starts.budget_for(more))
 
     @property
     def price_s(self) -> float:
@@ -150,9 +182,8 @@ class Standing:
     def reserve_s(self) -> float:
         """What the search leaves for the proof: half of the processes that the budget buys, at
         least the fewest rounds that give an interval."""
-        buys = self.facts.budget_s / max(self.price_s, 1e-9)
         most = GOOD_ROUNDS if self.facts.consents else MOST_RESERVED
-        rounds = min(most, max(FEWEST_ROUNDS, int(buys / 4)))
+        rounds = min(most, max(FEWEST_ROUNDS, int(self.buys / 4)))
         return self.rounds_s(rounds)
 
     def rounds_s(self, rounds: int) -> float:
@@ -187,13 +218,16 @@ class Standing:
 
     def heard(self, answer: Answer) -> Standing:
         """After `answer`, of which nothing is believed yet but what it cost."""
-        now = replace(self, left_s=answer.left_s)
+        usual_s = self.starts.usual_s
+        took_s = sum(usual_s if each is None else each for each in _startups_s(answer))
+        prices = replace(self.prices, started_s=self.prices.started_s + took_s)
+        now = replace(self, clock_s=answer.left_s, prices=prices)
         if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
             return now
         run = answer.run
         if answer.ask.plan.whole or answer.ask.purpose not in {"search", "confirm"}:
             return now
-        return replace(now, prices=self.prices.with_wall(run.wall_s, held=disturbed(run)))
+        return replace(now, prices=prices.with_wall(run.wall_s, held=disturbed(run)))
 
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
         """With one more word on `knob`; the last one counts."""
@@ -277,12 +311,23 @@ Stage = Generator[Turn, Answer, Standing]
 class Stop:
     """Nothing more is asked, and why."""
 
-    reason: Literal["done", "baseline-failed", "budget-too-small"]
+    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
     standing: Standing
     failed: Attempt | None = None
     """baseline-failed: the run that did."""
     needed_s: float | None = None
     """budget-too-small: what would do."""
+
+
+def _startups_s(answer: Answer) -> list[float | None]:
+    """Of each process that the answer took; None where it failed before it could tell."""
+    if isinstance(answer, NotRun):
+        return []
+    if isinstance(answer, Comparison):
+        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
+    else:
+        each = [answer]
+    return [a.run.startup_s if a.run else None for a in each if not a.reused]
 
 
 def key_of(knob: Knob) -> KnobKey:

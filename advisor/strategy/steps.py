@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
-from advisor.model import Candidate
-from advisor.quality import judge
-from advisor.strategy import effects, results
-from advisor.strategy.guard import (
-    FIRST_QUALITY,
-    judged,
-    quality_ask,
-    reference_of,
-    seen_as_data,
-    values_of,
-    with_values,
-)
+from advisor.strategy import effects
+from advisor.strategy.guard import Rung, anchored, beyond, chosen, confirmed
 from advisor.strategy.standing import (
     Answer,
     Stage,
@@ -33,12 +23,26 @@ from advisor.strategy.standing import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.model import Knob
-    from advisor.quality import QualityJudgement
+    from advisor.model import Candidate, Knob
     from advisor.strategy.facts import Data
+    from advisor.strategy.guard import Anchor
 
 LADDER = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
-"""Shares of the original steps, tried in turn until one is out of tolerance."""
+"""Shares of the original steps that are tried."""
+MOST_CONFIRMED = 2
+"""Rungs that may be confirmed: each has its own chance to pass by luck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Rungs that the config can be moved to, and what the choosing runs said of some of them."""
+
+    steps: tuple[int, ...]
+    """Most first."""
+    candidates: tuple[Candidate, ...]
+    rungs: tuple[tuple[int, Rung], ...] = ()
+    """By position."""
+    stop: Data = (("stop", "ladder-ended"),)
 
 
 def tune_steps(now: Standing) -> Stage:
@@ -50,89 +54,86 @@ def tune_steps(now: Standing) -> Stage:
         elif not now.facts.workload.quality:
             now = now.settle(key, "listed", "no-quality-measure")
         else:
-            now, anchor, quality_s = yield from anchored(now, knob)
-            if anchor is not None:
-                now = yield from descend(now, knob, knob.value, anchor, quality_s)
+            now = yield from shorten(now, knob, knob.value)
     return now
 
 
-def anchored(
-    now: Standing, knob: Knob
-) -> Generator[Turn, Answer, tuple[Standing, Candidate | None, float]]:
-    """What qualities are held against, and the seconds that one quality run of the best takes.
-
-    The original; where it is too slow for the budget, the best free candidate stands in: free
-    knobs cannot change results. None where the measures could not be read.
-    """
+def shorten(now: Standing, knob: Knob, original: int) -> Stage:
+    """The fewest steps that hold in the choosing runs, confirmed by others; else more of them."""
     key = key_of(knob)
-    ask = quality_ask(Arm(candidate=now.best), FIRST_QUALITY * now.price_s)
-    now, attempt = yield from tried(now, ask)
-    if attempt is None:
-        return now.settle(key, "skipped", "budget"), None, 0.0
-    run = attempt.run
-    values = values_of(now, run)
-    if run is None or not values:
-        return now.settle(key, "refused", "quality-not-read"), None, 0.0
-    log = now.quality
-    if not now.best.changes:
-        log = replace(log, before=tuple(values.items()))
-        return replace(now, quality=log), Candidate(), run.wall_s
-    original_s = run.wall_s * now.gain(now.front, now.original)
-    if original_s > now.left_s - now.reserve_s:
-        log = replace(log, before=tuple(values.items()))
-        return replace(now, quality=log), now.best, run.wall_s
-    now, attempt = yield from tried(now, quality_ask(Arm(), original_s))
-    original = values_of(now, attempt.run if attempt else None)
-    now = replace(now, quality=replace(log, before=tuple((original or values).items())))
-    if not original:
-        return now, now.best, run.wall_s
-    assert attempt is not None
-    assert attempt.run is not None
-    if lost := results.lost((attempt.run,), run):
-        return distrusted(now, "loses-results", lost), Candidate(), run.wall_s
-    judgements = judge(now.facts.workload.quality, reference_of(now), values)
-    return (now if all(j.within for j in judgements) else distrusted(now)), Candidate(), run.wall_s
+    now, anchor, why = yield from anchored(now)
+    if anchor is None:
+        return now.settle(key, "skipped" if why == "budget" else "refused", why)
+    ladder = ladder_of(now, knob, original)
+    now, ladder, position = yield from choose(now, anchor, ladder)
+    stop, looked_at = ladder.stop, 0
+    while position is not None and position >= 0 and looked_at < MOST_CONFIRMED:
+        now, ladder, rung = yield from judged(now, anchor, ladder, position)
+        if rung is None or not rung.inside:
+            break
+        now, inside, seen = yield from confirmed(now, anchor, rung)
+        if inside:
+            return (yield from time_it(now, knob, ladder.candidates[position], stop))
+        stop = (("steps", ladder.steps[position]), *seen)
+        looked_at += dict(seen)["stop"] == "not-confirmed"
+        if dict(seen)["stop"] not in {"not-confirmed", "too-noisy"}:
+            break
+        position -= 1
+    return now.settle(key, "refused", "no-fewer-steps", **dict(stop))
 
 
-def distrusted(now: Standing, why: str = "moved-the-quality", seen: Data = ()) -> Standing:
-    """Without the best: it moved the quality although none of its knobs should change results."""
-    for change in now.best.changes:
-        key = (change.document, change.path)
-        now = now.settle(key, "kept", why, **{**dict(seen), "value": change.new})
-    return replace(now, best=Candidate(), best_run=None, proofs=())
-
-
-def descend(now: Standing, knob: Knob, original: int, anchor: Candidate, quality_s: float) -> Stage:
-    """Down the ladder on top of the best; the last rung inside tolerance stays."""
-    key = key_of(knob)
-    chosen: tuple[Candidate, list[QualityJudgement]] | None = None
-    stop: Data = (("stop", "ladder-ended"),)
+def ladder_of(now: Standing, knob: Knob, original: int) -> Ladder:
+    """The rungs, down to one that a linked setting refuses."""
+    steps: list[int] = []
+    candidates: list[Candidate] = []
     for share in LADDER:
         value = tidy_steps(original * share)
-        if value < 1 or value >= original:
+        if value < 1 or value >= original or value in steps:
             continue
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
-            reason = candidate.reason.partition(": ")[2] or candidate.reason
-            stop = (("stop", "refused"), ("steps", value), ("why", reason))
-            break
-        expected_s = quality_s * value / original
-        now, found = yield from judged(now, Arm(candidate=candidate), expected_s, against=anchor)
-        if not found:
-            stop = (("stop", "not-judged"), ("steps", value))
-            break
-        if not all(judgement.within for judgement in found):
-            stop = (("stop", "out-of-tolerance"), ("steps", value), *seen_as_data(found))
-            break
-        chosen = (candidate, found)
-    if chosen is None:
-        return now.settle(key, "refused", "no-fewer-steps", **dict(stop))
-    return (yield from time_it(now, knob, *chosen, stop))
+            why = candidate.reason.partition(": ")[2] or candidate.reason
+            stop: Data = (("stop", "refused"), ("steps", value), ("why", why))
+            return Ladder(steps=tuple(steps), candidates=tuple(candidates), stop=stop)
+        steps.append(value)
+        candidates.append(candidate)
+    return Ladder(steps=tuple(steps), candidates=tuple(candidates))
 
 
-def time_it(
-    now: Standing, knob: Knob, candidate: Candidate, found: list[QualityJudgement], stop: Data
-) -> Stage:
+def choose(
+    now: Standing, anchor: Anchor, ladder: Ladder
+) -> Generator[Turn, Answer, tuple[Standing, Ladder, int | None]]:
+    """The lowest rung inside, found by halves: the runs near the top cost most."""
+    low, high = 0, len(ladder.steps) - 1
+    found: int | None = None
+    while low <= high:
+        middle = (low + high + 1) // 2
+        now, ladder, rung = yield from judged(now, anchor, ladder, middle)
+        if rung is not None and rung.inside:
+            found, low = middle, middle + 1
+            continue
+        high = middle - 1
+        why: Data = (("stop", "not-judged"),) if rung is None else beyond(rung.judgements)
+        ladder = replace(ladder, stop=(("steps", ladder.steps[middle]), *why))
+    return now, ladder, found
+
+
+def judged(
+    now: Standing, anchor: Anchor, ladder: Ladder, position: int
+) -> Generator[Turn, Answer, tuple[Standing, Ladder, Rung | None]]:
+    """What the choosing runs say of a rung; asked once."""
+    known = dict(ladder.rungs)
+    if position in known:
+        return now, ladder, known[position]
+    share = ladder.steps[position] / max(ladder.steps[0] / LADDER[0], 1.0)
+    arm = Arm(candidate=ladder.candidates[position])
+    now, rung = yield from chosen(now, anchor, arm, anchor.run_s * share)
+    if rung is not None:
+        ladder = replace(ladder, rungs=(*ladder.rungs, (position, rung)))
+    return now, ladder, rung
+
+
+def time_it(now: Standing, knob: Knob, candidate: Candidate, stop: Data) -> Stage:
     """Time the chosen rung like any candidate, one whole item of it, and settle the knob."""
     key, start = key_of(knob), now.front
     ask = ask_for(now, candidate, knob=knob, whole_batches=1)
@@ -153,8 +154,8 @@ def time_it(
         for c in candidate.changes
         if c.kind == "schedule"
     )
-    now = with_values(now.adopt(candidate, run), found)
-    return now.settle(key, "found", "steps", moved=moved or None, **dict(stop))
+    now, proof = now.adopt(candidate, run), now.facts.workload.quality_proof
+    return now.settle(key, "found", "steps", moved=moved or None, proof=proof, **dict(stop))
 
 
 def tidy_steps(steps: float) -> int:

@@ -14,9 +14,9 @@ from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import Comparison
 from advisor.strategy import results
 from advisor.strategy.facts import Proposal
-from advisor.strategy.guard import within
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
+from advisor.strategy.rounding import within
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     MARGIN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Shares, WhatIfOutcome
+from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Flops, Shares, WhatIfOutcome
 from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Reading:
     """Of each process' window, in the order of the ranks."""
     step_ms: float
     step_kind: str
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
     wait_share: float | None = None
     shares: Shares = field(default_factory=Shares)
     whole_units: float = 0.0
@@ -55,6 +57,7 @@ class Reading:
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    flops: Flops | None = None
     whatif: WhatIfOutcome | None = None
     cards: tuple[Card, ...] = ()
     ranks: int = 1
@@ -104,6 +107,8 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         parts=tuple(rank.window.parts for rank in ranks),
         step_ms=lead.step_ms,
         step_kind=lead.kind,
+        latency_p50_ms=lead.latency_p50_ms,
+        latency_p95_ms=lead.latency_p95_ms,
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=lead.shares or Shares(),
         whole_units=sum(rank.window.whole_units for rank in ranks),
@@ -120,6 +125,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         )
         if first.ceilings
         else None,
+        flops=first.flops,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
@@ -217,6 +223,8 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         loader_site=loader.site,
         model_site=record.model_site,
         fingerprint=record.fingerprint,
+        inputs=record.firsts.inputs,
+        outputs=record.firsts.outputs,
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )

@@ -28,6 +28,7 @@ from pydantic_core import from_json
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
+    Flops,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -71,6 +72,8 @@ class Measured:
     stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
     """Start, end, units and marks of consecutive parts, see `Part`."""
     step_ms: Finite
+    latency_p50_ms: Finite | None = None
+    latency_p95_ms: Finite | None = None
     wait_share: Finite | None
     backward_share: Finite | None
     shares: Shares | None
@@ -131,6 +134,14 @@ class Seen:
     tf32: bool | None = None
     cudnn_benchmark: bool | None = None
     threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firsts:
+    """Some numbers of the first root forwards: what went in, and what came out."""
+
+    inputs: tuple[tuple[float, ...], ...] = ()
+    outputs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +219,7 @@ class ProcessRecord:
     cpus: int | None = None
     losses: tuple[float, ...] = ()
     fingerprint: str | None = None
+    firsts: Firsts = field(default_factory=Firsts)
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
@@ -218,6 +230,7 @@ class ProcessRecord:
     """That a GradScaler left out because their gradients were not finite."""
     whatif: WhatIfOutcome | None = None
     ceilings: Alone | None = None
+    flops: Flops | None = None
 
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""

@@ -4,7 +4,17 @@
 
 Every line says what was expected, what was found, and what to mend where the two differ. The files
 are written anew after each line, so a run that is cut off keeps what it has; a step that breaks is
-a line too, and the next one goes on.
+a line too, and the next one goes on. It ends with 0 if every step was begun and every line is as
+expected; a line without an expectation, or of which nothing could be measured, is told and counts
+for neither.
+
+From a source checkout, nothing installed and no network: beside torch the interpreter needs
+psutil, nvidia-ml-py, jinja2, pyyaml, numpy (the workloads) and pydantic, and the gate's step needs
+git. Where some are missing, carry their wheels: with a network and the same Python,
+`pip download --only-binary=:all: -d wheels pydantic psutil nvidia-ml-py jinja2 pyyaml numpy` brings
+them with what they need (pydantic-core, annotated-types, typing-extensions, typing-inspection,
+markupsafe); there, `pip install --no-index --find-links wheels --target carried pydantic ...`, and
+in the checkout `PYTHONPATH=carried python -m benchmarks.gpu`.
 
     __main__.py   the steps in order, within the time
     record.py     lines, and the two files they go into

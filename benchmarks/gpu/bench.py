@@ -37,7 +37,12 @@ class Bench:
     until: float
     """`time.monotonic()` at which it must be over."""
     simulated: bool
+    short: bool
+    """Simulated, and all steps: two minutes on two idle cores. Rates of whole programs mean nothing
+    there."""
     environ: Mapping[str, str]
+    own_time: Mapping[str, str]
+    """Of programs of one thread over simulated cards: what others take does not show in them."""
     card: dict[str, Any] = field(default_factory=dict)
     """What torch says of the first card."""
     step: str = ""
@@ -80,7 +85,7 @@ class Bench:
             command=(sys.executable, *PROGRAM, *words),
             cwd=str(ROOT),
             scratch=str(self.folder / f"trial-{number}"),
-            env=tuple({**self.environ, **(environ or {})}.items()),
+            env=tuple({**self.environ, **self.own_time, **(environ or {})}.items()),
             plan=MeasurePlan(**{"measure_s": 1.5, "min_steps": 8, **plan}),
             start_limit_s=limit_s,
             hang_limit_s=limit_s,

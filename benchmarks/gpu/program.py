@@ -41,7 +41,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--item", action="store_true", help="read the loss in each step")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--variant", default="plain", choices=VARIANTS)
-    parser.add_argument("--hold", type=float, default=0.0, help="GiB held on the card")
     parser.add_argument("--halve", action="store_true", help="... if memory runs out")
     parser.add_argument("--hungry", type=float, default=0.0, help="GiB that a whole batch takes")
     return parser.parse_args()
@@ -61,6 +60,15 @@ class Kernels:
                 end.record()
                 end.synchronize()
                 self._cycles_per_ms = TRIAL_CYCLES / start.elapsed_time(end)
+
+    @staticmethod
+    def bytes_of(gib: float) -> int:
+        """What takes so much of the card; each byte stands for many on a simulated one."""
+        if not SIMULATED:
+            return int(gib * 2**30)
+        from tests.simulated_gpu import device
+
+        return int(gib * 2**30 / device.here().scale)
 
     def queue(self, ms: float) -> None:
         if SIMULATED:
@@ -88,7 +96,7 @@ class Network(torch.nn.Module):
                 self._kernels.queue(self._args.kernel)
             if self._args.hungry:
                 share = self._args.hungry * x.shape[0] / ROWS
-                torch.empty(int(share * 2**30), dtype=torch.uint8, device=x.device)
+                torch.empty(self._kernels.bytes_of(share), dtype=torch.uint8, device=x.device)
         return self.second(torch.relu(self.first(x)))
 
 
@@ -125,9 +133,6 @@ def main() -> None:
         network = network.to(memory_format=torch.channels_last)
     if args.variant == "compile":
         network.compile(**({"backend": "eager"} if SIMULATED else {}))
-    held = [
-        torch.empty(2**26, dtype=torch.float32, device=device) for _ in range(int(args.hold * 4))
-    ]
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler("cuda", enabled=args.variant == "scaler")
     half = torch.autocast("cuda", torch.float16, enabled=args.variant == "scaler")
@@ -179,7 +184,6 @@ def main() -> None:
         if time.perf_counter() - begun > args.seconds:
             break
     print(f"own steps: {json.dumps(finished(events, rows))}", flush=True)
-    del held
 
 
 def finished(events: list[torch.cuda.Event], rows: int) -> list[tuple[float, int]]:

@@ -33,7 +33,7 @@ SEEN = {
 FEW = ("a sync-free loop", "whole-step CUDA graphs")
 MEND = {
     "rate": "advisor/probe/clock.py (when was the device done?), then window.py (warm-up)",
-    "torch.compile": "advisor/probe/hooks.py shield_compiled; a recompile in the window",
+    "torch.compile": "advisor/probe/forwards.py shield_compiled; a recompile in the window",
     "whole-step CUDA graphs": "advisor/probe/graphs.py: were replays counted, was the capture cut?",
 }
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MARKS = {True: "as expected", False: "**not as expected**", None: "told"}
+NOT_BEGUN = "**not begun**"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,8 @@ class Line:
     """None: a figure without an expectation, or something that does not apply here."""
     mend: str = ""
     """Where to look if it is not as expected."""
+    begun: bool = True
+    """False: there was no time left for the step, and nothing is known of it."""
     seconds: float = 0.0
 
 
@@ -42,9 +45,19 @@ class Record:
     def add(self, line: Line) -> None:
         """Keep `line`, print it, and write both files."""
         self.lines.append(line)
-        mark = {True: "ok ", False: "NOT", None: "   "}[line.ok]
+        mark = {True: "ok ", False: "NOT", None: "   "}[line.ok] if line.begun else "---"
         print(f"{mark} {line.step}: {line.what}: {line.found}", flush=True)
         self.write()
+
+    @property
+    def missing(self) -> list[str]:
+        """Steps that were not begun."""
+        return [line.step for line in self.lines if not line.begun]
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether every step was begun and no line is other than expected."""
+        return not self.missing and all(line.ok is not False for line in self.lines)
 
     @property
     def stem(self) -> str:
@@ -59,6 +72,7 @@ class Record:
         told = {
             "facts": self.facts,
             "wall_s": wall_s,
+            "not_begun": self.missing,
             "lines": [asdict(line) for line in self.lines],
         }
         for suffix, text in ((".json", json.dumps(told, indent=2) + "\n"), (".md", self.page())):
@@ -73,6 +87,8 @@ class Record:
         day = time.strftime("%Y-%m-%d", time.gmtime(self.begun))
         took = f"in {time.time() - self.begun:.0f} s"
         counted = f"{right} lines as expected, {len(wrong)} not"
+        if self.missing:
+            counted += f"; not begun for want of time: {', '.join(self.missing)}"
         head = [
             f"# gpu-advisor on {self.name}",
             "",
@@ -88,7 +104,7 @@ class Record:
         rows = ["| step | what | expected | found | | s |", "|:--|:--|:--|:--|:--|--:|"]
         rows += [
             f"| {line.step} | {_cell(line.what)} | {_cell(line.expected)} | {_cell(line.found)} "
-            f"| {MARKS[line.ok]} | {line.seconds:.1f} |"
+            f"| {MARKS[line.ok] if line.begun else NOT_BEGUN} | {line.seconds:.1f} |"
             for line in self.lines
         ]
         return "\n".join([*head, *rows]) + "\n"

@@ -12,8 +12,9 @@ import pytest
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison, alike, bounds, chained
 from advisor.experiments.interleave import Round, interleaved
-from advisor.model import Disturbance, MeasurePlan, Run
+from advisor.model import Disturbance, MeasurePlan
 from advisor.objective import THROUGHPUT
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,19 +27,8 @@ ASK = Ask(arm=Arm(), purpose="confirm", plan=MeasurePlan())
 
 def attempt(rate: float, others: float = 0.0) -> Attempt:
     """A run at `rate` while others held so many CPUs."""
-    run = Run(
-        trial_id="1",
-        purpose="confirm",
-        label="",
-        candidate_key="",
-        unit="item",
-        units=1.0,
-        units_per_s=rate,
-        rate_source="",
-        window_start=0.0,
-        window_end=1.0,
-        disturbance=Disturbance(disturbed=others > 0, others_cpus=others),
-    )
+    held = Disturbance(disturbed=others > 0, others_cpus=others)
+    run = a_run(units_per_s=rate, disturbance=held)
     return Attempt(id="1", ask=ASK, result=run, left_s=1.0)
 
 

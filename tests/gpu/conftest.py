@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,8 @@ def on_cards(tmp_path_factory: pytest.TempPathFactory) -> Run:
     ) -> Simulated:
         scratch = tmp_path_factory.mktemp("cards")
         told = scratch / "cards.json"
-        env = simulated_gpu.environment(cards, base={}, truth=told)
+        base = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        env = simulated_gpu.environment(cards, base=base, truth=told, own_time=True)
         outcome = python(scratch, program, *args, plan=plan, env=env, **options)
         assert told.exists(), outcome.stderr[-3000:]
         return Simulated(outcome=outcome, truth=simulated_gpu.read_truth(told))

@@ -3,13 +3,12 @@ the shares are those of what the device and its host really did."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import Run
 from advisor.report.bottleneck import diagnose
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from advisor.trials.reading import Reading
@@ -17,19 +16,6 @@ if TYPE_CHECKING:
 
 POINTS = 0.05
 """What a share may be off."""
-
-RUN = Run(
-    trial_id="1",
-    purpose="profile",
-    label="original",
-    candidate_key="k",
-    unit="sample",
-    units=1.0,
-    units_per_s=1.0,
-    rate_source="",
-    window_start=0.0,
-    window_end=1.0,
-)
 
 QUICK = (
     ("host code", "--train --loader --host 80 --kernel 19"),
@@ -51,9 +37,7 @@ SLOW = (
 
 def named(reading: Reading) -> str:
     """The bottleneck of two such runs."""
-    run = replace(
-        RUN, shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects
-    )
+    run = a_run(shares=reading.shares, wait_share=reading.wait_share, effects=reading.effects)
     found = diagnose([run, run])
     assert found is not None
     return found.name

@@ -90,6 +90,13 @@ def test_nothing_of_ours_goes_into_a_capture(replays: Simulated) -> None:
     assert len(losses) == 4, "those of the eager steps; a captured one is no value"
 
 
+def test_a_loss_that_is_kept_is_a_copy(on_cards: Run, short: MeasurePlan) -> None:
+    """A CUDA graph writes each loss to the same place."""
+    losses = on_cards(*TRAIN, "--reuse", plan=short).outcome.measured.losses
+    assert losses
+    assert 99.0 not in losses
+
+
 def test_updates_that_a_scaler_left_out_are_told(on_cards: Run, short: MeasurePlan) -> None:
     """Their steps were paid for and did nothing."""
     found = on_cards(*TRAIN, "--scaler", "5", plan=short)

@@ -6,21 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import Ceilings, Effects, Interval, LoaderCeiling, Run, Shares, Telemetry
+from advisor.machine import profiles
+from advisor.model import Ceilings, Effects, Flops, Interval, LoaderCeiling, Run, Shares, Telemetry
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.bounds import bounds, idle_reasons, measured_parts
+from tests.runs import a_run
 
-RUN = Run(
-    trial_id="1",
-    purpose="profile",
-    label="original",
-    candidate_key="k",
+RUN = a_run(
     unit="tile",
-    units=100.0,
     units_per_s=50.0,
-    rate_source="formula",
-    window_start=0.0,
-    window_end=2.0,
     wait_share=0.6,
     shares=Shares(data_wait=0.6, compute=0.3, other=0.1),
     effects=Effects(workers=0, device="cpu"),
@@ -150,6 +144,40 @@ def test_the_slowest_rank_is_named() -> None:
     """With its share of the fastest one's rate."""
     ranks = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
     assert any("Rank 1" in said and "67%" in said for said in idle_reasons(ranks))
+
+
+def test_a_gpu_that_nvml_says_nothing_of_is_one() -> None:
+    """A window too short for it, or no NVML in the container: the program was on a card."""
+    blind = replace(RUN, telemetry=Telemetry(cpu_util_pct=80.0))
+    for device, told in (("cpu", True), ("cuda:0", False)):
+        run = replace(blind, effects=replace(RUN.effects, device=device))
+        found = diagnose([run, run])
+        assert found is not None
+        assert any("there is no GPU" in line for line in found.evidence) is told
+
+
+def test_the_operations_that_were_counted_stand_beside_the_cards_rate() -> None:
+    """Over the datasheet's rate at the dtype in use; a least figure where some were not seen."""
+    on_card = replace(RUN.effects, device="cuda:0", dtype="bfloat16")
+    flops = Flops(per_step=989e9, uncounted=("mine.op",))
+    run = replace(RUN, step_ms=10.0, effects=on_card, flops=flops)
+    found = diagnose([run, run], profile=profiles.by_name("h100-sxm"))
+    assert found is not None
+    (line,) = (line for line in found.evidence if "TFLOP/s" in line)
+    assert "at least 98.9 TFLOP/s" in line
+    assert "10.00% of the 989" in line.replace(" %", "%")
+    assert "mine.op could not be counted" in line
+    why = replace(run, flops=Flops(why="compiled code does not show its operations"))
+    found = diagnose([why, why])
+    assert found is not None
+    assert any("not measured: compiled code" in line for line in found.evidence)
+
+
+def test_what_the_allocator_holds_is_what_the_card_must_give() -> None:
+    """Tensors are the smaller figure: freed blocks stay reserved. On a host it is the one there
+    is."""
+    assert replace(RUN, peak_mem_gib=8.0, peak_device_gib=23.0).held_gib == 23.0
+    assert replace(RUN, peak_mem_gib=8.0).held_gib == 8.0
 
 
 def test_compute_is_never_bounded_by_its_absence() -> None:

@@ -9,6 +9,7 @@ from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
 from advisor.report import compose, rendering
+from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
 def reported(search: FormulaSearch, folder: Path) -> Report:
     """The report that `optimize` would write."""
     return compose.optimize_report(
-        compose.Outcome(
+        Outcome(
             stop=search.stop,
             standing=search.standing,
             attempts=tuple(search.lab.attempts),
@@ -90,6 +91,9 @@ def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
     assert report.verdict == "partial"
     assert report.changes == []
+    assert "--budget" in report.reason
+    assert any("the rest of the proof" in entry for entry in report.skipped)
+    assert not any("about 0 s" in entry for entry in report.skipped)
 
 
 def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) -> None:
@@ -102,6 +106,33 @@ def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) 
     told = re.search(r"--budget (\d+)m", report.reason)
     assert told is not None
     assert int(told[1]) * 60 > 36.0
+
+
+def test_a_training_batch_that_was_faster_and_not_proven_is_no_nothing(tmp_path: Path) -> None:
+    """It is not ours to write, and it is not "nothing was faster" either."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="optimizer step",
+        process_s=lambda t: 20.0 if t.purpose == "search" else 8.0,
+    )
+    report = report_of(tmp_path, engine, budget_s=70.0)
+    assert not report.changes
+    assert not report.advice
+    assert "Nothing" not in report.reason
+    assert "--budget" in report.reason
+
+
+def test_nothing_faster_among_what_the_budget_held_names_the_budget_for_the_rest(
+    tmp_path: Path,
+) -> None:
+    """Noise hides what a larger batch gains, and one more was worth a try."""
+    noisy = on_formula(
+        load_s=1e-6, launch_s=2e-4, unit_s=0.01, noise=0.1, seed=0, process_s=lambda _: 10.0
+    )
+    report = report_of(tmp_path, noisy, budget_s=100.0)
+    assert report.verdict == "partial"
+    assert report.reason.startswith("Nothing that was tried is faster")
+    assert "--budget 3m" in report.reason
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:

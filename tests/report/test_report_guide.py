@@ -99,19 +99,24 @@ def test_times_follow_from_the_measured_rates_and_their_bounds() -> None:
     seconds = [1000 / rate + 3.1 for rate in (1.487, 1.522, 1.452)]
     middle, low, high = map(numbers.duration, seconds)
     assert found["1,000 tiles"].after == f"{middle} ({low} to {high})"
-    assert found["1 pass over 2,000 tiles"].before == found["1 pass over 2,000 tiles"].before
-    assert found["10 passes over 2,000 tiles"].before.startswith("10 h 5")
+    for passes, label in ((1, "1 pass over 2,000 tiles"), (10, "10 passes over 2,000 tiles")):
+        middle = numbers.duration(passes * 2_000 / 0.511 + 6.2)
+        assert found[label].before.startswith(f"{middle} (")
     assert "pass" not in "".join(row.label for row in guide.timeline(report))
 
 
 def test_signs_name_only_what_was_measured() -> None:
-    """A rate without bounds, and nothing else: one sign."""
-    bare = Side(units_per_s=2.0)
+    """A rate with its bounds and nothing else is one sign; the rate of one process is none."""
+    bare = Side(units_per_s=2.0, units_per_s_low=1.9, units_per_s_high=2.1)
     found = guide.signs(examples.unchanged(before=bare, after=bare, noise_band=None))
     assert [(sign.label, sign.good, sign.bad) for sign in found] == [
-        ("tiles/s", "2.00", "below 1.94")
+        ("tiles/s", "2.00 (1.90 to 2.10)", "below 1.84")
     ]
-    assert guide.signs(examples.unchanged(before=Side(), after=Side())) == []
+    once = Side(units_per_s=2.0, wait_share=0.1, peak_mem_gib=1.0)
+    for side in (once, Side()):
+        assert guide.signs(examples.unchanged(before=side, after=side)) == []
+    report = examples.unchanged(before=once, after=once)
+    assert "no range is known" in section(rendering.render(report), "How long it takes")
 
 
 def test_signs_and_commands_are_those_of_the_machine() -> None:
@@ -144,3 +149,10 @@ def test_no_section_is_empty(make: Any) -> None:
     for body in re.split(r"^## .*$", text, flags=re.MULTILINE)[1:]:
         assert body.strip()
     assert not re.search(r"^\|[-:| ]+\|\n(?!\|)", text, re.MULTILINE)
+
+
+def test_parts_of_a_units_time_have_a_heading_without_a_bottleneck() -> None:
+    """One run names no bottleneck; its parts are a table of their own, not rows of another."""
+    once = Side(units_per_s=2.0, shares={"data_wait": 0.1, "compute": 0.9})
+    report = examples.unchanged(before=once, after=once, bottleneck_before=None)
+    assert "| compute |" in section(rendering.render(report), "Where the time goes")

@@ -223,6 +223,7 @@ def hostile(report: Report) -> Report:
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
         fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
+        fixed |= {"stage", "objective", "tier"}
         if not isinstance(part, str) or not part or key in fixed:
             return part
         return f"{part} {bad}"
@@ -309,3 +310,44 @@ def test_the_price_of_a_thousand_units_is_told_where_an_hour_has_one() -> None:
     seconds = 1000 / report.before.units_per_s + report.before.startup_s
     assert float(rows[label].before) == pytest.approx(seconds / 1000, rel=0.005)
     assert label not in {row.label for row in view.measures(report)}
+
+
+@pytest.mark.parametrize(("proven", "said"), [(True, False), (False, True)])
+def test_a_quality_that_was_not_proven_is_said_in_the_title(proven: bool, said: bool) -> None:
+    """Beside what costs nothing, which leads."""
+    report = examples.improved(quality_proven=proven)
+    title = rendering.render(report).splitlines()[0]
+    assert title.index("free") < title.index("n_timestep 500")
+    assert ("(quality not proven)" in title) is said
+
+
+def test_what_confirmed_stands_in_the_table_with_its_bounds() -> None:
+    """Before what chose, whatever came later; the row's limit is that of the confirming runs."""
+    chosen = examples.improved().quality
+    confirmed = chosen[0].model_copy(
+        update={"stage": "confirmed", "low": 0.5101, "high": 0.5203, "limit": 0.5255, "runs": 4}
+    )
+    report = examples.improved(quality=[*chosen, confirmed, *chosen[2:]])
+    text = rendering.render(report)
+    assert "| rmse (limit 0.5255) | 0.5124 | 0.5181 (0.5101 to 0.5203) |" in text
+    assert "confirmed, 4 pairs" in section(text, "Quality")
+    assert "out of tolerance when chosen, 1 pair" in section(text, "Quality")
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ("latency", "2.91x shorter latency"),
+        ("energy", "2.91x less energy for a tile"),
+        ("cost", "a tile 2.91x cheaper"),
+    ],
+)
+def test_the_title_tells_what_was_aimed_at(objective: str, said: str) -> None:
+    """And the bound that was kept, where the original was outside of it."""
+    free = [change for change in examples.improved().changes if change.class_ == "free"]
+    report = examples.improved(
+        objective=objective, changes=free, mended=["latency_p95<=80ms"], gain_free=None
+    )
+    title = rendering.render(report).splitlines()[0]
+    assert said in title
+    assert "inside latency_p95&lt;=80ms, " in title

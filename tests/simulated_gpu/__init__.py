@@ -8,6 +8,7 @@ operation on them queues work on a stream of its own time: asynchronous, first i
 a bound on how far the host may run ahead. Numbers are computed by the CPU, at once.
 
     device.py     cards, streams, memory and the truth of what each did; no torch
+    own_time.py   time in which others take nothing from the program
     surface.py    torch.cuda's names over those cards
     placement.py  tensors that say they lie on a card
     site/         the sitecustomize that puts all of it in, found through PYTHONPATH
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SIMULATED_GPU"
 TRUTH = "SIMULATED_GPU_TRUTH"
+OWN_TIME = "SIMULATED_GPU_OWN_TIME"
 SITE = Path(__file__).parent / "site"
 
 
@@ -53,11 +55,19 @@ def environment(
     cards: Sequence[Card] = (Card(),),
     base: Mapping[str, str] = os.environ,
     truth: Path | None = None,
+    *,
+    own_time: bool = False,
 ) -> dict[str, str]:
-    """`base` with the cards in it; what they did is written to `truth` when a process ends."""
+    """`base` with the cards in it; what they did is written to `truth` as it happens.
+
+    `own_time`: the program's time passes only while it computes or sleeps. It must be of one
+    thread and wait for no other process.
+    """
     path = os.pathsep.join([str(SITE), *filter(None, [base.get("PYTHONPATH")])])
     told = {VARIABLE: json.dumps([asdict(card) for card in cards]), "PYTHONPATH": path}
-    return {**base, **told, **({TRUTH: str(truth)} if truth else {})}
+    told |= {TRUTH: str(truth)} if truth else {}
+    told |= {OWN_TIME: "1"} if own_time else {}
+    return {**base, **told}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +98,13 @@ class Truth:
     def noted_share(self, what: str, start: float, end: float) -> float:
         """Share of the window that the program noted as `what`."""
         return covered([(a, b) for w, a, b in self.notes if w == what], start, end) / (end - start)
+
+    def idle_share(self, what: str, card: int, start: float, end: float) -> float:
+        """Share of the window that the program noted as `what` while the card had nothing to do."""
+        noted = [(max(a, start), min(b, end)) for w, a, b in self.notes if w == what]
+        busy = self.busy.get(card, [])
+        idle = sum(b - a - covered(busy, a, b) for a, b in noted if b > a)
+        return idle / (end - start)
 
 
 def covered(spans: Sequence[tuple[float, float]], start: float, end: float) -> float:

@@ -31,6 +31,7 @@ def searched(folder: Path, tier: Tier) -> FormulaSearch:
         names={"steps": "n_timestep"},
         quality=lambda n: 0.5 + 10 / n,
         quality_name="rmse",
+        quality_noise=1e-4,
         bf16_speedup=1.5,
         switches={"autocast=bfloat16": 1.3},
     )

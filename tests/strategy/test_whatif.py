@@ -199,7 +199,7 @@ def test_rounding_is_only_changed_behind_the_guard(
 def test_a_single_run_advises_nothing(tmp_path: Path) -> None:
     """Where the budget has no room for pairs, what one run did is told to nobody."""
     engine = computing(switches={"cudnn_benchmark": 1.4}, process_s=10.0)
-    search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=70.0)
     (proposal,) = search.standing.proposals
     assert proposal.outcome is None
     assert advice_of(search) == ()

@@ -237,3 +237,10 @@ def test_the_shipped_weights_beat_the_classic_fills(program: Program) -> None:
     for classic in (interpolate.bilinear(height, void), interpolate.laplace(height, void, 3000)):
         assert metrics["void_rmse_m"] < 0.9 * raster.void_rmse_m(classic, truth, inside)
         assert metrics["slope_error"] < 0.6 * raster.slope_error(classic, truth, inside)
+
+
+def test_shards_are_other_tiles_and_together_all_of_them() -> None:
+    path = generated_raster(data.TILE, 12, 1)
+    shards = [set(data.DemTiles(path, 12, shard=f"{i}/4").corners) for i in range(4)]
+    assert [len(shard) for shard in shards] == [8, 8, 8, 8]
+    assert set.union(*shards) == set(data.DemTiles(path, 12).corners)

@@ -40,7 +40,8 @@ def condition(height: Array, void: NDArray[np.bool_]) -> tuple[Array, float, flo
 class DemTiles(Dataset[dict[str, Any]]):
     """Tiles of a memory-mapped raster that hold at least one void pixel.
 
-    `count` keeps that many of them, evenly spread. `image_size` is accepted as in every config
+    `count` keeps that many of them, evenly spread; `shard`, as "1/4", every fourth from the second.
+    `image_size` is accepted as in every config
     of this family; the tile is as large as the weights want it.
     """
 
@@ -50,6 +51,7 @@ class DemTiles(Dataset[dict[str, Any]]):
         overlap: int,
         tile: int = TILE,
         count: int | None = None,
+        shard: str | None = None,
         image_size: list[int] | None = None,  # noqa: ARG002
     ) -> None:
         self.tile = tile
@@ -60,6 +62,9 @@ class DemTiles(Dataset[dict[str, Any]]):
         if count is not None and count < len(self.corners):
             spread = np.linspace(0, len(self.corners) - 1, count).round().astype(int)
             self.corners = [self.corners[i] for i in spread]
+        if shard is not None:
+            first, _, many = shard.partition("/")
+            self.corners = self.corners[int(first) :: int(many)]
 
     def __len__(self) -> int:
         return len(self.corners)

@@ -30,6 +30,9 @@ def parse(argv: list[str] | None = None) -> Options:
     parser.add_argument("--tile_overlap", type=int, help="pixels that neighbouring tiles share")
     parser.add_argument("--sample_num", type=int, default=0, help="intermediate images to save")
     parser.add_argument("--tiles", type=int, help="only this many tiles, evenly spread")
+    parser.add_argument(
+        "--shard", help="I/N: every N-th tile from the I-th, counted from 0", metavar="I/N"
+    )
     parser.add_argument("--scale", type=int, default=1, help="larger network, tiles and raster")
     parser.add_argument("--seed", type=int)
     args = parser.parse_args(argv)
@@ -51,7 +54,7 @@ def parse(argv: list[str] | None = None) -> Options:
     if args.seed is not None:
         opt["seed"] = args.seed
     data = opt["datasets"]["test"]["which_dataset"]["args"]
-    for name in ("input_img", "tile_overlap", "tiles"):
+    for name in ("input_img", "tile_overlap", "tiles", "shard"):
         if getattr(args, name) is not None:
             data[name] = getattr(args, name)
 

@@ -46,7 +46,9 @@ def test(opt: options.Options) -> None:
     chosen = dict(opt["datasets"]["test"]["which_dataset"]["args"])
     tile, overlap = data.TILE * scale, chosen.pop("tile_overlap") * scale
     path = chosen.pop("input_img", None) or generated_raster(tile, overlap, scale)
-    tiles = data.DemTiles(path, overlap, tile, chosen.pop("tiles", None), **chosen)
+    tiles = data.DemTiles(
+        path, overlap, tile, chosen.pop("tiles", None), chosen.pop("shard", None), **chosen
+    )
     loader = DataLoader(tiles, **opt["datasets"]["test"]["dataloader"]["args"])
 
     folder = opt["path"]["experiment"]

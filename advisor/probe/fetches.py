@@ -1,0 +1,90 @@
+"""What DataLoaders hand out: when each batch was asked for, came, and how much it held."""
+
+from __future__ import annotations
+
+import time
+from threading import get_ident
+from typing import Any
+
+from . import batches, control, loaders
+from .hooking import PRE, dress, is_muted, step_end
+from .loaders import DONE, NUMBER
+from .log import EXHAUSTED
+from .session import Session
+
+KEEP_EVERY = 4
+"""A batch to be replayed is kept this often, and only where ceilings are asked for."""
+
+clock = time.perf_counter
+
+
+def built(torch: Any, session: Session) -> None:
+    """Where DataLoaders are built, and iterated."""
+    loader = torch.utils.data.DataLoader
+    build, begin = loader.__init__, loader._get_iterator
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        if not is_muted(session):
+            session.attempt(loaders.built, session, self)
+
+    def _get_iterator(self: Any) -> Any:
+        begun = begin(self)
+        if not is_muted(session):
+            session.attempt(loaders.begins, session, begun, self)
+        return begun
+
+    dress(__init__, build)
+    dress(_get_iterator, begin)
+    session.patches.put(loader, "__init__", __init__)
+    session.patches.put(loader, "_get_iterator", _get_iterator)
+
+
+def handed_out(torch: Any, session: Session) -> None:
+    """Each batch, and the time that it took to come."""
+    step_ended = step_end(session)
+    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    fetch = iterator.__next__
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    keeps = bool(session.plan.get("ceilings_workers"))
+
+    def __next__(self: Any) -> Any:
+        number = self.__dict__.get(NUMBER)
+        if session.muted or number is None:
+            return fetch(self)
+        if session.replay is not None and session.replay.covers(number):
+            return control.replayed(session)
+        enter = clock()
+        step_ended(enter)
+        log, rota = session.log, session.rota
+        if log.thread in (None, get_ident()):  # else the work goes on meanwhile
+            pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        try:
+            batch = fetch(self)
+        except BaseException as problem:
+            if isinstance(problem, StopIteration):
+                log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+                self.__dict__[DONE] = True
+            rota.on = True
+            if session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
+            raise
+        end = clock()
+        try:
+            watched = rota.turn(number, log)
+            facts = log.loaders[number]
+            facts["thread"] = get_ident()
+            if watched:
+                if session.root_finder is not None:
+                    pre_hooks[PRE] = session.root_finder
+                loaders.note_padding(facts, batch)
+            items = facts["counter"].count(batch)
+            log.nexts.append((enter, end, number, items, watched))
+            if keeps and not len(log.nexts) % KEEP_EVERY:
+                session.kept_batch = (number, batches.copied(batch), items)
+        except Exception as problem:
+            session.step_aside(problem)
+        return batch
+
+    dress(__next__, fetch)
+    session.patches.put(iterator, "__next__", __next__)

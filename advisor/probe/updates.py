@@ -1,0 +1,148 @@
+"""Gradients and what takes them up: backward passes, scalers, optimizers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from . import flops, gradients, observe
+from .hooking import PRE, compiling_of, dress, is_muted, step_end
+from .session import Session
+
+clock = time.perf_counter
+
+
+def backwards(torch: Any, session: Session) -> None:
+    """Backward passes, and the losses that they begin at."""
+    original = torch.autograd.backward
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended = step_end(session)
+    gradient = gradients.Gradient()
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if session.muted:
+            return original(tensors, *args, **kwargs)
+        log = session.log
+        many = log.dropped["backwards"] + len(log.backwards)
+        if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
+            session.attempt(observe.keep_loss, session, tensors)
+        alone = not log.opts  # else the optimizer tells when gradients are taken up
+        fresh = alone and gradient.is_fresh()
+        finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
+        enter = clock()
+        try:
+            with session.tally or flops.NOTHING:
+                result = original(tensors, *args, **kwargs)
+        except Exception as problem:
+            session.swallow(problem, "backward")
+            raise
+        finally:
+            if finder is not None and session.root_finder is not None:
+                pre_hooks[PRE] = finder
+        end = clock()
+        log.backwards.append((enter, end, fresh))
+        if session.clock is not None and session.capture is None:
+            session.attempt(session.clock.mark, end, True)
+        if alone:
+            session.attempt(gradient.note, log)
+            step_ended(end)
+        return result
+
+    dress(backward, original)
+    session.patches.put(torch.autograd, "backward", backward)
+
+
+def asked_for(torch: Any, session: Session) -> None:
+    """Gradients that are asked for by name, by autograd.grad itself or by torch.func."""
+    original, compiling = torch.autograd.grad, compiling_of(torch)
+    step_ended = step_end(session)
+
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or session.muted or is_muted(session):
+            return original(outputs, inputs, *args, **kwargs)
+        enter = clock()
+        with session.tally or flops.NOTHING:
+            result = original(outputs, inputs, *args, **kwargs)
+        end = clock()
+        if gradients.of_parameters(torch, inputs, session.heavy_roots > 0):
+            session.log.grads.append((enter, end, True))
+            if not session.log.opts:
+                step_ended(end)
+        else:
+            session.asked_gradients = True
+        return result
+
+    dress(grad, original)
+    session.patches.put(torch.autograd, "grad", grad)
+
+
+def scaler(torch: Any, session: Session) -> None:
+    """The loss as it was before a GradScaler multiplied it, and the updates that it left out."""
+    scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
+    scaler = scaler or torch.cuda.amp.GradScaler
+    original = scaler.scale
+
+    def scale(self: Any, outputs: Any) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            session.unscaled = outputs.detach()
+        return original(self, outputs)
+
+    update = scaler.step
+
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = session.updates
+        result = update(self, *args, **kwargs)
+        if self.is_enabled() and session.updates == before:
+            session.skipped_updates += 1
+        return result
+
+    dress(scale, original)
+    dress(step, update)
+    session.patches.put(scaler, "scale", scale)
+    session.patches.put(scaler, "step", step)
+
+
+def optimizers(torch: Any, session: Session) -> None:
+    """What they are built for, their steps, and how they forget gradients."""
+    optim = sys.modules["torch.optim.optimizer"]
+    optimizer_class: Any = optim.Optimizer
+    build, zero = optimizer_class.__init__, optimizer_class.zero_grad
+    step_ended = step_end(session)
+    entered = 0.0
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, *args, **kwargs)
+        session.optimizers_built += 1
+
+    def zero_grad(self: Any, set_to_none: bool = True) -> Any:
+        session.set_to_none = bool(set_to_none)
+        return zero(self, set_to_none)
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal entered
+        entered = clock()
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        muted = session.muted
+        if is_muted(session) if muted is None else muted:
+            return
+        end = clock()
+        session.log.opts.append((entered, end, id(optimizer)))
+        session.updates += 1
+        if session.fused is None:
+            session.fused = _is_fused(optimizer)
+        step_ended(end)
+
+    dress(__init__, build)
+    dress(zero_grad, zero)
+    session.patches.put(optimizer_class, "__init__", __init__)
+    session.patches.put(optimizer_class, "zero_grad", zero_grad)
+    session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
+    session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)
+
+
+def _is_fused(optimizer: Any) -> bool | None:
+    """None where it has no fused update."""
+    group = optimizer.param_groups[0] if optimizer.param_groups else {}
+    return bool(group["fused"]) if "fused" in group else None

@@ -1,0 +1,198 @@
+"""How a search ended: the verdict, the gain of what is written, and why it is no other one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.experiments.comparison import chained
+from advisor.report import numbers, sentences
+from advisor.strategy.proof import mends, proven_proofs
+from advisor.strategy.standing import SPARE
+
+if TYPE_CHECKING:
+    from advisor.experiments.attempts import Attempt
+    from advisor.experiments.comparison import Comparison
+    from advisor.experiments.program import Program
+    from advisor.model import (
+        Advice,
+        Candidate,
+        Change,
+        Decision,
+        Interval,
+        KnobClass,
+        Machine,
+        Neighbour,
+    )
+    from advisor.report.model import OptimizeVerdict
+    from advisor.strategy.standing import Standing, Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a search ended, and what is written."""
+
+    stop: Stop | None
+    """None: interrupted before the strategy stopped."""
+    standing: Standing
+    attempts: tuple[Attempt, ...]
+    comparisons: tuple[Comparison, ...]
+    winner: Candidate
+    decisions: tuple[Decision, ...]
+    advice: tuple[Advice, ...]
+    program: Program
+    machine: Machine
+    diff: str
+    history_set_aside: bool = False
+    crowd: tuple[Neighbour, ...] = ()
+    """Who was at work when a process had to begin beside others."""
+
+    @property
+    def interrupted(self) -> bool:
+        return self.stop is None
+
+    @property
+    def what(self) -> str:
+        """What is tuned, in a word."""
+        return "command" if self.program.config is None else "config"
+
+
+def unit_of(found: Outcome) -> str:
+    """What was counted: the workload's unit, or tokens where the samples could not be told."""
+    originals = found.standing.originals
+    return originals[-1].unit if originals else found.program.unit
+
+
+def chain_of(found: Outcome) -> tuple[Comparison, ...]:
+    """The proofs that lead from the original to the winner; none where nothing is written."""
+    return proven_proofs(found.standing) if found.winner.changes else ()
+
+
+def class_of(change: Change, now: Standing) -> KnobClass:
+    """A training knob by its name is free in a program that was seen not to train."""
+    trains = not now.originals or now.trains
+    return "free" if change.knob_class == "training" and not trains else change.knob_class
+
+
+def traded(proof: Comparison) -> bool:
+    """Whether what the proof adds may change results."""
+    old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
+    return old.only("numeric", "quality").key != new.only("numeric", "quality").key
+
+
+def quality_proven(found: Outcome) -> bool | None:
+    """Whether what is written and may change results was confirmed; None where nothing may."""
+    if not found.winner.only("numeric", "quality").changes:
+        return None
+    return found.standing.facts.workload.quality_proof == "bounds"
+
+
+def mended(found: Outcome) -> list[str]:
+    """Constraints that no run of the original was inside of, where something is written."""
+    now = found.standing
+    if not found.winner.changes or not mends(now, now.originals):
+        return []
+    return [each.text for each in now.facts.objective.broken(now.original)]
+
+
+def gained_by(found: Outcome) -> Interval | None:
+    """Gain of everything that is written, over the original."""
+    chain = chain_of(found)
+    if not chain:
+        return None
+    second = chain[1] if len(chain) > 1 else None
+    return chained(chain[0], second, found.standing.facts.objective)
+
+
+def verdict_of(found: Outcome) -> OptimizeVerdict:
+    """`unchanged` only where candidates ran and lost, or there was none to run."""
+    if found.interrupted:
+        return "partial"
+    if found.winner.changes:
+        return "improved"
+    assert found.stop is not None
+    left_out = any(entry.matters for entry in found.standing.skipped)
+    return "partial" if left_out or found.stop.reason == "budget-too-small" else "unchanged"
+
+
+def reason(found: Outcome) -> str:
+    """Why the verdict is what it is."""
+    now, stop = found.standing, found.stop
+    if stop is None:
+        processes = sum(not attempt.reused for attempt in found.attempts)
+        return (
+            f"Interrupted after {processes} processes; the {found.what} is untouched, and "
+            "the next call goes on from what was measured."
+        )
+    if stop.reason == "budget-too-small":
+        takes = f"takes about {numbers.duration(now.price_s)}"
+        if not now.originals:
+            takes = "finished no item"
+        if now.starts.slow:
+            takes += f", {numbers.duration(now.starts.usual_s)} of that to its first step, and at "
+            takes += "most a third of a budget goes to such starts"
+        return (
+            f"One process of this program {takes}, so the "
+            f"budget of {numbers.duration(now.facts.budget_s)} is too small to try a setting and "
+            f"prove it. Call again with --budget {numbers.whole_minutes(stop.needed_s or 0.0)}."
+        )
+    whole = gained_by(found)
+    if whole is not None:
+        told = sentences.gained(whole, unit_of(found), now.facts.objective.name)
+        text = f"The tuned {found.what} {told}."
+        if mended(found):
+            text += f" It is inside of {', '.join(mended(found))}, as no run of the original was."
+        if len(now.proofs) > len(chain_of(found)):
+            text += " What was not proven on top of it was left out."
+        return text
+    if now.proofs:
+        last = now.proofs[-1]
+        if last.failure is not None:
+            return (
+                f"The best candidate failed while it was being proven ({last.failure.kind}: "
+                f"{last.failure.evidence}), so nothing was written."
+            )
+        found_gain = last.interval(now.facts.objective)
+        bounds = ""
+        if found_gain is not None and not sentences.too_wide(found_gain):
+            bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
+        return (
+            f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
+            f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+            + (again(now) if last.cut_short else "")
+        )
+    return without_proof(found)
+
+
+def without_proof(found: Outcome) -> str:
+    """Why no candidate came as far as a proof."""
+    now = found.standing
+    tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
+    if not tried and any(entry.matters for entry in now.skipped):
+        return (
+            "The budget was spent before a candidate could run, so nothing is known yet."
+            + again(now)
+        )
+    if not tried and now.quality.judgements:
+        return "What would change results was not confirmed to stay inside the declared tolerances."
+    if not tried:
+        return "No setting was found that may be changed without asking you."
+    unproven = any(proposal.outcome is None for proposal in now.proposals)
+    if unproven or any(word.outcome == "found" for word in now.settled):
+        return (
+            "What was faster in the search could not be proven before the budget was spent, so "
+            "nothing was written." + again(now)
+        )
+    what = "that may be written without asking you" if found.advice else "that was tried"
+    left_out = any(entry.matters for entry in now.skipped)
+    text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    return text + (again(now) if left_out else "")
+
+
+def again(now: Standing) -> str:
+    """The budget that would have held what this one did not; what was measured is known then."""
+    missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
+    starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
+    needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
+    return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."

@@ -1,0 +1,114 @@
+"""The whole command on a host with several cards: what it tells is of the one that was used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import nvml_stub, simulated_gpu
+from tests.simulated_gpu import Card
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
+SMALL = Card(
+    uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
+)
+ON_THE_BUS = {
+    "count": 2,
+    "gpu0.name": SMALL.name, "gpu0.uuid": SMALL.uuid, "gpu0.capability": "8.6",
+    "gpu0.memory.total": 24 * nvml_stub.GIB, "gpu0.util": 37, "gpu0.power": 210_000,
+    "gpu0.power.limit": 350_000, "gpu0.clock.sm": 1695,
+    "gpu1.name": LARGE.name, "gpu1.uuid": LARGE.uuid, "gpu1.memory.total": 80 * nvml_stub.GIB,
+    "gpu1.util": 91, "gpu1.power": 650_000,
+}  # fmt: skip
+"""NVML counts by bus, and CUDA shows the fastest first: what is card 1 to the one is 0 to the
+other."""
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> Mapping[str, str]:
+    """Two cards, for torch and for NVML."""
+    stub = nvml_stub.build(tmp_path / "nvml")
+    stub.write(nvml_stub.H100, ON_THE_BUS)
+    own = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(PROGRAMS)]),
+        "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path),
+        "NO_COLOR": "1",
+    }
+    base = stub.env({**os.environ, **own})
+    return simulated_gpu.environment((LARGE, SMALL), base=base)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "train.json").write_text('{"batch_size": 4, "num_workers": 0, "lr": 0.01}\n')
+    return folder
+
+
+def called(
+    project: Path, environ: Mapping[str, str], *words: str, device: str
+) -> subprocess.CompletedProcess[str]:
+    program = (str(PROGRAMS / "gpu_tuned.py"), "--config", "train.json", "--device", device)
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", *words, "--", sys.executable, *program],
+        cwd=project,
+        env=dict(environ),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "utilisation"), [("cuda:0", 91), pytest.param("cuda:1", 37, marks=pytest.mark.slow)]
+)
+def test_profile_tells_of_the_card_in_use(
+    device: str, utilisation: int, project: Path, environ: Mapping[str, str]
+) -> None:
+    """Its utilisation, the memory that it has, and its datasheet."""
+    done = called(project, environ, "profile", "--json", "--window", "2s", device=device)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    told = " ".join(found["bottleneck"]["evidence"])
+    used, other = (LARGE, SMALL) if device == "cuda:0" else (SMALL, LARGE)
+    assert f"work during {utilisation} % of the samples" in told
+    assert f"of {used.memory_gib:.0f} GiB" in told
+    assert used.name.removeprefix("NVIDIA ").split(" 80GB")[0] in told
+    assert other.name not in told
+    assert found["effects"]["device"] == device
+    assert found["achieved_tflops"] > 0
+
+
+@pytest.mark.slow
+def test_optimize_aims_at_the_card_in_use(project: Path, environ: Mapping[str, str]) -> None:
+    """Target, memory limit, utilisation and power of card 1, in the report as it is written."""
+    budget = ("--window", "2s", "--budget", "2m")
+    done = called(project, environ, "optimize", "train.json", "--json", *budget, device="cuda:1")
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads((project / "report.json").read_text())
+    assert report["target"]["name"] == "rtx-3090"
+    assert report["target"]["present"]
+    assert 0 < report["target"]["memory_limit_gib"] <= SMALL.memory_gib
+    assert report["before"]["gpu_util_pct"] == 37
+    assert report["before"]["power_w"] == 210
+    told = " ".join(report["bottleneck_before"]["evidence"])
+    assert "RTX 3090" in told, told
+    assert "H100" not in told
+    assert "of 24 GiB" in told
+    page = (project / "report.md").read_text()
+    assert "NVIDIA GeForce RTX 3090" in page

@@ -1,0 +1,38 @@
+"""Time that passes for this process alone: while it computes, and as long as it says it sleeps.
+
+What others take of the machine does not show in it, so that what a program's host and its device
+do beside each other is the same on a busy machine as on an idle one; and nobody waits for a sleep.
+For programs of one thread: what is waited for outside of `time.sleep` takes no time.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_cpu = time.process_time
+_slept = 0.0
+
+
+def begin() -> None:
+    """From now on the clocks of `time` tell it; they go on from where they are."""
+    started = _cpu()
+
+    def passed() -> float:
+        return _cpu() - started + _slept
+
+    for name in ("perf_counter", "monotonic", "time"):
+        setattr(time, name, _going_on(getattr(time, name)(), passed))
+    time.sleep = _sleep
+
+
+def _going_on(since: float, passed: Callable[[], float]) -> Callable[[], float]:
+    return lambda: since + passed()
+
+
+def _sleep(seconds: float) -> None:
+    global _slept
+    _slept += max(0.0, seconds)

@@ -1,0 +1,113 @@
+"""`--objective` and `--constraint` on real programs: refused early, or obeyed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.errors import NotMeasuredError, UsageError
+from advisor.machine.host import read_machine
+
+if TYPE_CHECKING:
+    from tests.warm import Server
+
+PROGRAMS = Path(__file__).parent / "fixtures" / "programs"
+LINES = """
+import json, sys, time
+
+batch = json.load(open(sys.argv[1]))["batch_size"]
+while True:
+    time.sleep(0.001 * batch)
+    print("done", flush=True)
+"""
+SETTINGS = '[workload.a]\ncommand = "x"\nunit-regex = "done"\nconfig = "a.json"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a.json").write_text('{"batch_size": 4}\n')
+    (tmp_path / "run.py").write_text(LINES)
+    (tmp_path / "gpu-advisor.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+@pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may tell its energy")
+@pytest.mark.parametrize("flags", [("--objective", "energy"), ("--constraint", "power<=250W")])
+def test_what_only_a_card_tells_is_refused_before_anything_runs(
+    project: Path, gpu_advisor: Server, flags: tuple[str, ...]
+) -> None:
+    words = ("--", sys.executable, "run.py", "a.json")
+    done = gpu_advisor.call("optimize", "a.json", *flags, *words, cwd=project)
+    assert done.returncode == NotMeasuredError.exit_code, done.stderr
+    assert "Only a GPU's own counters" in done.stderr
+    assert "trial 1" not in done.stderr
+    assert not (project / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--constraint", "memory<7"), "is no constraint; write NAME<=NUMBERUNIT"),
+        (("--constraint", "memory<=7GiB", "power<=3"), ""),
+        (("--objective", "cost"), "price-per-hour"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_named_with_what_can(
+    project: Path, gpu_advisor: Server, flags: tuple[str, ...], said: str
+) -> None:
+    words = ("--", sys.executable, "run.py", "a.json")
+    done = gpu_advisor.call("optimize", "a.json", *flags, *words, cwd=project)
+    assert done.returncode in {UsageError.exit_code, NotMeasuredError.exit_code}, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "trial 1" not in done.stderr
+
+
+def test_a_figure_that_the_original_does_not_tell_ends_the_call_before_the_search(
+    project: Path, gpu_advisor: Server
+) -> None:
+    """Lines of output tell no batch, so how long one takes is not known."""
+    done = gpu_advisor.call(
+        "optimize", "a.json", "--window", "0.2s", "--constraint", "latency_p95<=80ms",
+        "--", sys.executable, "run.py", "a.json", cwd=project,
+    )  # fmt: skip
+    assert done.returncode == NotMeasuredError.exit_code, done.stderr
+    assert "latency_p95 could not be measured" in done.stderr
+    assert json.loads((project / "a.json").read_text()) == {"batch_size": 4}
+
+
+CONFIG = """\
+inference:
+  sampler: {num_inference_steps: 60}
+  loader:
+    batch_size: 64
+    num_workers: 0
+output_dir: results
+"""
+
+
+@pytest.mark.slow
+def test_latency_makes_a_real_batch_smaller(tmp_path: Path, gpu_advisor: Server) -> None:
+    """Proven by the same interleaved rounds, and what throughput would never have chosen."""
+    pytest.importorskip("torch")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "restore.py").write_bytes((PROGRAMS / "opt_restore.py").read_bytes())
+    (tmp_path / "infer.yaml").write_text(CONFIG)
+    done = gpu_advisor.call(
+        "optimize", "infer.yaml", "--window", "0.5s", "--budget", "3m", "--objective", "latency",
+        "--", sys.executable, "restore.py", "--cfg", "infer.yaml", "--limit", "256",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    changed = {change["kind"]: change["to"] for change in report["changes"]}
+    assert changed["batch_size"] < 64, report["reason"]
+    assert report["gain"]["low"] > 1.03
+    before, after = report["before"], report["after"]
+    assert after["latency_p50_ms"] < before["latency_p50_ms"]
+    assert after["units_per_s"] < before["units_per_s"]
