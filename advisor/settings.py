@@ -178,6 +178,21 @@ class QualityMeasure(_Table):
         return value <= limit if self.better == "lower" else value >= limit
 
 
+class GateLimits(_Table):
+    """By how much each figure may worsen before `gpu-advisor gate` is red; of the base side."""
+
+    throughput: Share | None = Field(default=None, gt=0, lt=1)
+    """Largest drop of the rate, in place of the gate's --threshold."""
+    memory: Share | None = Field(default=None, gt=0)
+    """Largest growth of the peak memory that the device's allocator held."""
+    energy: Share | None = Field(default=None, gt=0)
+    """Largest growth of the energy a unit."""
+
+    def shares(self) -> dict[str, float]:
+        """Those that were given, by name."""
+        return {name: share for name, share in self if share is not None}
+
+
 class Workload(_Table):
     """One command of the user's and how to judge it."""
 
@@ -214,6 +229,8 @@ class Workload(_Table):
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
+    gate: GateLimits = GateLimits()
+    """What the gate allows; it reads this in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)
     """Extra flags that name output directories; they are pointed into scratch."""
     env: Variables = Field(default_factory=dict)
@@ -319,7 +336,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             _dashed(name)
-            for table in (Settings, Defaults, Workload, QualityMeasure)
+            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits)
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

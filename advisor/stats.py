@@ -73,38 +73,22 @@ def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
     one is not finite.
     """
     _require_finite(values)
-    averages = walsh_averages(values)
-    k = signed_rank_rank(len(values), alpha)
+    return interval_of(walsh_averages(values), len(values), alpha)
+
+
+def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
+    """The interval from the Walsh averages of n values, ascending: for several `alpha`."""
+    k = signed_rank_rank(n, alpha)
     return Interval(
         estimate=statistics.median(averages),
         low=averages[k - 1] if k else -math.inf,
         high=averages[-k] if k else math.inf,
-        n=len(values),
+        n=n,
         confidence=1 - 2 * alpha,
     )
 
 
-# --- what a sample could have proven ------------------------------------------------------
-
-
-def smallest_provable(
-    log_ratios: Sequence[float], alpha: float, power: float = 0.9
-) -> float | None:
-    """The smallest true shift that pairs with this spread prove with probability `power`.
-
-    On the scale of `log_ratios`; None where the number of pairs cannot prove any shift.
-    """
-    n = len(log_ratios)
-    if n < 2 or not signed_rank_rank(n, alpha):
-        return None
-    _require_finite(log_ratios)
-    return provable_shift(statistics.stdev(log_ratios), n, alpha, power)
-
-
-def provable_shift(sigma: float, n: int, alpha: float, power: float = 0.9) -> float:
-    """The smallest shift that n >= 2 values with standard deviation `sigma` prove."""
-    reach = t_quantile(1 - alpha, n - 1) + t_quantile(power, n - 1)
-    return reach * sigma / math.sqrt(n)
+# --- noise ------------------------------------------------------------------------------
 
 
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:

@@ -117,20 +117,6 @@ def test_t_interval_against_scipy() -> None:
     assert (got.low, got.high) == pytest.approx((low, high))
 
 
-@pytest.mark.parametrize(
-    ("sigma", "n", "expected"),
-    [(0.01, 6, 0.018), (0.01, 12, 0.011), (0.01, 24, 0.007), (0.03, 12, 0.033), (0.05, 6, 0.09)],
-)
-def test_smallest_provable_shift(sigma: float, n: int, expected: float) -> None:
-    """Known figures at one-sided 0.05 / 3 and 90 % power."""
-    assert stats.provable_shift(sigma, n, 0.05 / 3) == pytest.approx(expected, abs=0.0006)
-
-
-def test_smallest_provable_needs_enough_pairs() -> None:
-    assert stats.smallest_provable([0.0, 0.01, 0.0, 0.01, 0.0], 0.05 / 3) is None
-    assert stats.smallest_provable([0.0, 0.01, 0.0, 0.01, 0.0, 0.01], 0.05 / 3) is not None
-
-
 @pytest.mark.parametrize("processes", [2, 3, 5, 8])
 def test_noise_band_is_about_twice_the_spread_of_one_process(processes: int) -> None:
     rng = random.Random(processes)

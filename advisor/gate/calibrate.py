@@ -7,10 +7,9 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from advisor import stats
 from advisor.errors import StateUnusableError
 from advisor.files import atomic
-from advisor.gate import noise
+from advisor.gate import noise, power
 from advisor.gate.records import ARMS, CalibrationEntry
 from advisor.gate.rule import judge
 from advisor.gate.verdict import difference, rule_of
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 TRUER = 0.5
 """The median of windows decides instead of the mean if it scatters by less than this share of it:
 among a dozen pairs that happens by chance about once in a hundred calibrations."""
-
-MOST_PAIRS = 96
 
 
 def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
@@ -41,16 +38,9 @@ def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
         statistic = "median"
     sigma = spreads[worst][statistic]
     rule = rule_of(inputs)
-    looks = rule.looks_for(len(keys))
-    provable = {n: _pct(stats.provable_shift(sigma, n, rule.level)) for n in looks}
-    needed = next(
-        (
-            n
-            for n in range(looks[0], MOST_PAIRS + 1)
-            if stats.provable_shift(sigma, n, rule.level) <= rule.tau
-        ),
-        None,
-    )
+    red = {n: power.red_at(sigma, len(pairs), rule, by=n, workloads=len(keys)) for n in rule.looks}
+    needed = {n: power.threshold_for(sigma, len(pairs), rule, by=n) for n in rule.looks}
+    relied_on = needed[rule.looks[-1]]
     slots = [
         [getattr(pair, arm).rates[worst].value(statistic) for pair in pairs if pair.order == order]
         for arm in ARMS
@@ -63,9 +53,9 @@ def calibrate(program: ProgramEntry, inputs: Inputs) -> CalibrationEntry | None:
         workload=program.name if worst == program.name else f"{program.name}: {worst}",
         pairs=len(pairs),
         noise_pct=None if spread is None else 100 * spread,
-        provable_pct=provable,
-        pairs_needed=needed,
-        threshold_pct=float(max(1, math.ceil(provable[looks[-1]]))),
+        provable_pct={n: _pct(shift) for n, shift in red.items() if shift is not None},
+        pairs_needed=next((n for n, tau in needed.items() if tau and tau <= rule.tau), None),
+        threshold_pct=None if relied_on is None else float(max(1, math.ceil(_pct(relied_on)))),
         statistic=statistic,
         placebo=judge({"self": _differences(program, worst, statistic)}, rule)["self"].outcome,
         two_groups_pct=None if groups is None else _pct(groups[1] - groups[0]),

@@ -24,7 +24,7 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.gate import forks, github, modes, options, records, report, walls
+from advisor.gate import forks, github, modes, options, records, report, site, walls
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs
 from advisor.gate.workbench import Place
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
 
     A mistake of our own ends as an error too: Python's exit code for it means regression here.
     """
+    if args.site:
+        return _write_site(args)
     job = github.take(os.environ, keep=[name.strip() for name in args.keep_env.split(",")])
     started = time.monotonic()
     record = _unfinished("error", "the gate did not come to its end: see the log of this step")
@@ -72,6 +74,13 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
         told = _tell(record, args.report, job, code, claimed)
     _show(record, args)
     return code if told else code or GATE_EXIT_CODES["error"]
+
+
+def _write_site(args: argparse.Namespace) -> int:
+    """The page of past sessions; raises what `site.write` does, for the top to tell."""
+    for place in site.write(args.site, args.histories or [args.history]):
+        sys.stdout.write(f"{place}\n")
+    return 0
 
 
 def _claimed(args: argparse.Namespace) -> Claim:

@@ -1,29 +1,36 @@
 """A file of past sessions, compared with and appended to. Advisory: one machine, other days.
 
 One session is several fresh processes of head on one day. Sessions are the unit here: what differs
-from day to day cannot be averaged out within a day. The file is written after the verdict, a red
-session is marked and never becomes part of the baseline, so a regression does not heal itself. A
-reviewed edit of the file re-bases: `"rebase": true` on a session starts a new baseline with it.
+from day to day cannot be averaged out within a day. A session is red for one of two reasons: it
+alone lies far below the sessions before it, or it is the latest of several that lie below a level
+that was held once (`trend`), whether they fell at once or crept. The file is written after the
+verdict, a red session is marked and never becomes part of the baseline, so a regression does not
+heal itself. A reviewed edit of the file re-bases: `"rebase": true` on a session starts a new
+baseline with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import math
+import os
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import files, stats
 from advisor.errors import ReportError
+from advisor.gate import trend
 from advisor.gate.records import WorkloadVerdict
 from advisor.gate.verdict import PRECEDENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from advisor.gate.records import GateRecord, HostEntry, ProgramEntry, Verdict
@@ -31,7 +38,8 @@ if TYPE_CHECKING:
 FORMAT: Literal[1] = 1
 FEWEST_SESSIONS = 10
 BASELINE_SESSIONS = 30
-CONFIDENCE = 0.99
+SMALLEST_LOSS = 0.02
+"""Share of the rate below which a lasting loss is not told, however sure it is."""
 
 
 class _Part(BaseModel):
@@ -44,6 +52,9 @@ class Session(_Part):
     created: str
     sha: str | None
     units_per_s: float = Field(gt=0, allow_inf_nan=False)
+    low_units_per_s: float | None = None
+    high_units_per_s: float | None = None
+    """95 % interval over the processes; null with a single one, or before it was kept."""
     processes: int
     red: bool = False
     rebase: bool = False
@@ -98,20 +109,41 @@ def facts_of(host: HostEntry, definition: str, source: str, unit: str) -> dict[s
     }
 
 
-def compare(series: Series | None, units_per_s: float, threshold: float) -> Compared:
-    """Whether a session of this rate is red against the baseline. Pure.
+def compare(
+    series: Series | None,
+    units_per_s: float,
+    threshold: float,
+    *,
+    smallest_loss: float = SMALLEST_LOSS,
+    benchmarks: int = 1,
+) -> Compared:
+    """Whether a session of this rate is red against the sessions before it. Pure.
 
-    Red needs both: below what the sessions' own scatter explains (one-sided prediction bound), and
-    a drop of at least the threshold and of twice that scatter.
+    `benchmarks` series of this machine are looked at every night: the more they are, the surer
+    each has to be, so that all of them together raise one false alarm a year at most.
     """
     baseline = baseline_of(series)
     if len(baseline) < FEWEST_SESSIONS:
         verdict: Verdict = "inconclusive" if baseline else "no-baseline"
         reason = f"{len(baseline)} of {FEWEST_SESSIONS} sessions that a baseline needs"
         return Compared(verdict=verdict, reason=reason, sessions=len(baseline))
+    found = _tonight(baseline, units_per_s, threshold, benchmarks)
+    lost = _lost(current(series), units_per_s, smallest_loss, benchmarks)
+    if lost and found.verdict == "regression":
+        return replace(found, reason=f"{found.reason}. Also {lost}")
+    return replace(found, verdict="regression", reason=lost) if lost else found
+
+
+def _tonight(
+    baseline: Sequence[Session], units_per_s: float, threshold: float, benchmarks: int
+) -> Compared:
+    """Red needs both: below what the sessions' own scatter explains (one-sided prediction bound),
+    and a drop of at least the threshold and of twice that scatter.
+    """
     rates = [math.log(session.units_per_s) for session in baseline]
     n, mean, scatter = len(rates), statistics.fmean(rates), statistics.stdev(rates)
-    reach = stats.t_quantile(CONFIDENCE, n - 1) * scatter * math.sqrt(1 + 1 / n)
+    chance = trend.FALSE_ALARMS_A_YEAR / trend.NIGHTS / max(1, benchmarks)
+    reach = stats.t_quantile(1 - chance, n - 1) * scatter * math.sqrt(1 + 1 / n)
     limit = max(reach, -math.log1p(-threshold), 2 * scatter)
     drop = mean - math.log(units_per_s)
     red = drop > limit
@@ -132,12 +164,40 @@ def compare(series: Series | None, units_per_s: float, threshold: float) -> Comp
     )
 
 
+def _lost(
+    sessions: Sequence[Session], units_per_s: float, smallest: float, benchmarks: int
+) -> str | None:
+    """What is lost for good with a session of this rate, as a reason; None if nothing is."""
+    rates = [math.log(rate) for rate in (*(s.units_per_s for s in sessions), units_per_s)]
+    loss = trend.lasting_loss(rates, -math.log1p(-smallest), benchmarks)
+    if loss is None:
+        return None
+    first, last = sessions[loss.held[0]], sessions[loss.held[1] - 1]
+    nights = len(rates) - loss.since
+    return (
+        f"{-100 * math.expm1(-loss.drop):.1f} % lost for {nights} sessions, against what was held "
+        f"from {first.created[:10]} to {last.created[:10]}; confirm it with "
+        f"`gpu-advisor gate --base-ref {last.sha}`"
+    )
+
+
 def baseline_of(series: Series | None) -> list[Session]:
     """The sessions that count: since the last re-base, not red, the latest ones."""
+    return [session for session in current(series) if not session.red][-BASELINE_SESSIONS:]
+
+
+def current(series: Series | None) -> list[Session]:
+    """All sessions since the last re-base."""
     sessions = series.sessions if series else []
     starts = [number for number, session in enumerate(sessions) if session.rebase]
-    current = sessions[starts[-1] :] if starts else sessions
-    return [session for session in current if not session.red][-BASELINE_SESSIONS:]
+    return sessions[starts[-1] :] if starts else sessions
+
+
+def on_machine(past: History, facts: dict[str, str]) -> int:
+    """How many series of the machine and software of `facts` there are."""
+    apart = {"workload", "source", "unit"}
+    here = {key: value for key, value in facts.items() if key not in apart}
+    return sum(here.items() <= series.facts.items() for series in past.series.values())
 
 
 def read(path: Path) -> History:
@@ -164,12 +224,22 @@ def judge(
         unit = rates[0].unit
         facts = facts_of(record.host, f"{program.definition}/{key}", str(runs[0].source), unit)
         series = past.series.get(key_of(facts), Series(workload=name, unit=unit, facts=facts))
-        rate = statistics.geometric_mean(r.value(record.inputs.statistic) for r in rates)
-        found = compare(series, rate, record.inputs.threshold)
+        logs = [math.log(r.value(record.inputs.statistic)) for r in rates]
+        spread = stats.t_interval(logs) if len(logs) > 1 else None
+        rate = math.exp(statistics.fmean(logs))
+        found = compare(
+            series,
+            rate,
+            record.inputs.threshold,
+            smallest_loss=record.inputs.smallest_loss,
+            benchmarks=on_machine(past, facts),
+        )
         session = Session(
             created=record.created,
             sha=record.head.sha,
             units_per_s=rate,
+            low_units_per_s=math.exp(spread.low) if spread else None,
+            high_units_per_s=math.exp(spread.high) if spread else None,
             processes=len(rates),
             red=found.verdict == "regression",
         )
@@ -220,6 +290,23 @@ def grown(past: History, series: Series, session: Session) -> History:
 def claim(path: Path) -> files.Claim:
     """The place of the file: ours if it holds a history. Raises OutputRefusedError."""
     return files.claim([path], ours=_is_history)
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Alone with the history's folder, from reading to writing: sessions may end at once.
+
+    Where a folder cannot be locked the block runs all the same.
+    """
+    folder = path.resolve().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def dump(history: History) -> bytes:

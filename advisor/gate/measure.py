@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.lab import WAIT_S
 from advisor.files import within
-from advisor.gate import origins
+from advisor.gate import allowances, origins
 from advisor.gate.records import (
     DisturbanceEntry,
     GpuReadings,
@@ -350,6 +350,7 @@ def _observed(run: Run) -> dict[str, Any]:
         "effects": effects,
         "shares": shares,
         "peak_mem_gib": run.peak_mem_gib,
+        "figures": allowances.figures(run),
         "wait_share": run.wait_share,
         "notes": list(run.notes),
     }

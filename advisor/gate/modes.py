@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, UsageError
-from advisor.gate import attribution, base, calibrate, history, replay, verdict
+from advisor.gate import allowances, attribution, base, calibrate, history, replay, verdict
 from advisor.gate.program import choose, why_not_comparable
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import (
@@ -38,6 +39,9 @@ def ab(asked: Options, place: Place) -> GateRecord:
         machine_to_itself(asked, place) as (engine, host),
         base.base_checkout(head, revision, asked.links) as other,
     ):
+        allowed = allowances.of_base(other, [program.name for program in programs])
+        inputs = asked.inputs.model_copy(update={"limits": allowed})
+        asked = replace(asked, inputs=inputs)
         session = open_session(asked, place, {"base": other, "head": head}, programs, engine, host)
         for program in programs:
             session.close(program.name, no_baseline=why_not_comparable(program, other))
@@ -74,8 +78,9 @@ def replay_saved(asked: Options, _place: Place) -> GateRecord:
     found = replay.saved(asked.replay)
     first = found[0]
     programs = [program for record in found for program in record.programs]
-    # The statistic was chosen before those runs were made; all else is asked anew.
-    inputs = asked.inputs.model_copy(update={"statistic": first.inputs.statistic})
+    # Statistic and the base's limits were settled before those runs; all else is asked anew.
+    kept = {"statistic": first.inputs.statistic, "limits": first.inputs.limits}
+    inputs = asked.inputs.model_copy(update=kept)
     record = decided(programs, inputs, first.host, "replay")
     said = f"the saved verdict was: {', '.join(saved.verdict for saved in found)}"
     return record.model_copy(
@@ -87,7 +92,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     """A few processes of head, compared with past sessions, then appended to them."""
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
-    past = history.read(asked.history)
+    history.read(asked.history)  # one that cannot be read is said before anything runs
     claimed = history.claim(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
         session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
@@ -97,10 +102,12 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     if record.verdict in {"error", "invalid"}:
         return record
     verdicts = []
-    for entry in record.programs:
-        found, past = history.judge(past, entry, record)
-        verdicts += found
-    claimed.write(asked.history, history.dump(past))
+    with history.held(asked.history):
+        past = history.read(asked.history)  # others may have added to it since
+        for entry in record.programs:
+            found, past = history.judge(past, entry, record)
+            verdicts += found
+        claimed.write(asked.history, history.dump(past))
     return history.with_verdicts(record, verdicts)
 
 

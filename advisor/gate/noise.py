@@ -37,10 +37,16 @@ def modes(log_rates: Sequence[float]) -> tuple[float, float] | None:
     if len(runs) < 8 or not splits:
         return None
 
+    middle = statistics.fmean(runs)
+    around = [run - middle for run in runs]
+    below = [0.0, *itertools.accumulate(around)]
+    whole = sum(value * value for value in around)
+
     def inside(cut: int) -> float:
-        return sum(statistics.pvariance(part) * len(part) for part in (runs[:cut], runs[cut:]))
+        rest = below[-1] - below[cut]
+        return whole - below[cut] ** 2 / cut - rest**2 / (len(runs) - cut)
 
     best = min(splits, key=inside)
     slow, fast = statistics.fmean(runs[:best]), statistics.fmean(runs[best:])
-    deviation = math.sqrt(inside(best) / (len(runs) - 2))
+    deviation = math.sqrt(max(0.0, inside(best)) / (len(runs) - 2))
     return (slow, fast) if fast - slow > max(5 * deviation, 0.02) else None

@@ -171,6 +171,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--overwrite",
         help="replace files at the report's places that gpu-advisor did not write",
     )
+    add(
+        "--site",
+        type=Path,
+        metavar="DIR",
+        help="measure nothing: write a page and a badge of what --history holds into DIR",
+    )
+    add(
+        "--histories",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="histories of several runners, for --site",
+    )
+    add(
+        "--smallest-loss",
+        default="2%",
+        help="smallest lasting loss that --mode history tells, a creep too (default 2%%)",
+    )
     switch("--enforce", help="let --mode history fail, not only advise")
     add(
         "--replay",
@@ -204,7 +223,8 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
     _only_in_replay(mode, args)
     text = shlex.join(command) if command else args.command
     inputs = Inputs(
-        threshold=_threshold(args.threshold),
+        threshold=_threshold("--threshold", args.threshold),
+        smallest_loss=_threshold("--smallest-loss", args.smallest_loss),
         max_minutes=_minutes(args.max_minutes),
         cap_rule=_switch("--cap-rule", args.cap_rule),
         metric=_one_of("--metric", args.metric, METRICS),
@@ -264,14 +284,14 @@ def _switch(flag: str, value: str) -> bool:
     return _one_of(flag, value, ("true", "false")) == "true"
 
 
-def _threshold(text: str) -> float:
+def _threshold(flag: str, text: str) -> float:
     try:
         share = parse_share(text)
     except ValueError as problem:
-        msg = f"--threshold: {problem}."
+        msg = f"{flag}: {problem}."
         raise UsageError(msg) from problem
     if not 0 < share < 1:
-        msg = f"--threshold {text!r} must lie between 0 % and 100 %. Write 5% or 0.05."
+        msg = f"{flag} {text!r} must lie between 0 % and 100 %. Write 5% or 0.05."
         raise UsageError(msg)
     return share
 

@@ -148,6 +148,9 @@ class RunEntry(_Part):
     gpu: GpuReadings = GpuReadings()
     disturbance: DisturbanceEntry = DisturbanceEntry()
     peak_mem_gib: float | None = None
+    figures: dict[str, Positive] = Field(default_factory=dict)
+    """What may be gated beside the rate, by the name in gpu-advisor.toml: those that were
+    measured."""
     wait_share: float | None = None
     shares: dict[str, float] = Field(default_factory=dict)
     """Where a unit's time went."""
@@ -214,11 +217,13 @@ class CalibrationEntry(_Part):
     noise_pct: float | None
     """Spread (one standard deviation) between equal processes."""
     provable_pct: dict[int, float]
-    """By number of pairs: the smallest slowdown that they prove nine times in ten."""
+    """By number of pairs: the slowdown that turns red by then nine times in ten, at the threshold
+    asked. No regression falls with fewer pairs than the first of them."""
     pairs_needed: int | None
-    """For the threshold asked; null if no number of pairs within reason would do."""
-    threshold_pct: float
-    """The smallest threshold, in whole percent, that the last look supports."""
+    """By which equal runs pass nine times in ten, at the threshold asked; null if they do not."""
+    threshold_pct: float | None
+    """The smallest threshold, in whole percent, at which equal runs pass nine times in ten; null
+    with too few pairs to tell."""
     statistic: Statistic
     """What should decide here: mean, unless the median of windows is clearly truer."""
     placebo: str
@@ -228,16 +233,23 @@ class CalibrationEntry(_Part):
 
 
 class WorkloadVerdict(_Part):
-    """What was decided on one workload. Percentages are drops of the rate: above 0 is slower."""
+    """What was decided on one workload. Percentages are drops of the rate: above 0 is slower.
+
+    Of another figure than the rate they are its growth: above 0 is worse as well.
+    """
 
     name: str
+    figure: str = "throughput"
+    threshold: float | None = None
+    """The share that was allowed; null where nothing was compared."""
     verdict: Verdict
     reason: str
     slowdown_pct: float | None = None
     ci_low_pct: float | None = None
     ci_high_pct: float | None = None
     mde_pct: float | None = None
-    """The smallest slowdown that this run would have proven nine times in ten."""
+    """The slowdown that would have turned red nine times in ten, at the noise that was seen, the
+    threshold, and the pairs that the gate may take. In mode history: the drop called red."""
     pairs: int = 0
     discarded_pairs: int = 0
     unit: str = "run"
@@ -266,10 +278,14 @@ class Inputs(_Part):
 
     threshold: float = 0.05
     alpha: float = 0.05
-    looks: list[int] = Field(default_factory=lambda: [6, 12, 24])
+    looks: list[int] = Field(default_factory=lambda: [5, 9, 12, 17, 24])
     cap_rule: bool = False
     statistic: Statistic = "mean"
     metric: Metric = "throughput"
+    smallest_loss: float = 0.02
+    """Of what is lost for good in a history: the least share that counts."""
+    limits: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """By program and figure: the share that gpu-advisor.toml of the base side allows."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"

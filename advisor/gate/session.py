@@ -12,7 +12,7 @@ from advisor.experiments.interleave import Round, interleaved
 from advisor.gate import origins, validity
 from advisor.gate.measure import WHOLE
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
-from advisor.gate.verdict import Decided, decide, rule_of
+from advisor.gate.verdict import Decided, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -136,11 +136,8 @@ class Session:
             f"{self.bench.window.measure_s:g} s is measured instead (--window TIME)"
         )
 
-    def _looks(self) -> tuple[int, ...]:
-        return rule_of(self.inputs).looks_for(len(self.asked))
-
     def _runs_to_first_look(self) -> int:
-        return 2 * self._looks()[0] * len(self.asked)
+        return 2 * self.inputs.looks[0] * len(self.asked)
 
     def _whole_limit_s(self) -> float:
         """Longest run of which enough pairs for the first look fit into half the budget."""
@@ -154,7 +151,7 @@ class Session:
         def lasts(pairs: int) -> str:
             return f"{pairs} pairs (about {pairs * pair_s / 60:.1f} min)"
 
-        looks = self._looks()
+        looks = self.inputs.looks
         plan = (
             f"the first verdict can fall after {lasts(looks[0])}, the last after {lasts(looks[-1])}"
         )
@@ -175,7 +172,7 @@ class Session:
     def _open(self) -> list[Program]:
         """Programs of which another pair could change the verdict and still fits the budget."""
         decided = self.decided()
-        last = self.fixed_pairs or rule_of(self.inputs).looks_for(len(decided.workloads))[-1]
+        last = self.fixed_pairs or self.inputs.looks[-1]
         found = []
         for program in self.asked:
             entry = self.programs[program.name]
@@ -192,7 +189,7 @@ class Session:
 
     def _to_next_look(self, kept: int, last: int) -> int:
         """Pairs until the next look at which something can be decided."""
-        looks = () if self.fixed_pairs else self._looks()
+        looks = () if self.fixed_pairs else self.inputs.looks
         return next((look for look in (*looks, last) if look > kept), last) - kept
 
     def _too_short(self, pairs: int, needed_s: float) -> str:

@@ -11,11 +11,12 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor import stats
-from advisor.gate import noise, origins, validity
+from advisor import objective
+from advisor.gate import allowances, origins, validity
+from advisor.gate.allowances import THROUGHPUT
+from advisor.gate.compared import Comparable
 from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
-from advisor.gate.rule import Judgement, Rule, drop_pct, judge
-from advisor.objective import THROUGHPUT
+from advisor.gate.rule import Rule, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,16 +61,6 @@ class Decided:
         return any(w.verdict in cannot for w in self.workloads if belongs(w.name, program))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparable:
-    """One workload that both arms measured in every pair that counts."""
-
-    name: str
-    program: ProgramEntry
-    pairs: tuple[PairEntry, ...]
-    differences: tuple[float, ...]
-
-
 def rule_of(inputs: Inputs) -> Rule:
     return Rule(
         threshold=inputs.threshold,
@@ -86,14 +77,14 @@ def belongs(workload: str, program: ProgramEntry) -> bool:
 
 def difference(base: float, head: float) -> float:
     """d of one pair of rates: ln of how many times better base was, above zero: head is worse."""
-    return math.log(THROUGHPUT.gain(head, base))
+    return math.log(objective.THROUGHPUT.gain(head, base))
 
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     """The verdict on all of `programs` together."""
     rule = rule_of(inputs)
     verdicts: list[WorkloadVerdict] = []
-    comparable: list[_Comparable] = []
+    comparable: list[Comparable] = []
     notes: list[str] = []
     for program in programs:
         closed = _closed(program, inputs)
@@ -105,8 +96,13 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         verdicts += named
         notes += said
     if comparable:
-        judgements = judge({c.name: c.differences for c in comparable}, rule)
-        verdicts += [_measured(c, judgements[c.name], inputs) for c in comparable]
+        judgements = judge(
+            {c.name: c.differences for c in comparable},
+            rule,
+            {c.name: c.arms for c in comparable},
+            {c.name: c.tau for c in comparable},
+        )
+        verdicts += [c.verdict(judgements[c.name], rule, len(comparable)) for c in comparable]
     verdicts.sort(key=_worst_first)
     discarded = sum(pair.discarded is not None for p in programs for pair in p.pairs)
     if not verdicts:
@@ -207,14 +203,14 @@ def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
 
 def _match(
     program: ProgramEntry, inputs: Inputs
-) -> tuple[list[_Comparable], list[WorkloadVerdict], list[str]]:
+) -> tuple[list[Comparable], list[WorkloadVerdict], list[str]]:
     """What can be compared, what cannot (with its verdict), and notes."""
     pairs = _kept(program)
     runs: dict[Arm, list[RunEntry]] = {
         "base": [pair.base for pair in pairs],
         "head": [pair.head for pair in pairs],
     }
-    comparable: list[_Comparable] = []
+    comparable: list[Comparable] = []
     named: list[WorkloadVerdict] = []
     notes: list[str] = []
     for key in dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates):
@@ -235,16 +231,59 @@ def _match(
                 WorkloadVerdict(name=name, verdict=verdict, reason=reason, pairs=len(pairs))
             )
             continue
-        values = [[run.rates[key].value(inputs.statistic) for run in runs[arm]] for arm in ARMS]
-        comparable.append(
-            _Comparable(
-                name=name,
-                program=program,
-                pairs=pairs,
-                differences=tuple(map(difference, *values)),
-            )
-        )
+        comparable.append(_of_rate(name, key, program, pairs, inputs))
+    for figure in inputs.limits.get(program.name, {}):
+        if figure == THROUGHPUT:
+            continue
+        found = _of_figure(figure, program, pairs, inputs)
+        if isinstance(found, Comparable):
+            comparable.append(found)
+        else:
+            named.append(found)
     return comparable, named, notes
+
+
+def _of_rate(
+    name: str, key: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
+) -> Comparable:
+    first = pairs[0].head
+    return Comparable(
+        name=name,
+        program=program,
+        pairs=pairs,
+        figure=THROUGHPUT,
+        threshold=inputs.limits.get(program.name, {}).get(THROUGHPUT, inputs.threshold),
+        values={
+            arm: [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in pairs]
+            for arm in ARMS
+        },
+        unit=first.rates[key].unit,
+    )
+
+
+def _of_figure(
+    figure: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
+) -> Comparable | WorkloadVerdict:
+    """A figure that base bounds; what was bounded and is not measured is no pass."""
+    name = f"{program.name}: {figure}"
+    missing = [arm for arm in ARMS for p in pairs if figure not in getattr(p, arm).figures]
+    if missing:
+        return WorkloadVerdict(
+            name=name,
+            figure=figure,
+            verdict="no-baseline",
+            reason=f"gpu-advisor.toml bounds its {figure}, which is not measured in {missing[0]}",
+            pairs=len(pairs),
+        )
+    return Comparable(
+        name=name,
+        program=program,
+        pairs=pairs,
+        figure=figure,
+        threshold=inputs.limits[program.name][figure],
+        values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
+        unit=allowances.UNITS.get(figure, ""),
+    )
 
 
 def _absent(name: str, present: dict[Arm, int], runs: int) -> tuple[Verdict, str] | None:
@@ -292,90 +331,3 @@ def _less_work(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str]
     return "error", (
         f"work not done: head finished {work['head']:g} {unit}s in a run, base {work['base']:g}"
     )
-
-
-# --- what the numbers say -----------------------------------------------------------------
-
-
-def _measured(found: _Comparable, judgement: Judgement, inputs: Inputs) -> WorkloadVerdict:
-    key = found.name.removeprefix(f"{found.program.name}: ")
-    base, head = (
-        [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in found.pairs]
-        for arm in ARMS
-    )
-    interval = judgement.interval
-    used = found.differences[: interval.n]
-    level = (1 - interval.confidence) / 2
-    student = stats.t_interval(used, level)
-    spread = noise.spread_between_processes(_slots(found.pairs, key, inputs))
-    mde = judgement.smallest_provable
-    return WorkloadVerdict(
-        name=found.name,
-        verdict=judgement.outcome,
-        reason=_reason(judgement, inputs, found),
-        slowdown_pct=drop_pct(interval.estimate),
-        ci_low_pct=drop_pct(interval.low),
-        ci_high_pct=drop_pct(interval.high),
-        mde_pct=None if mde is None else drop_pct(mde),
-        pairs=interval.n,
-        discarded_pairs=sum(pair.discarded is not None for pair in found.program.pairs),
-        unit=found.pairs[0].head.rates[key].unit,
-        source=found.pairs[0].head.source,
-        base_units_per_s=statistics.median(base),
-        head_units_per_s=statistics.median(head),
-        noise_pct=None if spread is None else 100 * spread,
-        t_low_pct=drop_pct(student.low),
-        t_high_pct=drop_pct(student.high),
-        faster=judgement.faster,
-        notes=_remarks(judgement, base, head),
-    )
-
-
-def _slots(pairs: Sequence[PairEntry], key: str, inputs: Inputs) -> list[list[float]]:
-    """Log rates of runs that should be equal: same arm, same place in the pair."""
-    return [
-        [
-            math.log(getattr(pair, arm).rates[key].value(inputs.statistic))
-            for pair in pairs
-            if pair.order == order
-        ]
-        for arm in ARMS
-        for order in ("base first", "head first")
-    ]
-
-
-def _reason(judgement: Judgement, inputs: Inputs, found: _Comparable) -> str:
-    limit = f"{100 * inputs.threshold:g} %"
-    if judgement.outcome == "regression":
-        if judgement.by_cap:
-            return f"slower for certain, and about {limit} or more (cap rule)"
-        return f"proven slower by more than {limit}"
-    if judgement.outcome == "pass":
-        if judgement.faster:
-            return f"proven faster by more than {limit}: was all the work done?"
-        return f"a slowdown of {limit} or more is ruled out"
-    if len(found.differences) < inputs.looks[-1]:
-        why = f" ({found.program.stopped})" if found.program.stopped else ""
-        return (
-            f"undecided after {len(found.differences)} pairs{why}: a slowdown of {limit} is "
-            "neither proven nor ruled out"
-        )
-    mde = judgement.smallest_provable
-    if mde is not None and mde > rule_of(inputs).tau:
-        return (
-            f"this runner is too noisy for {limit}: {len(found.differences)} pairs could have "
-            f"proven {drop_pct(mde):.1f} %"
-        )
-    return f"the slowdown is too close to {limit} to be told from it"
-
-
-def _remarks(judgement: Judgement, base: Sequence[float], head: Sequence[float]) -> list[str]:
-    remarks = []
-    for arm, rates in zip(ARMS, (base, head), strict=True):
-        found = noise.modes([math.log(rate) for rate in rates])
-        if found:
-            apart = -100 * math.expm1(found[0] - found[1])
-            remarks.append(f"runs of {arm} fall into two groups, {apart:.0f} % apart")
-    if judgement.faster:
-        remarks.append("an unexpected gain can mean work that is no longer done")
-    return remarks

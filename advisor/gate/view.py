@@ -6,9 +6,9 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from advisor.gate import validity
-from advisor.gate.records import ARMS
-from advisor.gate.verdict import difference, rule_of
+from advisor.gate import allowances, validity
+from advisor.gate.records import ARMS, WorkloadVerdict
+from advisor.gate.verdict import difference
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         PairEntry,
         ProgramEntry,
         Rate,
-        WorkloadVerdict,
     )
 
 TITLES = {
@@ -87,18 +86,33 @@ def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     value = workload.slowdown_pct
     if value is None:
         return "not measured"
-    said = f"{abs(value):.1f} % {'slower' if value > 0 else 'faster'}"
+    figure = _leading_figure(workload)
+    worse, better = (f"more {figure}", f"less {figure}") if figure else ("slower", "faster")
+    said = f"{abs(value):.1f} % {worse if value > 0 else better}"
     if abs(value) < SMALLEST_SHOWN_PCT:
         said = "none"
     if workload.ci_low_pct is None and workload.ci_high_pct is None:
         return f"{said} (too few pairs for bounds)"
     low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)
-    return f"{said} (slowdown between {low} and {high})"
+    return f"{said} ({'growth' if figure else 'slowdown'} between {low} and {high})"
+
+
+def _leading_figure(found: WorkloadVerdict | GateRecord) -> str | None:
+    """What is told of if not the rate."""
+    worst = found if isinstance(found, WorkloadVerdict) else next(iter(found.workloads), None)
+    return worst.figure if worst and worst.figure != allowances.THROUGHPUT else None
+
+
+def allowed_pct(record: GateRecord) -> float:
+    """By how much the figure that is told of may worsen."""
+    worst = next(iter(record.workloads), None)
+    share = worst.threshold if worst and worst.threshold is not None else record.inputs.threshold
+    return 100 * share
 
 
 def mde(workload: WorkloadVerdict | GateRecord) -> str:
     if workload.mde_pct is None:
-        return "none: too few pairs to prove anything"
+        return "not known: too few pairs"
     return f"{workload.mde_pct:.1f} %"
 
 
@@ -128,9 +142,8 @@ def rate(value: float | None, unit: str = "") -> str:
 
 
 def looks(record: GateRecord) -> str:
-    """`6, 12, 24`: where a verdict could fall, given how many workloads gate together."""
-    compared = sum(w.slowdown_pct is not None for w in record.workloads)
-    return ", ".join(map(str, rule_of(record.inputs).looks_for(compared)))
+    """`5, 9, 12, 17, 24`: where a verdict could fall."""
+    return ", ".join(map(str, record.inputs.looks))
 
 
 def pair_rows(program: ProgramEntry) -> list[dict[str, str]]:
@@ -257,22 +270,19 @@ def runs(record: GateRecord) -> int:
 
 
 def provable(entry: CalibrationEntry) -> str:
-    """`1.6 % with 6 pairs, 0.9 % with 12 pairs`."""
-    return ", ".join(
-        f"{pct(value)} with {pairs} pairs" for pairs, value in entry.provable_pct.items()
-    )
+    """`8.0 % by 17 pairs, 6.9 % by 24 pairs`."""
+    shown = (f"{pct(value)} by {pairs} pairs" for pairs, value in entry.provable_pct.items())
+    return ", ".join(shown) or "not known: too few pairs"
 
 
 def pairs_needed(record: GateRecord, entry: CalibrationEntry) -> str:
-    """How many, and where a gate does not take so many the threshold that it can prove."""
-    most = record.inputs.looks[-1]
-    if entry.pairs_needed is not None and entry.pairs_needed <= most:
+    """How many, or the threshold that a gate can rely on here."""
+    if entry.pairs_needed is not None:
         return str(entry.pairs_needed)
-    count = "too many" if entry.pairs_needed is None else str(entry.pairs_needed)
-    return (
-        f"{count}, and a gate takes {most} at most: here it can rely on --threshold "
-        f"{entry.threshold_pct:g}%"
-    )
+    count = f"more than the {record.inputs.looks[-1]} that a gate takes"
+    if entry.threshold_pct is None:
+        return count
+    return f"{count}: here it can rely on --threshold {entry.threshold_pct:g}%"
 
 
 def rates(record: GateRecord) -> str:

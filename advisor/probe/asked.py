@@ -6,6 +6,7 @@ is imported, and nothing is written.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -39,7 +40,7 @@ def facts() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            import torch
+            torch = importlib.import_module("torch")
         except Exception as problem:
             told["missing"] = f"{type(problem).__name__}: {problem}"
             return told

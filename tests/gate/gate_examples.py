@@ -56,12 +56,12 @@ def program_of(
     return program(pairs, name, **more)
 
 
-def around(rate_: float, n: int = 6, spread: float = 0.004) -> list[float]:
+def around(rate_: float, n: int = 12, spread: float = 0.004) -> list[float]:
     """n rates about `rate_`, none equal to another."""
     return [rate_ * (1 + spread * ((7 * i) % n / n - 0.5)) for i in range(n)]
 
 
-def suite_of(base: dict[str, float], head: dict[str, float], n: int = 8) -> ProgramEntry:
+def suite_of(base: dict[str, float], head: dict[str, float], n: int = 12) -> ProgramEntry:
     """A suite whose benchmarks have these rates in every pair, nearly."""
     pairs = []
     for number in range(1, n + 1):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import subprocess
+import sys
 
 import pytest
 from conftest import STEADY
 
 from advisor.errors import ReportError
-from advisor.gate import history
+from advisor.gate import history, trend
 from advisor.gate.history import Series, Session, baseline_of, compare, facts_of, key_of
 from advisor.gate.records import HostEntry
+from benchmarks.history_nights import red_nights
 
 HOST = HostEntry(cpu="x", cpus=8, gpus=["NVIDIA H100"], driver="560", power_limit_w=700.0)
 
@@ -50,6 +54,88 @@ def test_no_change_is_rarely_red() -> None:
         drawn = rates(21, 0.04, seed)
         red += compare(series(drawn[:20]), drawn[20], 0.05).verdict == "regression"
     assert red / 500 <= 0.02
+
+
+def nightly(level, nights: int = 200, sigma: float = 0.01, seed: int = 3) -> list[int]:
+    """The red nights of one of twenty benchmarks, of which `level` says the true log rate."""
+    rng = random.Random(seed)
+    return red_nights([100 * math.exp(level(n) + rng.gauss(0, sigma)) for n in range(nights)])
+
+
+@pytest.mark.parametrize("a_night", [0.001, 0.003, 0.005])
+def test_a_creep_is_red_within_ten_nights_of_three_percent(a_night: float) -> None:
+    """No night differs from the one before: the baseline that follows it would never tell."""
+    lost = math.ceil(math.log(0.97) / math.log1p(-a_night))
+    red = nightly(lambda night: night * math.log1p(-a_night), lost + 11)
+    assert red
+    assert red[-1] == lost + 10
+
+
+def test_a_gain_that_is_lost_again_is_a_loss() -> None:
+    red = nightly(lambda night: math.log(1.2) if 40 <= night < 100 else 0.0, 115)
+    assert red
+    assert 100 <= red[0] <= 110
+
+
+def test_a_step_that_is_recovered_is_no_loss_any_more() -> None:
+    red = nightly(lambda night: math.log(0.9) if 40 <= night < 60 else 0.0, 90)
+    assert red[0] <= 42
+    assert red[-1] <= 72
+
+
+def test_twenty_unchanged_benchmarks_are_left_alone() -> None:
+    """At one in a hundred a night and benchmark they would be red on every fifth night."""
+    assert sum(len(nightly(lambda _: 0.0, 100, 0.02, seed)) for seed in range(20)) == 0
+
+
+def test_what_was_lost_is_said_with_its_dates_and_how_to_confirm_it() -> None:
+    held = rates(40, 0.002)
+    found = compare(series([*held, *(rate * 0.96 for rate in rates(4, 0.002))]), 96.0, 0.05)
+    assert found.verdict == "regression"
+    assert "3.9 % lost for 5 sessions, against what was held from 2026-01-01" in found.reason
+    assert "--base-ref c39" in found.reason
+
+
+def test_a_lasting_loss_below_what_counts_is_left_alone() -> None:
+    """However sure it is."""
+    lower = series([*rates(40, 0.001), *(0.985 * rate for rate in rates(4, 0.001))])
+    assert compare(lower, 98.5, 0.05).verdict == "pass"
+    assert compare(lower, 98.5, 0.05, smallest_loss=0.01).verdict == "regression"
+
+
+def test_a_rebase_accepts_a_loss() -> None:
+    held, lower = rates(40, 0.002), rates(20, 0.002, 2)
+    accepted = series([*held, *(0.95 * rate for rate in lower)])
+    assert compare(accepted, 95.0, 0.05).verdict == "regression"
+    accepted.sessions[40] = accepted.sessions[40].model_copy(update={"rebase": True})
+    assert compare(accepted, 95.0, 0.05).verdict == "pass"
+
+
+def test_steps_of_the_level_are_found_where_they_are() -> None:
+    drawn = rates(60, 0.01)
+    levels = [math.log(rate * (1.1 if 20 <= n < 45 else 1.0)) for n, rate in enumerate(drawn)]
+    found = trend.steps(levels)
+    assert [step.at for step in found] == [20, 45]
+    assert [step.change for step in found] == pytest.approx([0.095, -0.095], abs=0.02)
+    assert trend.steps([math.log(rate) for rate in rates(60, 0.01)]) == []
+
+
+def test_sessions_that_end_at_once_are_all_kept(tmp_path) -> None:
+    """Each reads what is there when it writes; none writes over another's."""
+    path = tmp_path / "h.json"
+    code = (
+        "import sys, pathlib; from advisor.gate import history as h\n"
+        "path = pathlib.Path(sys.argv[1])\n"
+        "with h.held(path):\n"
+        "    past = h.read(path)\n"
+        "    facts = {'n': sys.argv[2]}\n"
+        "    s = h.Session(created='x', sha=None, units_per_s=1.0, processes=1)\n"
+        "    grown = h.grown(past, h.Series(workload='w', unit='u', facts=facts), s)\n"
+        "    h.claim(path).write(path, h.dump(grown))\n"
+    )
+    calls = [subprocess.Popen([sys.executable, "-c", code, str(path), str(n)]) for n in range(4)]
+    assert [call.wait() for call in calls] == [0] * 4
+    assert len(history.read(path).series) == 4
 
 
 def test_red_sessions_never_join_the_baseline() -> None:

@@ -114,10 +114,10 @@ def test_a_disturbed_pair_is_discarded_whole_and_measured_again(gate, arm: str) 
     """Both arms run again, in the same order: the slow half alone is never replaced."""
     record, said, _ = gate(only(1, 0.9, arm))
     pairs: list[PairEntry] = record.programs[0].pairs
-    assert [pair.discarded for pair in pairs[:1] + pairs[2:]] == [None] * 6
+    assert [pair.discarded for pair in pairs[:1] + pairs[2:]] == [None] * 5
     assert pairs[1].discarded == f"others held 0.9 CPUs (firefox 0.9) during {arm}"
     assert pairs[2].order == pairs[1].order
-    assert (record.verdict, record.pairs, record.discarded_pairs) == ("pass", 6, 1)
+    assert (record.verdict, record.pairs, record.discarded_pairs) == ("pass", 5, 1)
     assert record.validity == "verified"
     assert any("pair 2 (head first) discarded: others held" in line for line in said)
 
@@ -125,7 +125,7 @@ def test_a_disturbed_pair_is_discarded_whole_and_measured_again(gate, arm: str) 
 def test_the_order_flips_only_with_pairs_that_count(gate) -> None:
     """Two discards in a row do not shift the balance of the orders."""
     record, _, _ = gate(lambda arm, turn: busy(1.0) if turn in (1, 2) else QUIET)
-    assert orders(record) == ["base first", "head first"] * 3
+    assert orders(record) == (["base first", "head first"] * 3)[:5]
     assert orders(record, discarded=True) == ["head first", "head first"]
 
 
@@ -141,10 +141,10 @@ def test_programs_keep_orders_of_their_own(gate) -> None:
 def test_where_it_stays_busy_pairs_disturbed_alike_stand_in_and_it_is_said(gate) -> None:
     """There is an answer, its orders are balanced, and its first lines say on what it rests."""
     record, said, _ = gate(lambda arm, turn: busy(0.9 if arm == "base" else 1.1, "stress"))
-    assert (record.verdict, record.pairs, record.discarded_pairs) == ("pass", 6, 2)
-    assert orders(record) == ["base first", "head first"] * 3
+    assert (record.verdict, record.pairs, record.discarded_pairs) == ("pass", 5, 2)
+    assert orders(record) == (["base first", "head first"] * 3)[:5]
     assert record.validity == (
-        "busy: others held 1.0 CPUs (stress 1.1); 6 of 6 pairs that count stand in, their arms "
+        "busy: others held 1.0 CPUs (stress 1.1); 5 of 5 pairs that count stand in, their arms "
         "disturbed alike"
     )
     assert record.validity in report.lines(record)
@@ -200,4 +200,4 @@ def test_the_order_of_pairs_is_what_the_one_interleaving_says(gate, monkeypatch)
                 if value is interleave.interleaved and module is not interleave:
                     monkeypatch.setattr(module, bound, never_flips)
     record, _, _ = gate(lambda arm, turn: QUIET)
-    assert orders(record) == ["base first"] * 6
+    assert orders(record) == ["base first"] * 5
