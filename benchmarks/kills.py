@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from advisor.errors import AdvisorError, RevertConflictError
+from advisor.errors import AdvisorError, BudgetTooSmallError, RevertConflictError
 from advisor.revert import revert
 from benchmarks import edits
 from benchmarks.rewriting import ORIGINAL, PACKAGE, Failures, child, rewrite, strays
@@ -53,6 +53,8 @@ command = "{python} run.py {{config}}"
 unit-regex = "done ([0-9]+) items"
 phase = "test"
 """
+ANSWERS = {0, BudgetTooSmallError.exit_code}
+"""A call that ends by itself says one of these: on a busy machine its budget may hold no proof."""
 
 
 # --- kills of the write and the revert ----------------------------------------------------
@@ -177,7 +179,7 @@ def calls(count: int, folder: Path, chance: random.Random, failures: Failures) -
             _, told = process.communicate(timeout=120)
             longest_s = time.monotonic() - began
             done["left to end"] += 1
-            if process.returncode != 0:
+            if process.returncode not in ANSWERS:
                 failures.note(f"call {number}: exit {process.returncode}: {told[-300:]!r}")
             left = {path.name for path in project.iterdir()} - known - ours
             if left:
@@ -191,7 +193,7 @@ def calls(count: int, folder: Path, chance: random.Random, failures: Failures) -
             kill(process.pid, tree=tree)
             _, told = process.communicate()
             done["ended first" if ended else "tree killed" if tree else "call killed"] += 1
-            if ended and process.returncode != 0:
+            if ended and process.returncode not in ANSWERS:
                 failures.note(f"call {number}: exit {process.returncode}: {told[-300:]!r}")
         found = config.read_bytes()
         plain = found.replace(b"batch_size", b"", 1)
