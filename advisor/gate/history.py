@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import files, stats
-from advisor.errors import ReportError
+from advisor.errors import OutputRefusedError, ReportError
 from advisor.gate import trend
 from advisor.gate.records import WorkloadVerdict
 from advisor.gate.verdict import PRECEDENCE
@@ -296,11 +296,16 @@ def claim(path: Path) -> files.Claim:
 def held(path: Path) -> Iterator[None]:
     """Alone with the history's folder, from reading to writing: sessions may end at once.
 
-    Where a folder cannot be locked the block runs all the same.
+    Where a folder cannot be locked the block runs all the same. Raises OutputRefusedError where
+    there is none and none can be made.
     """
     folder = path.resolve().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        msg = f"--history {path}: {folder}: {problem.strerror}; name a file that can be written"
+        raise OutputRefusedError(msg) from problem
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)

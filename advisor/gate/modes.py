@@ -92,8 +92,9 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     """A few processes of head, compared with past sessions, then appended to them."""
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
-    history.read(asked.history)  # one that cannot be read is said before anything runs
-    claimed = history.claim(asked.history)
+    with history.held(asked.history):  # what cannot be read or written is said before all else
+        history.read(asked.history)
+        claimed = history.claim(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
         session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
         session.fixed_pairs, session.may_stand_in = HISTORY_PAIRS, False

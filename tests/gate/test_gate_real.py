@@ -246,7 +246,7 @@ def test_two_workloads_are_both_measured_before_the_verdict(repo) -> None:
     assert found.code == 1, found.stderr
     assert [entry.program for entry in found.record.attribution] == ["a"]
     verdicts = {w["name"]: (w["verdict"], w["pairs"]) for w in found.json["workloads"]}
-    assert verdicts == {"a": ("regression", 7), "b": ("pass", 7)}
+    assert verdicts == {"a": ("regression", 12), "b": ("pass", 5)}
 
 
 def test_uncommitted_changes_are_head(two) -> None:

@@ -137,6 +137,10 @@ def saved(tmp_path: Path, once: Callable[[str], dict[str, Any]]) -> Callable[...
         for number in range(count):
             for entry in content["benchmarks"]:
                 entry["stats"]["mean"] *= 1 + 0.001 * (-1) ** number
+            # Every process has a moment of its own.
+            content["datetime"] = (
+                f"2026-01-01T00:00:{number:02d}.{len(list(tmp_path.iterdir())):06d}"
+            )
             path = folder / f"{number}.json"
             path.write_text(json.dumps(content))
             paths.append(str(path))
@@ -154,7 +158,8 @@ def replay(repo, base: list[str], head: list[str], *more: str):
 def test_saved_runs_of_a_suite(repo, saved) -> None:
     base = saved("base", source())
     same, slow = saved("same", source()), saved("slow", source(), slower=1.2)
-    assert replay(repo, base, same).code == 0
+    passed = replay(repo, base, same)
+    assert passed.code == 0, passed.stderr
     red = replay(repo, base, slow)
     assert red.code == 1
     assert {w["name"] for w in red.json["workloads"]} == {
