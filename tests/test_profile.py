@@ -27,8 +27,8 @@ TRAIN = (sys.executable, str(PROGRAMS / "ok_train.py"))
 KEYS = {
     "ok", "failure", "unit", "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s",
     "runs", "disturbed", "wait_share", "step_ms", "batch",
-    "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects", "shares", "bottleneck",
-    "advice",
+    "achieved_tflops", "workers", "ranks", "forwards_per_unit", "peak_mem_gib", "effects",
+    "shares", "bottleneck", "advice",
 }  # fmt: skip
 SETTINGS = """\
 [workload.restore]
