@@ -58,9 +58,10 @@ def optimize(
 
 
 def row(report: str, knob: str) -> str:
-    """The line of the report's tables that is about `knob`."""
-    (found,) = (line for line in report.splitlines() if line.startswith(f"| `{knob}`"))
-    return found
+    """The lines of the report's tables that are about `knob`."""
+    found = [line for line in report.splitlines() if line.startswith(f"| `{knob}`")]
+    assert found
+    return "\n".join(found)
 
 
 @pytest.mark.slow
