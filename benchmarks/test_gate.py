@@ -44,7 +44,7 @@ def suite(benchmarks: int = 10, pairs: int = 24) -> ProgramEntry:
 
 def test_exact_bounds_of_24_pairs(benchmark: BenchmarkFixture) -> None:
     values = differences()
-    assert benchmark(lambda: stats.walsh_interval(values, RULE.level)).n == 24
+    assert benchmark(lambda: stats.walsh_interval(values, RULE.level(24, "pass"))).n == 24
 
 
 def test_verdict_on_ten_workloads(benchmark: BenchmarkFixture) -> None:

@@ -111,7 +111,7 @@ def test_a_precision_that_never_comes_is_told_with_the_one_that_did(tmp_path: Pa
 @pytest.mark.slow
 def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: Path) -> None:
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
-    code, stderr, report = optimize(tmp_path, "batch_size: 1\n", "drop-last")
+    code, stderr, report = optimize(tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m")
     assert code == 0, stderr
     assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)

@@ -85,7 +85,7 @@ def test_our_own_benchmarks_of_two_commits(repo) -> None:
     repo.commit({"advisor/stats.py": stats + again}, "head")
     command = f"{workflow_command()}/test_gate.py -k exact_bounds{FAST}"
     found = repo.gate("--command", command.replace(".venv/bin/", ""), "--json")
-    assert found.code == 1, found.stderr
+    assert found.code == 1, found.stdout
     (workload,) = found.json["workloads"]
     assert workload["name"] == "command: benchmarks/test_gate.py::test_exact_bounds_of_24_pairs"
     assert workload["source"] == "pytest-benchmark"

@@ -121,7 +121,7 @@ PROGRAM = """
 import json, sys, time
 batch = json.load(open(sys.argv[1]))["batch_size"]
 while True:
-    time.sleep(0.005 * batch)
+    time.sleep(0.004 + 0.001 * batch)
     print("done", batch, "items", flush=True)
 """
 SETTINGS = """
