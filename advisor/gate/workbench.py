@@ -131,7 +131,9 @@ def open_session(
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         limits=asked.limits,
-        allow_writes=asked.allow_writes or os.environ.get("CI") == "true",
+        # A runner's checkout is thrown away; where an isolation holds, its .git is kept from head.
+        allow_writes=asked.allow_writes
+        or (os.environ.get("CI") == "true" and bool(walls.unprotected(arms["head"].cwd))),
     )
     session = Session(
         bench=bench,

@@ -118,6 +118,7 @@ class Repo:
         """The same, as a step of a job sees it."""
         (self.out / "event.json").write_text(json.dumps(event or {}))
         self.env |= {
+            "CI": "true",
             "GITHUB_ACTIONS": "true",
             "GITHUB_EVENT_PATH": str(self.out / "event.json"),
             "GITHUB_OUTPUT": str(self.out / "output"),

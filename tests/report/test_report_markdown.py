@@ -47,7 +47,8 @@ def test_prose_stays_one_paragraph_of_text_and_code(raw: str) -> None:
 def test_prose_without_code_reads_as_written(raw: str) -> None:
     tokens = PARSER.parse(str(markdown.text(raw)))
     read = "".join(c.content for token in tokens for c in token.children or ())
-    assert read == " ".join(raw.split())
+    # What would become a link is parted by a mark that nobody sees.
+    assert read.replace(markdown.JOINER, "") == " ".join(raw.split())
 
 
 @given(SPECIAL)
