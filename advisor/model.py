@@ -266,6 +266,8 @@ class Effects:
     """Items of the data set that the measured DataLoader goes through."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
+    padding_share: float | None = None
+    """Part of the positions of the batches that is padding; None where nothing tells."""
     prefetch_factor: int | None = None
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
@@ -347,6 +349,19 @@ class Flops:
     than what is counted."""
     why: str | None = None
     """Why nothing was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPoint:
+    """A line that gives numbers of tensors to the host: a device is waited for there."""
+
+    site: str
+    """`train.py:83`"""
+    call: str
+    """The method: `item`, `cpu`, `__bool__`."""
+    per_step: float
+    ms: float | None = None
+    """Mean wait of a call; None where no device computes, and nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -516,6 +531,8 @@ class Run:
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
+    syncs: tuple[SyncPoint, ...] = ()
+    """The costliest first."""
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
     whatif: WhatIfOutcome | None = None
@@ -728,7 +745,7 @@ class Decision:
 class Advice:
     """What is proven and not ours to write: code sites, a training batch."""
 
-    kind: Literal["switch", "loader", "training-batch"]
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     title: str
     gain: Interval
     data: tuple[tuple[str, JsonScalar], ...] = ()

@@ -8,8 +8,8 @@ class Config:
     SEED = 7
 
     # model
-    CHANNELS = 64
-    HIDDEN = 96
+    CHANNELS = 48
+    HIDDEN = 64
     EMOTIONS = 6
 
     # training

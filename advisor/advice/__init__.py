@@ -7,6 +7,7 @@ python_source.py  a Python file edited by the positions of its syntax tree
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,57 +16,103 @@ from advisor.model import Advice
 from advisor.strategy.switches import SWITCHES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.advice.python_source import Edit
     from advisor.experiments.program import Program
     from advisor.model import Interval, JsonScalar
     from advisor.strategy.facts import Proposal
     from advisor.strategy.standing import Standing
+    from advisor.strategy.switches import Switch
 
 Place = tuple[Path, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeEdit:
+    """A change of one file of the user's code."""
+
+    path: Path
+    edit: Edit
+
+
 def proven_advice(now: Standing, program: Program) -> tuple[Advice, ...]:
-    """Every proposal whose pairs lie above the smallest gain, the largest gain first."""
+    """Every proposal whose pairs lie above the smallest gain, the largest gain first; what was
+    measured of all of them together comes last."""
     found = []
     for proposal in now.proposals:
         outcome, objective = proposal.outcome, now.facts.objective
-        if outcome is None or not outcome.proven(objective, now.facts.smallest_gain):
+        if outcome is None:
             continue
         interval = outcome.interval(objective)
-        assert interval is not None
+        together = proposal.kind == "together"
+        if interval is None or not (together or outcome.proven(objective, now.facts.smallest_gain)):
+            continue
         found.append(advice_of(now, program, proposal, interval))
-    return tuple(sorted(found, key=lambda advice: -advice.gain.estimate))
+    return tuple(sorted(found, key=lambda each: (each.kind == "together", -each.gain.estimate)))
 
 
 def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interval) -> Advice:
     """One proven proposal, with where it belongs and the patch that puts it there."""
-    before, run = now.front, proposal.run
+    before, run, cwd = now.front, proposal.run, program.cwd
     site: str | None = None
-    patch: str | None = None
     data: dict[str, JsonScalar] = dict(proposal.data)
-    if proposal.kind == "training-batch":
-        patch = config_patch(program, now, proposal)
-    elif proposal.kind == "loader":
-        place = located(program.cwd, before.effects.loader_site)
+    if proposal.kind in {"loader", "buckets"}:
+        place = located(cwd, before.effects.loader_site)
         site = written_at(place, before.effects.loader_site)
-        values = cast("dict[str, int | bool]", data)
-        patch = patches.loader_patch(*place, values, program.cwd) if place else None
         data = {
             "wait_before": before.wait_share,
             "wait_after": run.wait_share,
+            "padding_before": before.effects.padding_share,
+            "padding_after": run.effects.padding_share,
             "caution": run.whatif.caution if run.whatif else None,
         }
-    else:
-        site, patch, code = switched(now, program, proposal.title)
+    elif proposal.kind == "switch":
+        switch, value = switch_of(proposal.title)
+        site = sited(now, cwd, switch)
         cost_s = run.whatif.cost_s if run.whatif else None
-        data = {**data, "code": code, "cost_s": cost_s}
+        data = {**data, "code": switch.code.format(value=value), "cost_s": cost_s}
+    patched = [proposal]
+    if proposal.kind == "together":
+        parts = [each for each in now.proposals if each.title in data_of(proposal, "parts")]
+        patched = [each for each in parts if patch_for(now, program, [each])]
+        data["unpatched"] = "\n".join(each.title for each in parts if each not in patched)
     return Advice(
         kind=proposal.kind,
         title=proposal.title,
         gain=gain,
         data=tuple(data.items()),
         site=site,
-        patch=patch,
+        patch=patch_for(now, program, patched) if patched else None,
     )
+
+
+def data_of(proposal: Proposal, name: str) -> list[str]:
+    """Lines of one entry of a proposal's data."""
+    return str(dict(proposal.data).get(name, "")).splitlines()
+
+
+def patch_for(now: Standing, program: Program, proposals: Sequence[Proposal]) -> str | None:
+    """The patches of `proposals` as one: each file is changed once, by all of them together. None
+    where any of them has none, or where they cannot be made together."""
+    diffs: list[str] = []
+    edits: dict[Path, list[Edit]] = {}
+    for proposal in proposals:
+        if proposal.kind == "training-batch":
+            if (diff := config_patch(program, now, proposal)) is None:
+                return None
+            diffs.append(diff)
+            continue
+        change = code_edit(now, program.cwd, proposal)
+        if change is None:
+            return None
+        edits.setdefault(change.path, []).append(change.edit)
+    for path, those in edits.items():
+        diff = python_source.patch_of(path, program.cwd, *those)
+        if diff is None:
+            return None
+        diffs.append(diff)
+    return "".join(diffs)
 
 
 def config_patch(program: Program, now: Standing, proposal: Proposal) -> str | None:
@@ -76,29 +123,46 @@ def config_patch(program: Program, now: Standing, proposal: Proposal) -> str | N
     return python_source.file_patch(program.config.path, old, new, program.cwd)
 
 
-def switched(now: Standing, program: Program, whatif: str) -> tuple[str | None, str | None, str]:
-    """Where the code would change for what was tried, `compile` or `threads=4`, the patch where
-    that place is certain, and the code in words."""
-    name, _, value = whatif.partition("=")
-    switch = next(switch for switch in SWITCHES if switch.name == name)
-    site, cwd = now.front.effects.model_site, program.cwd
-    code = switch.code.format(value=value)
-    place = located(cwd, site)
-    if place is None:
-        return site, None, code
+def code_edit(now: Standing, cwd: Path, proposal: Proposal) -> CodeEdit | None:
+    """What a proposal changes in the code, where the place is certain."""
+    seen = now.front.effects
+    if proposal.kind == "loader":
+        place = located(cwd, seen.loader_site)
+        values = cast("dict[str, int | bool]", dict(proposal.data))
+        return place and CodeEdit(path=place[0], edit=patches.loader_edit(place[1], values))
+    place = located(cwd, seen.model_site)
+    if proposal.kind != "switch" or place is None:
+        return None
     path, line = place
+    switch, value = switch_of(proposal.title)
+    device = (seen.device or "cpu").partition(":")[0]
+    made: dict[str, Edit] = {
+        "autocast": model_patches.autocast_edit(line, device, value),
+        "channels_last": model_patches.channels_last_edit(line),
+        "compile": model_patches.compile_edit(line),
+        "set_to_none": model_patches.zero_grad_edit,
+    }
     if switch.statements:
         lines = tuple(line.format(value=value) for line in switch.statements)
-        return site, patches.statement_patch(path, lines, cwd), code
-    if name == "autocast":
-        device = (now.front.effects.device or "cpu").partition(":")[0]
-        return site, model_patches.autocast_patch(path, line, device, value, cwd), code
-    if name == "compile":
-        return site, model_patches.compile_patch(path, line, cwd), code
-    if name == "set_to_none" and (found := model_patches.zero_grad_patch(path, cwd)):
-        at = f"{(site or '').rpartition(':')[0]}:{found[0]} zero_grad(...)"
-        return at, found[1], code
-    return site, None, code
+        return CodeEdit(path=path, edit=patches.statement_edit(lines))
+    return CodeEdit(path=path, edit=made[switch.name]) if switch.name in made else None
+
+
+def switch_of(whatif: str) -> tuple[Switch, str]:
+    """The switch and the value of what was tried, `compile` or `threads=4`."""
+    name, _, value = whatif.partition("=")
+    return next(switch for switch in SWITCHES if switch.name == name), value
+
+
+def sited(now: Standing, cwd: Path, switch: Switch) -> str | None:
+    """Where the code of a switch stands, or would."""
+    site = now.front.effects.model_site
+    place = located(cwd, site)
+    source = python_source.read_source(place[0]) if place else None
+    line = model_patches.zero_grad_line(source) if source else None
+    if switch.name != "set_to_none" or line is None:
+        return site
+    return f"{(site or '').rpartition(':')[0]}:{line} zero_grad(...)"
 
 
 def located(cwd: Path, site: str | None) -> Place | None:

@@ -1,6 +1,7 @@
-"""Patches around the model's call: autocast, compilation, and gradients that are dropped.
+"""Patches around the model's call: autocast, layout, compilation, and gradients that are dropped.
 
-Only where the call stands in a simple statement of its own, or under a plain name.
+Only where the call stands in a simple statement of its own, or the model under a plain name or as
+an attribute of the object whose method calls it.
 """
 
 from __future__ import annotations
@@ -8,100 +9,178 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from advisor.advice.python_source import Splice, as_patch, last_name, read_source
+from advisor.advice.python_source import Splice, added, imports_torch, last_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from advisor.advice.python_source import Source
+    from advisor.advice.python_source import Edit, Source
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+LAST = ".to(memory_format=torch.channels_last)"
+POSTFIX = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+"""Expressions that a method call can be written behind."""
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def autocast_patch(path: Path, line: int, device: str, dtype: str, cwd: Path) -> str | None:
+def autocast_edit(line: int, device: str, dtype: str) -> Edit:
     """The statement at `line`, which calls the model, inside `with torch.autocast(...)`.
 
-    None if it shares its lines with another, stands under autocast already, or if `torch` is not
-    imported by that name.
+    It cannot be made if it shares its lines with another, stands under autocast already, or if
+    `torch` is not imported by that name.
     """
-    source = read_source(path)
-    found = _statement(source, line) if source else None
-    if source is None or found is None or not _imports_torch(source.tree):
-        return None
-    statement, block, above = found
-    withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
-    if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
-        return None
-    head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
-    start, end = source.span(statement)
-    first = source.code.rfind(b"\n", 0, start) + 1
-    indent = source.code[first:start]
-    rest, _, _ = source.code[end:].partition(b"\n")
-    if indent.strip() or (rest.strip() and not rest.strip().startswith(b"#")):
-        return None
-    unit = b"\t" if b"\t" in indent else b"    "
-    lines = source.code[first:end].split(b"\n")
-    body = b"\n".join(unit + text if text.strip() else text for text in lines)
-    wrapped = ast.parse(f"{head}\n    pass").body[0]
-    assert isinstance(wrapped, ast.With)
-    wrapped.body = [statement]
-    block[block.index(statement)] = wrapped
-    return as_patch(source, [(first, end, indent + head.encode() + source.newline + body)], cwd)
+
+    def edit(source: Source) -> list[Splice] | None:
+        found = _statement(source, line)
+        if found is None or not imports_torch(source.tree.body):
+            return None
+        statement, block, above = found
+        withs = [node for node in above if isinstance(node, (ast.With, ast.AsyncWith))]
+        if any("autocast" in ast.unparse(item) for node in withs for item in node.items):
+            return None
+        head = f'with torch.autocast("{device}", dtype=torch.{dtype}):'
+        start, end = source.span(statement)
+        first = source.code.rfind(b"\n", 0, start) + 1
+        indent = source.code[first:start]
+        rest, _, _ = source.code[end:].partition(b"\n")
+        if indent.strip() or (rest.strip() and not rest.strip().startswith(b"#")):
+            return None
+        unit = b"\t" if b"\t" in indent else b"    "
+        splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
+        at = first
+        for text in source.code[first:end].split(b"\n"):
+            if at > first and text.strip():
+                splices.append((at, at, unit))
+            at += len(text) + 1
+        wrapped = ast.parse(f"{head}\n    pass").body[0]
+        assert isinstance(wrapped, ast.With)
+        ast.copy_location(added(wrapped), statement)
+        wrapped.body = [statement]
+        block[block.index(statement)] = wrapped
+        return splices
+
+    return edit
 
 
-def compile_patch(path: Path, line: int, cwd: Path) -> str | None:
+def compile_edit(line: int) -> Edit:
     """`model.compile()` after the last line that gives `model`, called at `line`, its value.
 
-    None if the model is called by anything but a plain name, or if that name is given its value in
-    another scope, in a branch or a loop, or after the call.
+    It cannot be made if what is called is neither a plain name nor an attribute of `self`, or if
+    that is given its value in a branch or a loop, after the call, in more than one function, or by
+    anything but a call.
     """
-    source = read_source(path)
-    if source is None:
+
+    def edit(source: Source) -> list[Splice] | None:
+        for name in _called(source, line):
+            if found := _built(source, line, name):
+                splice = _after(source, *found, f"{name}.compile()")
+                return None if splice is None else [splice]
         return None
-    scope = _scope(source.tree, line)
-    names = {
-        node.func.id
-        for node in ast.walk(scope)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.lineno == line
-    }
-    for name in sorted(names):
-        stores = [
-            node
-            for node in ast.walk(scope)
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-        ]
-        given = [
-            node
-            for node in scope.body
-            if isinstance(node, ast.Assign)
-            and [ast.unparse(target) for target in node.targets] == [name]
-        ]
-        if not given or len(stores) != len(given) or given[-1].lineno >= line:
-            continue
-        if not isinstance(given[-1].value, ast.Call):
-            continue
-        return _after(source, scope, given[-1], f"{name}.compile()", cwd)
-    return None
+
+    return edit
 
 
-def zero_grad_patch(path: Path, cwd: Path) -> tuple[int, str] | None:
-    """Line of the first, and a patch of all, `zero_grad(set_to_none=False)` of a file."""
-    source = read_source(path)
-    if source is None:
+def channels_last_edit(line: int) -> Edit:
+    """The weights of the model called at `line` in that layout, and what it is called with where
+    that is one argument. It cannot be made where `compile_edit` cannot."""
+
+    def edit(source: Source) -> list[Splice] | None:
+        if not imports_torch(source.tree.body):
+            return None
+        for name, call in _called(source, line).items():
+            found = _built(source, line, name)
+            splice = _after(source, *found, f"{name}{LAST}") if found else None
+            if splice is None:
+                continue
+            alone = len(call.args) == 1 and not call.keywords
+            if not alone or not isinstance(call.args[0], POSTFIX):
+                return [splice]
+            _, end = source.span(call.args[0])
+            moved = ast.parse(f"_{LAST}", mode="eval").body
+            assert isinstance(moved, ast.Call)
+            assert isinstance(moved.func, ast.Attribute)
+            added(moved)
+            moved.func.value = call.args[0]
+            call.args = [moved]
+            return [splice, (end, end, LAST.encode())]
         return None
+
+    return edit
+
+
+def zero_grad_edit(source: Source) -> list[Splice] | None:
+    """All `zero_grad(set_to_none=False)` of a file let gradients go; None where there is none."""
     splices: list[Splice] = []
-    lines = []
+    for call in _keeping_zeros(source):
+        said = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
+        splices.append((*source.span(said[0]), b"True"))
+        assert isinstance(said[0], ast.Constant)
+        said[0].value = True
+    return splices or None
+
+
+def zero_grad_line(source: Source) -> int | None:
+    """Line of the first call that `zero_grad_edit` would change."""
+    return min((call.lineno for call in _keeping_zeros(source)), default=None)
+
+
+def _keeping_zeros(source: Source) -> list[ast.Call]:
+    found = []
     for call in ast.walk(source.tree):
         if not isinstance(call, ast.Call) or last_name(call.func) != "zero_grad":
             continue
         said = [k.value for k in call.keywords if k.arg == "set_to_none"] or call.args[:1]
         if said and isinstance(said[0], ast.Constant) and said[0].value is False:
-            splices.append((*source.span(said[0]), b"True"))
-            said[0].value = True
-            lines.append(call.lineno)
-    patch = as_patch(source, splices, cwd)
-    return (min(lines), patch) if patch else None
+            found.append(call)
+    return found
+
+
+def _called(source: Source, line: int) -> dict[str, ast.Call]:
+    """What is called at `line`, by its name: `model`, `self.model`."""
+    found = {}
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Call) or node.lineno != line:
+            continue
+        own = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+        if isinstance(node.func, ast.Name) or (own and ast.unparse(node.func).startswith("self.")):
+            found[ast.unparse(node.func)] = node
+    return dict(sorted(found.items()))
+
+
+def _built(source: Source, line: int, name: str) -> tuple[Scope, ast.stmt] | None:
+    """The last statement that gives `name`, called at `line`, its value, and its function."""
+    scope = _scope(source.tree, line)
+    scopes: list[Scope] = [scope]
+    if name.startswith("self."):
+        owner = next((n for n in ast.walk(source.tree) if _holds(n, scope)), None)
+        scopes = [each for each in getattr(owner, "body", ()) if isinstance(each, FUNCTIONS)]
+    stores = [(each, node) for each in scopes for node in ast.walk(each) if _stores(node, name)]
+    if len({id(each) for each, _ in stores}) != 1:
+        return None
+    place = stores[0][0]
+    given = [
+        node
+        for node in place.body
+        if isinstance(node, ast.Assign)
+        and [ast.unparse(target) for target in node.targets] == [name]
+    ]
+    if not given or len(stores) != len(given) or not isinstance(given[-1].value, ast.Call):
+        return None
+    if place is scope and given[-1].lineno >= line:
+        return None
+    return place, given[-1]
+
+
+def _holds(node: ast.AST, scope: Scope) -> bool:
+    return isinstance(node, ast.ClassDef) and any(each is scope for each in node.body)
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    """Whether `node` gives `name` a value."""
+    return (
+        isinstance(node, (ast.Name, ast.Attribute))
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node) == name
+    )
 
 
 def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], list[ast.AST]] | None:
@@ -124,14 +203,6 @@ def _statement(source: Source, line: int) -> tuple[ast.stmt, list[ast.stmt], lis
             found = inner, block, above
 
 
-def _imports_torch(tree: ast.Module) -> bool:
-    return any(
-        isinstance(node, ast.Import)
-        and any(alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names)
-        for node in tree.body
-    )
-
-
 def _scope(tree: ast.Module, line: int) -> Scope:
     """The innermost function around `line`, or the module."""
     inside = [
@@ -143,7 +214,7 @@ def _scope(tree: ast.Module, line: int) -> Scope:
     return max(inside, key=lambda node: node.lineno, default=tree)
 
 
-def _after(source: Source, scope: Scope, node: ast.stmt, statement: str, cwd: Path) -> str | None:
+def _after(source: Source, scope: Scope, node: ast.stmt, statement: str) -> Splice | None:
     """`statement` on a line of its own behind `node` of `scope`."""
     start, end = source.span(node)
     first = source.code.rfind(b"\n", 0, start) + 1
@@ -151,6 +222,6 @@ def _after(source: Source, scope: Scope, node: ast.stmt, statement: str, cwd: Pa
     stop = source.code.find(b"\n", end)
     if indent.strip() or stop == -1 or b";" in source.code[end:stop]:
         return None
-    scope.body.insert(scope.body.index(node) + 1, ast.parse(statement).body[0])
-    text = indent + statement.encode() + source.newline
-    return as_patch(source, [(stop + 1, stop + 1, text)], cwd)
+    stop -= source.code[stop - 1 : stop] == b"\r"
+    scope.body.insert(scope.body.index(node) + 1, added(ast.parse(statement).body[0]))
+    return stop, stop, source.newline + indent + statement.encode()

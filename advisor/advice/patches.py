@@ -12,11 +12,20 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.advice.python_source import Source, Splice, as_patch, last_name, read_source
+from advisor.advice.python_source import (
+    Source,
+    Splice,
+    added,
+    imports_torch,
+    last_name,
+    read_source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from advisor.advice.python_source import Edit
 
 LOADER_POSITIONS = (
     "dataset",
@@ -52,84 +61,83 @@ TRAINER_METHODS = {"train", "evaluate", "predict"}
 Value = int | bool | None
 
 
-def loader_patch(path: Path, line: int, values: Mapping[str, Value], cwd: Path) -> str | None:
-    """`values` as arguments of the one `DataLoader(...)` call that covers `line` of `path`.
+def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
+    """`values` as arguments of the one `DataLoader(...)` call that covers `line`.
 
-    A unified diff that `git apply` accepts at the root of the repository, or in `cwd` where there
-    is none. None if there is no such call, or if what it is given cannot be told: a value that is
-    computed or passed in is set elsewhere.
+    It cannot be made if there is no such call, or if what it is given cannot be told: a value that
+    is computed or passed in is set elsewhere.
     """
-    source = read_source(path)
-    call = _loader_call(source, line) if source else None
-    if source is None or call is None:
-        return None
-    given = dict(values)
-    if call.from_arguments:
-        if not given.keys() <= ARGUMENTS.keys():
+
+    def edit(source: Source) -> list[Splice] | None:
+        call = _loader_call(source, line)
+        if call is None:
             return None
-        written = {keyword.arg for keyword in call.node.keywords}
-        if given.get("num_workers") == 0:
-            neutral = {n: v for n, v in WITHOUT_WORKERS.items() if ARGUMENTS.get(n) in written}
-            given = neutral | given
-        given = {ARGUMENTS[name]: value for name, value in given.items()}
-    splices: list[Splice] = []
-    if not _set_arguments(source, call.node, given, splices):
-        return None
-    return as_patch(source, splices, cwd)
+        given = dict(values)
+        if call.from_arguments:
+            if not given.keys() <= ARGUMENTS.keys():
+                return None
+            written = {keyword.arg for keyword in call.node.keywords}
+            if given.get("num_workers") == 0:
+                neutral = {n: v for n, v in WITHOUT_WORKERS.items() if ARGUMENTS.get(n) in written}
+                given = neutral | given
+            given = {ARGUMENTS[name]: value for name, value in given.items()}
+        splices: list[Splice] = []
+        return splices if _set_arguments(source, call.node, given, splices) else None
+
+    return edit
 
 
 def loader_place(path: Path, line: int) -> tuple[int, str] | None:
-    """Line and name of the call that `loader_patch` would edit."""
+    """Line and name of the call that `loader_edit` would edit."""
     source = read_source(path)
     call = _loader_call(source, line) if source else None
     return (call.node.lineno, last_name(call.node.func) or "") if call else None
 
 
-def statement_patch(path: Path, statements: Sequence[str], cwd: Path) -> str | None:
-    """`statements`, which use `torch` and set flags of it, after the imports at the top of `path`.
+def statement_edit(statements: Sequence[str]) -> Edit:
+    """`statements`, which use `torch` and set flags of it, after the imports at the top of a file.
 
-    None if `torch` is not imported by that name there, or if the file sets one of the flags, or
-    calls what would set it.
+    It cannot be made if `torch` is not imported by that name there, or if the file sets one of the
+    flags, or calls what would set it.
     """
-    source = read_source(path)
-    if source is None:
-        return None
-    wanted = ast.parse("\n".join(statements)).body
+
+    def edit(source: Source) -> list[Splice] | None:
+        wanted = [added(node) for node in ast.parse("\n".join(statements)).body]
+        block = _leading_imports(source.tree)
+        if not imports_torch(block) or _sets_already(source.tree, wanted):
+            return None
+        last = block[-1]
+        assert last.end_lineno is not None
+        index = source.tree.body.index(last)
+        at = source.offset(last.end_lineno + 1, 0)
+        shared = [n for n in source.tree.body[index + 1 :] if 0 < n.lineno <= last.end_lineno]
+        if at > len(source.code) or shared:
+            return None
+        at -= 1 + (source.code[at - 2 : at] == b"\r\n")
+        source.tree.body[index + 1 : index + 1] = wanted
+        lines = (statement.encode() for statement in statements)
+        return [(at, at, source.newline + b"".join(source.newline + line for line in lines))]
+
+    return edit
+
+
+def _sets_already(tree: ast.Module, wanted: Sequence[ast.stmt]) -> bool:
+    """Whether the file sets what `wanted` would set, or calls what it would call."""
     targets = {ast.unparse(part.targets[0]) for part in wanted if isinstance(part, ast.Assign)}
     calls = {
         ast.unparse(part.value.func)
         for part in wanted
         if isinstance(part, ast.Expr) and isinstance(part.value, ast.Call)
     }
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in calls:
-            return None
-        if (
+    return any(
+        (isinstance(node, ast.Call) and ast.unparse(node.func) in calls)
+        or (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
             and ast.unparse(node) in targets
-        ):
-            return None
-    block = _leading_imports(source.tree)
-    torch = any(
-        isinstance(node, ast.Import)
-        and any(
-            alias.name.split(".")[0] == "torch" and alias.asname is None for alias in node.names
         )
-        for node in block
+        for node in ast.walk(tree)
     )
-    if not torch:
-        return None
-    last = block[-1]
-    assert last.end_lineno is not None
-    index = source.tree.body.index(last)
-    at = source.offset(last.end_lineno + 1, 0)
-    follower = source.tree.body[index + 1 : index + 2]
-    if at > len(source.code) or (follower and follower[0].lineno <= last.end_lineno):
-        return None
-    text = b"".join(s.encode() + source.newline for s in statements)
-    source.tree.body[index + 1 : index + 1] = wanted
-    return as_patch(source, [(at, at, source.newline + text)], cwd)
 
 
 # --- reading ------------------------------------------------------------------------------

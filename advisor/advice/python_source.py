@@ -10,11 +10,15 @@ import ast
 import difflib
 import io
 import tokenize
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+Node = TypeVar("Node", bound=ast.AST)
 
 BOM = b"\xef\xbb\xbf"
 
@@ -50,6 +54,9 @@ class Source:
 
 Splice = tuple[int, int, bytes]
 """Byte range of the code, and what replaces it."""
+Edit = Callable[[Source], list[Splice] | None]
+"""Changes the tree of a source, and says where the code changes alike; None where it cannot. What
+it puts into the tree is `added`, so that an edit after it finds everything where it was."""
 
 
 def read_source(path: Path) -> Source | None:
@@ -73,10 +80,42 @@ def last_name(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
+def imports_torch(statements: Sequence[ast.stmt]) -> bool:
+    """Whether one of `statements` imports torch under its own name."""
+    return any(
+        isinstance(node, ast.Import)
+        and any(alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names)
+        for node in statements
+    )
+
+
+def added(node: Node) -> Node:
+    """`node` and all in it on line 0: no edit that looks for a line finds it."""
+    for part in ast.walk(node):
+        if isinstance(part, (ast.expr, ast.stmt, ast.keyword)):
+            part.lineno = part.end_lineno = part.col_offset = part.end_col_offset = 0
+    return node
+
+
 # --- proving and writing ------------------------------------------------------------------
 
 
-def as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
+def patch_of(path: Path, cwd: Path, *edits: Edit) -> str | None:
+    """A unified diff of `edits` together, which `git apply` accepts at the root of the repository,
+    or in `cwd` where there is none. None if one of them cannot be made."""
+    source = read_source(path)
+    if source is None:
+        return None
+    splices: list[Splice] = []
+    for edit in edits:
+        found = edit(source)
+        if found is None:
+            return None
+        splices += found
+    return _as_patch(source, splices, cwd)
+
+
+def _as_patch(source: Source, splices: list[Splice], cwd: Path) -> str | None:
     """The diff, if the edited code parses to the tree that was meant."""
     new = source.code
     for start, end, text in sorted(splices, key=lambda splice: splice[:2], reverse=True):

@@ -34,6 +34,9 @@ program's namespace is shadowed; for that reason its modules import each other r
     record.py               the record file
     averages.py             median and mode
     cards.py                which card the model is on
+    padding.py              how much of its batches is padding
+    buckets.py              batches of like length, tried in place of a loader's own
+    syncs.py                where numbers are given to the host
     exchange.py             when the host copied to the device, or waited for it
     timeline.py             device time: what it did, what it waited for
     graphs.py               what CUDA graphs captured, and did at each replay

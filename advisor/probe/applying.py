@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import time
 from typing import Any
 
+from . import buckets
 from .loaders import call_site
 from .session import Session
 from .switches import PROCESS_WIDE, ROOTS
@@ -98,7 +100,7 @@ def _loader(torch: Any, session: Session, whatif: WhatIf) -> None:
 
 def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Put the what-if's values into a DataLoader's arguments; all of them or none."""
-    batch = wanted.pop("batch_size", None)
+    batch, alike = wanted.pop("batch_size", None), wanted.pop("buckets", None)
     workers = wanted.get("num_workers", given.get("num_workers", 0))
     needs_workers = [name for name in wanted if name in WITHOUT_WORKERS and wanted[name]]
     if not workers and needs_workers:
@@ -109,6 +111,8 @@ def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[s
         if why is not None:
             whatif.refuse(why)
             return
+    if alike and not _bucketed(torch, whatif, given):
+        return
     given.update(wanted)
     if not workers:
         given.update({name: v for name, v in WITHOUT_WORKERS.items() if name in given})
@@ -120,6 +124,19 @@ def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[s
             "the data set is an iterable one: unless it shards itself by worker, each worker "
             "yields all of it"
         )
+
+
+def _bucketed(torch: Any, whatif: WhatIf, given: dict[str, Any]) -> bool:
+    """Batches of like length; what it takes to read the lengths is paid once."""
+    began = time.perf_counter()
+    why = buckets.put(torch, given)
+    whatif.cost_s += time.perf_counter() - began
+    if why is not None:
+        whatif.refuse(why)
+        return False
+    if given["batch_sampler"].mixed:
+        whatif.caution = "items of like length are then seen together, no longer wholly at random"
+    return True
 
 
 def _resize(torch: Any, given: dict[str, Any], batch: int) -> str | None:

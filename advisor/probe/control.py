@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, exchange, flops, patience, ranks, record, steps, window
+from . import ceilings, exchange, flops, patience, ranks, record, steps, syncs, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -95,6 +95,8 @@ def _begin_clock(session: Session) -> None:
     session.clock = start_if_in_use(session.torch, session.log.roots)
     if session.clock is not None:
         exchange.watch(session)
+    elif session.syncs is None:
+        syncs.watch_host(session)
 
 
 def missing_s(session: Session, now: float) -> float | None:

@@ -7,9 +7,12 @@ compiled code does not come through here; it is no wait of the loop around it ei
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable
+
+from .syncs import Syncs
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,8 +28,15 @@ def watch(session: Session) -> None:
     """Begin to note copies and waits of this thread."""
     torch, log, own = session.torch, session.log, threading.get_ident()
     tensor, cuda = torch.Tensor, torch.cuda
+    syncs = session.syncs = Syncs(log.steps())
 
-    def noting(original: Callable[..., Any], on_device: bool) -> Callable[..., Any]:
+    def waited(start: float, name: str, frame: Any) -> None:
+        end = clock()
+        log.waits.append((start, end))
+        if session.frozen is None:
+            syncs.note(frame, name, end - start)
+
+    def noting(name: str, original: Callable[..., Any], on_device: bool) -> Callable[..., Any]:
         @functools.wraps(original)
         def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
             if (on_device and not self.is_cuda) or threading.get_ident() != own:
@@ -35,34 +45,38 @@ def watch(session: Session) -> None:
             try:
                 return original(self, *args, **kwargs)
             finally:
-                log.waits.append((start, clock()))
+                waited(start, name, sys._getframe(1))
 
         return wait
 
-    def moving(original: Callable[..., Any]) -> Callable[..., Any]:
+    def moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def move(self: Any, *args: Any, **kwargs: Any) -> Any:
             start = clock()
             moved = original(self, *args, **kwargs)
             if moved is not self and threading.get_ident() == own:
                 was, now = self.is_cuda, moved.is_cuda
-                if was != now:
-                    (log.copies if now else log.waits).append((start, clock()))
+                if now and not was:
+                    log.copies.append((start, clock()))
+                elif was and not now:
+                    waited(start, name, sys._getframe(1))
             return moved
 
         return move
 
     for name in WAITS:
-        session.patches.put(tensor, name, noting(getattr(tensor, name), on_device=True))
+        session.patches.put(tensor, name, noting(name, getattr(tensor, name), on_device=True))
     for name in MOVES:
-        session.patches.put(tensor, name, moving(getattr(tensor, name)))
+        session.patches.put(tensor, name, moving(name, getattr(tensor, name)))
     for owner in (cuda.Event, cuda.Stream):
-        whole = noting(owner.synchronize, on_device=False)
+        whole = noting("synchronize", owner.synchronize, on_device=False)
         session.patches.put(owner, "synchronize", whole)
-    session.patches.put(cuda, "synchronize", _synchronizing(cuda.synchronize, session, own))
+    session.patches.put(cuda, "synchronize", _synchronizing(cuda.synchronize, own, waited))
 
 
-def _synchronizing(original: Callable[..., Any], session: Session, own: int) -> Callable[..., Any]:
+def _synchronizing(
+    original: Callable[..., Any], own: int, waited: Callable[[float, str, Any], None]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def synchronize(*args: Any, **kwargs: Any) -> Any:
         start = clock()
@@ -70,6 +84,6 @@ def _synchronizing(original: Callable[..., Any], session: Session, own: int) -> 
             return original(*args, **kwargs)
         finally:
             if threading.get_ident() == own:
-                session.log.waits.append((start, clock()))
+                waited(start, "synchronize", sys._getframe(1))
 
     return synchronize

@@ -59,9 +59,11 @@ def handed_out(torch: Any, session: Session) -> None:
         log, rota = session.log, session.rota
         if log.thread in (None, get_ident()):  # else the work goes on meanwhile
             pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        session.fetching = True
         try:
             batch = fetch(self)
         except BaseException as problem:
+            session.fetching = False
             if isinstance(problem, StopIteration):
                 log.nexts.append((enter, clock(), number, EXHAUSTED, True))
                 self.__dict__[DONE] = True
@@ -70,14 +72,15 @@ def handed_out(torch: Any, session: Session) -> None:
                 pre_hooks[PRE] = session.root_finder
             raise
         end = clock()
+        session.fetching = False
         try:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
             facts["thread"] = get_ident()
-            if watched:
-                if session.root_finder is not None:
-                    pre_hooks[PRE] = session.root_finder
-                loaders.note_padding(facts, batch)
+            if watched and session.root_finder is not None:
+                pre_hooks[PRE] = session.root_finder
+            if facts["padding"] is not None and not facts["padding"].note(batch):
+                facts["padding"] = None
             items = facts["counter"].count(batch)
             log.nexts.append((enter, end, number, items, watched))
             if keeps and not len(log.nexts) % KEEP_EVERY:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Mapping
 from typing import Any
 
 from . import batches
+from .padding import Padding
 from .session import Session
 
 NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: index into the log's loaders."""
 DONE = "_gpu_advisor_done"
 """Attribute of an iterator that came to its end."""
-MASKS = ("attention_mask", "mask")
-LENGTHS = ("lengths", "length", "input_lengths", "seq_lens")
-"""What batches of padded sequences carry beside the tokens."""
 BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
 """What is known of a loader when it is built."""
 
@@ -58,7 +55,8 @@ def _add(session: Session, facts: dict[str, Any]) -> int:
     batch = facts["asked_batch"]
     sizes = isinstance(batch, int) and not isinstance(batch, bool)
     counter = batches.Counter(float(batch) if sizes else None)
-    session.log.loaders.append({**{key: facts[key] for key in BUILT}, "counter": counter})
+    entry = {**{key: facts[key] for key in BUILT}, "counter": counter, "padding": Padding()}
+    session.log.loaders.append(entry)
     return len(session.log.loaders) - 1
 
 
@@ -104,42 +102,6 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
         facts["loader"] = lambda: loader  # a loader written into the `for` line is gone at once
 
 
-def note_padding(facts: dict[str, Any], batch: Any) -> None:
-    """Token positions of a batch with an attention mask, or with lengths beside its tokens, and
-    how many of them are padding."""
-    sizes = _row_lengths(batch)
-    if sizes is None:
-        return
-    rows, width, used = sizes
-    tokens, padded = facts.get("tokens", (0, 0))
-    facts["tokens"] = (tokens + rows * width, padded + rows * width - used)
-    facts["rows"] = facts.get("rows", 0) + rows
-
-
-def _row_lengths(batch: Any) -> tuple[int, int, int] | None:
-    """(rows, positions of a row, positions in use); None where nothing tells."""
-    if not isinstance(batch, Mapping):
-        return None
-    for name in MASKS:
-        mask: Any = batch.get(name)
-        if _on_host(mask) and mask.dim() == 2:
-            rows, width = mask.shape
-            return int(rows), int(width), int((mask != 0).sum())
-    for name in LENGTHS:
-        lengths: Any = batch.get(name)
-        if not _on_host(lengths) or lengths.dim() != 1 or not lengths.numel():
-            continue
-        rows, longest = len(lengths), int(lengths.max())
-        shapes = [tuple(value.shape[:2]) for value in batch.values() if _on_host(value)]
-        if (rows, longest) in shapes:
-            return rows, longest, int(lengths.sum())
-    return None
-
-
-def _on_host(value: Any) -> bool:
-    return hasattr(value, "numel") and value.device.type == "cpu"
-
-
 def worker_pids(facts: dict[str, Any]) -> list[int]:
     """Worker processes of a loader that are alive now."""
     held = facts.get("iterator")
@@ -176,8 +138,8 @@ def call_site() -> str | None:
     while frame is not None:
         name = frame.f_code.co_filename
         if not name.startswith((own, "<")):
-            where = f"{_shown(name)}:{frame.f_lineno}"
-            if not _installed(name):
+            where = f"{shown(name)}:{frame.f_lineno}"
+            if not installed(name):
                 return where
             if fallback is None and f"{os.sep}torch{os.sep}" not in name:
                 fallback = where
@@ -194,19 +156,21 @@ def _first_site(loader: Any, known: list[dict[str, Any]]) -> str | None:
         or f"{os.sep}torch{os.sep}" in frame.f_code.co_filename
     ):
         frame = frame.f_back
-    if frame is None or not _installed(frame.f_code.co_filename):
+    if frame is None or not installed(frame.f_code.co_filename):
         return None
     data = loader.dataset
     sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
     return next(sites, None)
 
 
-def _installed(name: str) -> bool:
+def installed(name: str) -> bool:
+    """Whether a file of code belongs to Python or to a library."""
     library = os.path.dirname(os.__file__)
     return "site-packages" in name or "dist-packages" in name or name.startswith(library)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """A path as it is told: relative where it lies below the working directory."""
     here = os.getcwd() + os.sep
     full = os.path.abspath(name)
     return full[len(here) :] if full.startswith(here) else full

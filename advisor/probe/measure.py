@@ -97,6 +97,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     }
     read: dict[str, Callable[[], Any]] = {
         "loader": lambda: _loader(log.loaders[loader]) if loader is not None else {},
+        "syncs": lambda: _syncs(session),
         "cpus": observe.cpus,
         "whatif": lambda: session.whatif.told() if session.whatif is not None else None,
         "memory": lambda: observe.memory(session),
@@ -111,6 +112,15 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         except Exception as problem:
             session.fail(problem)
     return told
+
+
+def _syncs(session: Session) -> list[dict[str, Any]]:
+    """Where numbers were given to the host; with what was waited for them, on a device."""
+    if session.syncs is None:
+        return []
+    waited = session.clock is not None
+    found: list[dict[str, Any]] = session.syncs.told(session.log.steps(), waited)
+    return found
 
 
 def _only(built: list[Any]) -> int | None:
@@ -131,7 +141,8 @@ def _loader(entry: dict[str, Any]) -> dict[str, Any]:
     found = {key: entry.get(key) for key in LOADER_KEYS}
     batch = entry.get("asked_batch")
     found["asked_batch"] = batch if isinstance(batch, int) else None
-    tokens, padded = entry.get("tokens", (0, 0))
-    found["padding_share"] = padded / tokens if tokens else None
-    found["tokens_per_item"] = (tokens - padded) / entry["rows"] if tokens else None
+    padding = entry["padding"].told() if entry["padding"] is not None else None
+    rows, positions, padded, tokens = padding or (0, 0, 0, False)
+    found["padding_share"] = padded / positions if positions else None
+    found["tokens_per_item"] = (positions - padded) / rows if tokens else None
     return found

@@ -64,6 +64,10 @@ class Session:
         self.rota = Rota()
         self.clock: DeviceClock | None = None
         """Once the program uses CUDA."""
+        self.fetching = False
+        """Inside a loader's `next`."""
+        self.syncs: Any = None
+        """Where numbers are given to the host, once steps are seen."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""

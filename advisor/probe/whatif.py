@@ -2,6 +2,7 @@
 
     loader.num_workers=4,loader.prefetch_factor=4@train.py:88
                         arguments of the DataLoaders built at that line; of all without `@`
+    loader.buckets=1    batches of items of like length
     autocast=bfloat16   around the forward of each root module
     channels_last       weights and inputs of each root module
     compile             the forward of each root module; compile=NAME with that backend

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.model import TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
-from advisor.report import numbers
+from advisor.report import numbers, waste
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ def diagnose(
     units = numbers.plural(run.unit)
     rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
     waited = ranged(runs, lambda r: r.wait_share, numbers.percent)
-    evidence = [*_parts(run), *_ceilings(runs, run), *_device(run, profile)]
+    evidence = [*_parts(run), *waste.lines(run), *_ceilings(runs, run), *_device(run, profile)]
     without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
     ratio = larger_batch.gain.estimate if larger_batch is not None else 1.0
     outside = outside_the_model(run)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
 from advisor.model import Advice, Decision, Failure, Machine
-from advisor.report import sentences
+from advisor.report import advised, sentences
 from advisor.report.model import (
     AdviceEntry,
     ComparisonEntry,
@@ -61,7 +61,7 @@ def advice_entry(advice: Advice) -> AdviceEntry:
     """One advice for the report."""
     return AdviceEntry(
         title=advice.title,
-        detail=sentences.advised(advice),
+        detail=advised.advised(advice),
         gain=gain_entry(advice.gain),
         site=advice.site,
         patch=advice.patch,

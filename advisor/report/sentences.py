@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.starts import WHOLE_SEARCH
-from advisor.model import Advice, Decision, Failure, Run
+from advisor.model import Decision, Failure, Run
 from advisor.report import numbers
 
 if TYPE_CHECKING:
@@ -107,14 +107,6 @@ STOPS = {
     "confirm-quality-command.",
 }
 
-ADVICE = {
-    "switch": "In the code: `{code}`.{seen}{cost}",
-    "loader": "They stand in the code and no config key holds them.{caution}",
-    "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
-    "update then averages over {times:g} times the samples, the learning rate and its schedule "
-    "have to follow, and an epoch has fewer updates.",
-}
-
 KINDS = {
     "batch_size": "the batch size",
     "num_workers": "the number of loader workers",
@@ -203,11 +195,11 @@ def why(decision: Decision) -> str:
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
-        "band": numbers.percent(_float(data.get("band"))),
+        "band": numbers.percent(as_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",
         "looked_at": f"{data['steps']} steps" if "steps" in data else "It",
-        "reach": numbers.measure(_float(data["bound"])) if data.get("bound") else "not known",
+        "reach": numbers.measure(as_float(data["bound"])) if data.get("bound") else "not known",
         "held": HELD.get(str(data.get("proof")), ""),
         "moved": f"; the linked schedule moved: {data['moved']}" if data.get("moved") else "",
         "shapes": f"; the model saw inputs of {data['shapes']} either way"
@@ -222,21 +214,21 @@ def why(decision: Decision) -> str:
 def seen(data: Mapping[str, object]) -> str:
     """What the guard saw: `: loss drift 0.2 % of 2 % allowed`; empty where it did not look."""
     if "drift" in data:
-        drift, allowed = _float(data["drift"]), _float(data["tolerance"])
+        drift, allowed = as_float(data["drift"]), as_float(data["tolerance"])
         most = (
-            f" (at most {numbers.percent(_float(data['drift_most']))})"
+            f" (at most {numbers.percent(as_float(data['drift_most']))})"
             if "drift_most" in data
             else ""
         )
         once = ", by one run, which proves nothing of others" if "proof" in data else ""
         return f": drift {numbers.percent(drift)}{most} of {numbers.percent(allowed)} allowed{once}"
     told = [
-        f"{name.removeprefix('value of ')} {numbers.measure(_float(value))}"
+        f"{name.removeprefix('value of ')} {numbers.measure(as_float(value))}"
         for name, value in data.items()
         if name.startswith("value of ")
     ]
     if "beyond" in data:
-        told.append(f"{data['beyond']} is beyond its limit {_float(data['limit']):g}")
+        told.append(f"{data['beyond']} is beyond its limit {as_float(data['limit']):g}")
     if data.get("unseen"):
         told.append("there was nothing to compare")
     return ": " + ", ".join(told) if told else ""
@@ -266,23 +258,6 @@ def outcome(result: Run | Failure) -> str:
     rate = f"{numbers.number(result.units_per_s)} {numbers.plural(result.unit)}/s"
     waits = result.wait_share
     return rate if waits is None else f"{rate}, wait {numbers.percent(waits)}"
-
-
-def advised(advice: Advice) -> str:
-    """The sentence of one advice."""
-    data = dict(advice.data)
-    old, new = _float(data.get("from", 1)), _float(data.get("to", 1))
-    cost, caution = data.get("cost_s"), data.get("caution")
-    looked = seen(data)
-    text = ADVICE[advice.kind].format(
-        code=data.get("code"),
-        seen=f" It stayed inside its guard{looked}." if looked else "",
-        cost=f" It takes {_float(cost):.0f} s once, at the start." if cost else "",
-        caution=f" Mind that {caution}." if caution else "",
-        times=new / old,
-        trains=TRAINS.get(str(data.get("trains")), ""),
-    )
-    return f"{text} Measured in {advice.gain.n} interleaved pairs of fresh processes."
 
 
 def skipped(entry: Skipped) -> str:
@@ -382,5 +357,5 @@ def unisolated(runs: Sequence[Run]) -> str:
     return f"{told[:1].upper()}{told[1:]}." if told else ""
 
 
-def _float(value: object) -> float:
+def as_float(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -88,7 +88,8 @@ class Skipped:
 class Proposal:
     """What was faster in one run and is not ours to write."""
 
-    kind: Literal["switch", "loader", "training-batch"]
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
+    """together: all others that were proven, at once."""
     title: str
     arm: Arm
     run: Run

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COMPILE_S = 90.0
 """What compilation may add to one process; it is kept out of the measured window."""
+WORTH_COMPUTE = 0.3
+"""Share of the time in the model's calls, below which to speed them up gains little."""
 MOST_VALUES = 2
 """Values of one switch that get a process."""
 
@@ -62,6 +64,8 @@ class Switch:
     guarded: bool = False
     """It changes rounding: tried only where the user declared a tolerance."""
     extra_s: float = 0.0
+    least_compute: float = 0.0
+    """Without a GPU it is worth a process where the model takes this share of the time."""
     code: str
     """What to write in the code, around `{value}` where it has some."""
     statements: tuple[str, ...] = ()
@@ -82,6 +86,8 @@ SWITCHES = (
         kind="channels_last",
         effect="channels_last",
         off=False,
+        needs_cuda=False,
+        least_compute=WORTH_COMPUTE,
         code="model = model.to(memory_format=torch.channels_last), and the same for its input",
     ),
     Switch(
@@ -141,6 +147,8 @@ SWITCHES = (
         kind="compile",
         effect="compiled",
         off=False,
+        needs_cuda=False,
+        least_compute=WORTH_COMPUTE,
         extra_s=COMPILE_S,
         code="model.compile()",
     ),
@@ -155,6 +163,8 @@ def applies(now: Standing, switch: Switch) -> bool:
     if switch.kind and _held_by_config(now, switch.kind):
         return False
     if (switch.needs_cuda and not now.front.on_gpu) or (switch.needs_training and not now.trains):
+        return False
+    if not now.front.on_gpu and (now.front.shares.compute or 0.0) < switch.least_compute:
         return False
     return bool(whatifs(now, switch))
 

@@ -6,6 +6,7 @@ nothing makes up for. What one run suggests is told to nobody before pairs have 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,31 +31,39 @@ from advisor.strategy.standing import (
 from advisor.strategy.switches import SWITCHES, Switch, applies, whatifs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from advisor.model import Run
     from advisor.strategy.facts import Data
 
-MOST_ADVISED = 3
+MOST_ADVISED = 4
 """Proposals that get pairs of their own, the most promising first."""
+WORTH_BUCKETS = 0.1
+"""Part of the batches that must be padding for other batches to be worth a process."""
 
 
 def advise(now: Standing) -> Stage:
     """Try what fits into the budget; then pairs, the most promising first."""
     now = yield from try_loader_arguments(now)
+    now = yield from try_buckets(now)
     for switch in SWITCHES:
         may_round = now.facts.consents and now.facts.allows("numeric")
         if applies(now, switch) and (not switch.guarded or may_round):
             now = yield from try_switch(now, switch)
     ordered = sorted(now.proposals, key=lambda p: -p.gain)
     now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
-    for proposal in now.proposals:
-        now = yield from settle(now, proposal)
+    many = len(ordered[:MOST_ADVISED])
+    for number, proposal in enumerate(now.proposals, 1):
+        now = yield from settle(now, proposal, later=many - number + (many > 1))
+    if together := all_at_once(now):
+        now = replace(now, proposals=(*now.proposals, together))
+        now = yield from settle(now, together)
     return now
 
 
-def settle(now: Standing, proposal: Proposal) -> Stage:
-    """Pairs of what was proven and of what is proposed on top of it."""
+def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
+    """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
+    `later` ones are kept back."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
@@ -63,7 +72,8 @@ def settle(now: Standing, proposal: Proposal) -> Stage:
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    rounds = planned_rounds(now, proposal.gain, round_s)
+    kept_s = later * FEWEST_ROUNDS * now.rounds_s(1)
+    rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
     contest = Contest(
@@ -79,6 +89,42 @@ def settle(now: Standing, proposal: Proposal) -> Stage:
     now = now.heard(answer)
     settled = replace(proposal, arm=arm, outcome=answer)
     return replace(now, proposals=tuple(settled if p is proposal else p for p in now.proposals))
+
+
+def all_at_once(now: Standing) -> Proposal | None:
+    """What was proven each by itself, together; None where that is less than two."""
+    objective = now.facts.objective
+    proven = [
+        each
+        for each in now.proposals
+        if each.outcome is not None and each.outcome.proven(objective, now.facts.smallest_gain)
+    ]
+    if len(proven) < 2:
+        return None
+    gains = [each.outcome.interval(objective) for each in proven if each.outcome]
+    product = math.prod(gain.estimate for gain in gains if gain)
+    changes = [change for each in proven for change in each.arm.candidate.changes]
+    arm = Arm(
+        candidate=now.best.with_changes(*changes),
+        whatif=joined([each.arm.whatif for each in proven if each.arm.whatif]),
+        extra_s=max(each.arm.extra_s for each in proven),
+    )
+    return Proposal(
+        kind="together",
+        title="All of these together",
+        arm=arm,
+        run=proven[0].run,
+        gain=product,
+        data=(("product", product), ("parts", "\n".join(each.title for each in proven))),
+    )
+
+
+def joined(whatifs: Sequence[str]) -> str | None:
+    """Several what-ifs as one; those of a DataLoader are all of one line."""
+    parts = [each.partition("@") for each in whatifs]
+    site = next((site for _, _, site in parts if site), "")
+    words = ",".join(words for words, _, _ in parts)
+    return f"{words}@{site}" if site else words or None
 
 
 def faster_run(
@@ -155,6 +201,25 @@ def try_loader_arguments(now: Standing) -> Stage:
         run=fastest,
         gain=now.gain(fastest, best),
         data=tuple(chosen.items()),
+    )
+    return replace(now, proposals=(*now.proposals, proposal))
+
+
+def try_buckets(now: Standing) -> Stage:
+    """Batches of items of like length, where enough of the batches is padding."""
+    seen = now.front.effects
+    if (seen.padding_share or 0.0) < WORTH_BUCKETS:
+        return now
+    whatif = loader_whatif({"buckets": 1}, seen.loader_site)
+    now, run = yield from faster_run(now, whatif)
+    if run is None:
+        return now
+    proposal = Proposal(
+        kind="buckets",
+        title="Batches of items of like length",
+        arm=Arm(candidate=now.best, whatif=whatif),
+        run=run,
+        gain=now.gain(run, now.front),
     )
     return replace(now, proposals=(*now.proposals, proposal))
 

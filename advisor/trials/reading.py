@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Flops, Shares, WhatIfOutcome
+from advisor.model import (
+    TRAINING_STEPS,
+    Card,
+    Ceilings,
+    Effects,
+    Flops,
+    Shares,
+    SyncPoint,
+    WhatIfOutcome,
+)
 from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
@@ -58,6 +67,7 @@ class Reading:
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
     flops: Flops | None = None
+    syncs: tuple[SyncPoint, ...] = ()
     whatif: WhatIfOutcome | None = None
     cards: tuple[Card, ...] = ()
     ranks: int = 1
@@ -126,6 +136,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         if first.ceilings
         else None,
         flops=first.flops,
+        syncs=first.syncs,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
@@ -202,6 +213,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         workers=loader.workers,
         data_items=loader.length,
         left_out=loader.left_out,
+        padding_share=loader.padding_share,
         prefetch_factor=loader.prefetch,
         persistent_workers=loader.persistent,
         pin_memory=loader.pin,
@@ -254,7 +266,7 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
             rate = record.tokens_per_item * rank.window.units_per_s
             yield f"{record.tokens_per_item:g} tokens a sample, {rate:,.0f} tokens/s"
         if loader.padding_share:
-            yield f"{loader.padding_share:.0%} of the token positions of a batch were padding"
+            yield f"{loader.padding_share:.1%} of the positions of its batches were padding"
         if rank.window.shrunk_from is not None:
             yield (
                 f"memory ran out at a batch of {rank.window.shrunk_from:g}, and the program went "

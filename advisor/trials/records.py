@@ -32,6 +32,7 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     JsonScalar,
     LoaderCeiling,
     Shares,
+    SyncPoint,
     TrainingSign,
     WhatIfOutcome,
 )
@@ -216,6 +217,7 @@ class ProcessRecord:
     tokens_per_item: Finite | None = None
     """Positions, padding included, of one sample that the dominant root module was given."""
     set_to_none: bool | None = None
+    syncs: tuple[SyncPoint, ...] = ()
     cpus: int | None = None
     losses: tuple[float, ...] = ()
     fingerprint: str | None = None

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.advice.model_patches import autocast_patch, compile_patch, zero_grad_patch
+from advisor.advice.model_patches import (
+    autocast_edit,
+    channels_last_edit,
+    compile_edit,
+    zero_grad_edit,
+    zero_grad_line,
+)
+from advisor.advice.patches import loader_edit, statement_edit
+from advisor.advice.python_source import patch_of, read_source
 from advisor.model import MeasurePlan
 from tests.advice.test_patches import applied, written
 from tests.probe import program
@@ -46,7 +55,7 @@ def test_the_statement_with_the_call_comes_under_autocast(
 ) -> None:
     """It alone, as it was written; what follows stays outside."""
     file = written(tmp_path, HEAD + code)
-    patch = autocast_patch(file, line, "cpu", "bfloat16", tmp_path)
+    patch = patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16"))
     assert applied(tmp_path, file, patch) == HEAD + expected
 
 
@@ -64,19 +73,19 @@ def test_where_autocast_cannot_stand_alone_there_is_no_patch(code: str, tmp_path
     """Shared lines, texts over several lines, headers, and where it is on already."""
     file = written(tmp_path, HEAD + code)
     line = next(n for n, text in enumerate((HEAD + code).splitlines(), 1) if "model(" in text)
-    assert autocast_patch(file, line, "cpu", "bfloat16", tmp_path) is None
+    assert patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16")) is None
 
 
 def test_autocast_needs_torch_by_its_name(tmp_path: Path) -> None:
     file = written(tmp_path, "import torch as t\ny = model(x)\n")
-    assert autocast_patch(file, 2, "cpu", "bfloat16", tmp_path) is None
+    assert patch_of(file, tmp_path, autocast_edit(2, "cpu", "bfloat16")) is None
 
 
 def test_a_model_is_compiled_where_it_has_its_last_value(tmp_path: Path) -> None:
     code = "def main():\n    model = Net()\n    model = model.to(d)  # d\n    for x in xs:\n"
     call = "        y = model(x)\n"
     file = written(tmp_path, code + call)
-    after = applied(tmp_path, file, compile_patch(file, 5, tmp_path))
+    after = applied(tmp_path, file, patch_of(file, tmp_path, compile_edit(5)))
     assert after == code.replace("# d\n", "# d\n    model.compile()\n") + call
 
 
@@ -94,19 +103,20 @@ def test_a_model_is_compiled_where_it_has_its_last_value(tmp_path: Path) -> None
 def test_a_model_of_uncertain_origin_is_not_compiled(code: str, tmp_path: Path) -> None:
     """Passed in, built in a branch, or a part of something."""
     file = written(tmp_path, code)
-    assert compile_patch(file, len(code.splitlines()), tmp_path) is None
+    assert patch_of(file, tmp_path, compile_edit(len(code.splitlines()))) is None
 
 
 def test_gradients_kept_as_zeros_are_dropped_everywhere_in_the_file(tmp_path: Path) -> None:
     code = "o.zero_grad(set_to_none=False)\nmodel.zero_grad(False)\no.zero_grad()\n"
     file = written(tmp_path, code)
-    found = zero_grad_patch(file, tmp_path)
-    assert found is not None
-    line, patch = found
-    assert line == 1
-    assert applied(tmp_path, file, patch) == code.replace("False", "True")
+    source = read_source(file)
+    assert source is not None
+    assert zero_grad_line(source) == 1
+    assert applied(tmp_path, file, patch_of(file, tmp_path, zero_grad_edit)) == code.replace(
+        "False", "True"
+    )
     file.write_text("o.zero_grad(set_to_none=keep)\no.zero_grad()\n")
-    assert zero_grad_patch(file, tmp_path) is None
+    assert patch_of(file, tmp_path, zero_grad_edit) is None
 
 
 PROGRAM = """\
@@ -143,11 +153,68 @@ def test_what_was_tried_from_inside_the_patch_does_again(tmp_path: Path) -> None
     assert (before.dtype, before.set_to_none) == ("float32", False)
     tried = seen("tried", "autocast=bfloat16,set_to_none")
     line = int((before.model_site or "").rpartition(":")[2])
-    autocast = autocast_patch(file, line, "cpu", "bfloat16", work)
+    autocast = patch_of(file, work, autocast_edit(line, "cpu", "bfloat16"))
     subprocess.run(["git", "apply", "-"], input=autocast, text=True, cwd=work, check=True)
-    found = zero_grad_patch(file, work)
-    assert found is not None
-    subprocess.run(["git", "apply", "-"], input=found[1], text=True, cwd=work, check=True)
+    found = patch_of(file, work, zero_grad_edit)
+    subprocess.run(["git", "apply", "-"], input=found, text=True, cwd=work, check=True)
     after = seen("after")
     for effects in (tried, after):
         assert (effects.dtype, effects.set_to_none) == ("bfloat16", True)
+
+
+def test_neighbouring_patches_apply_one_by_one_and_all_together(tmp_path: Path) -> None:
+    """Statements at one place, a line behind the model and a block around its call, side by side:
+    each alone gives a whole program, and one patch gives all of them."""
+    code = (
+        "import torch\nmodel = Net()\ny = model(x)\n"
+        "loader = torch.utils.data.DataLoader(data, num_workers=0)\n"
+    )
+    file = written(tmp_path, code)
+    edits = [
+        statement_edit(["torch.backends.cudnn.benchmark = True"]),
+        statement_edit(['torch.set_float32_matmul_precision("high")']),
+        compile_edit(3),
+        channels_last_edit(3),
+        autocast_edit(3, "cpu", "bfloat16"),
+        loader_edit(4, {"num_workers": 2}),
+    ]
+    for edit in edits:
+        ast.parse(applied(tmp_path, file, patch_of(file, tmp_path, edit)))
+        file.write_text(code)
+    for order in (edits, edits[::-1]):
+        after = applied(tmp_path, file, patch_of(file, tmp_path, *order))
+        for line in (
+            "torch.backends.cudnn.benchmark = True\n",
+            'torch.set_float32_matmul_precision("high")\n',
+            "model.compile()\n",
+            "model.to(memory_format=torch.channels_last)\n",
+            f"{WITH}\n    y = model(x.to(memory_format=torch.channels_last))\n",
+            "DataLoader(data, num_workers=2)\n",
+        ):
+            assert line in after
+        file.write_text(code)
+
+
+OWNED = """\
+import torch
+class Trainer:
+    def __init__(self):
+        self.model = Net().to(d)
+        self.other = 1
+    def step(self, x):
+        y = self.model(x)
+"""
+
+
+def test_a_model_that_a_trainer_holds_is_patched_where_it_is_built(tmp_path: Path) -> None:
+    """In the method that builds it; not where two methods give it a value."""
+    file = written(tmp_path, OWNED)
+    after = applied(tmp_path, file, patch_of(file, tmp_path, compile_edit(7)))
+    assert after == OWNED.replace("to(d)\n", "to(d)\n        self.model.compile()\n")
+    file.write_text(OWNED)
+    after = applied(tmp_path, file, patch_of(file, tmp_path, channels_last_edit(7)))
+    moved = ".to(memory_format=torch.channels_last)"
+    assert f"        self.model{moved}\n" in after
+    assert f"self.model(x{moved})" in after
+    file.write_text(OWNED + "    def again(self):\n        self.model = Other()\n")
+    assert patch_of(file, tmp_path, compile_edit(7)) is None

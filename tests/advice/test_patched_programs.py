@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.advice import patches
+from advisor.advice.python_source import patch_of
 from advisor.model import MeasurePlan
 from advisor.strategy.whatif import loader_whatif
 from tests.probe import program
@@ -158,7 +159,7 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
     assert tried.whatif is not None
     assert tried.whatif.applied, tried.whatif.why
     name, _, line = (site or "").rpartition(":")
-    patch = patches.loader_patch(work / name, int(line), values, work)
+    patch = patch_of(work / name, work, patches.loader_edit(int(line), values))
     assert patch is not None
     subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
     for file in work.glob("*.py"):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.advice.patches import loader_patch, statement_patch
+from advisor.advice.patches import loader_edit, statement_edit
+from advisor.advice.python_source import patch_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +87,7 @@ def test_only_the_arguments_of_the_call_are_edited(
 ) -> None:
     """Comments, line ends, indentation, byte order mark and everything around it stay."""
     file = written(tmp_path, code)
-    patch = loader_patch(file, line, {"num_workers": 2, "pin_memory": True}, tmp_path)
+    patch = patch_of(file, tmp_path, loader_edit(line, {"num_workers": 2, "pin_memory": True}))
     assert file.read_bytes().decode() == code
     assert patch is not None
     assert patch.startswith("diff --git a/src/train.py b/src/train.py\n")
@@ -98,7 +99,7 @@ def test_without_workers_what_needs_them_is_made_neutral(tmp_path: Path) -> None
     """A DataLoader refuses prefetch_factor and timeout when it has no workers."""
     code = "l = DataLoader(ds, num_workers=8, prefetch_factor=4, timeout=30, shuffle=True)\n"
     file = written(tmp_path, code)
-    after = applied(tmp_path, file, loader_patch(file, 1, {"num_workers": 0}, tmp_path))
+    after = applied(tmp_path, file, patch_of(file, tmp_path, loader_edit(1, {"num_workers": 0})))
     assert after == (
         "l = DataLoader(ds, num_workers=0, prefetch_factor=None, timeout=0, shuffle=True)\n"
     )
@@ -120,17 +121,17 @@ def test_without_workers_what_needs_them_is_made_neutral(tmp_path: Path) -> None
 def test_where_the_place_is_not_certain_there_is_no_patch(code: str, tmp_path: Path) -> None:
     file = written(tmp_path, code)
     line = code.count("\n")
-    assert loader_patch(file, line, {"num_workers": 2}, tmp_path) is None
+    assert patch_of(file, tmp_path, loader_edit(line, {"num_workers": 2})) is None
 
 
 def test_a_missing_file_has_no_patch(tmp_path: Path) -> None:
-    assert loader_patch(tmp_path / "gone.py", 1, {"num_workers": 2}, tmp_path) is None
+    assert patch_of(tmp_path / "gone.py", tmp_path, loader_edit(1, {"num_workers": 2})) is None
 
 
 def test_a_flag_stands_after_the_imports(tmp_path: Path) -> None:
     code = '"""Trains."""\nfrom __future__ import annotations\nimport os\nimport torch\n\nx = 1\n'
     file = written(tmp_path, code)
-    after = applied(tmp_path, file, statement_patch(file, [BENCHMARK], tmp_path))
+    after = applied(tmp_path, file, patch_of(file, tmp_path, statement_edit([BENCHMARK])))
     assert [ast.unparse(node) for node in ast.parse(after).body][4:] == [BENCHMARK, "x = 1"]
     assert "".join(part for part in after.split(f"\n{BENCHMARK}\n")) == code
 
@@ -147,21 +148,21 @@ def test_a_flag_stands_after_the_imports(tmp_path: Path) -> None:
 )
 def test_a_flag_without_a_certain_place_has_no_patch(code: str, tmp_path: Path) -> None:
     """Also where the code sets the flag itself: it may have a reason."""
-    assert statement_patch(written(tmp_path, code), [BENCHMARK], tmp_path) is None
+    assert patch_of(written(tmp_path, code), tmp_path, statement_edit([BENCHMARK])) is None
 
 
 def test_a_call_that_the_code_makes_itself_has_no_patch(tmp_path: Path) -> None:
     """What it says later would win over a line after the imports."""
     threads = "torch.set_num_threads(4)"
     file = written(tmp_path, "import torch\n\ntorch.set_num_threads(1)\n")
-    assert statement_patch(file, [threads], tmp_path) is None
+    assert patch_of(file, tmp_path, statement_edit([threads])) is None
     file.write_text("import torch\n\ntorch.manual_seed(1)\n")
-    assert f"+{threads}" in str(statement_patch(file, [threads], tmp_path))
+    assert f"+{threads}" in str(patch_of(file, tmp_path, statement_edit([threads])))
 
 
 def test_without_a_repository_paths_are_those_of_the_working_directory(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("l = DataLoader(ds)\n")
-    patch = loader_patch(file, 1, {"num_workers": 2}, tmp_path)
+    patch = patch_of(file, tmp_path, loader_edit(1, {"num_workers": 2}))
     assert patch is not None
     assert patch.startswith("diff --git a/train.py b/train.py\n")

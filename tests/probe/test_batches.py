@@ -7,7 +7,7 @@ import types
 import pytest
 
 from advisor.probe.batches import Counter
-from advisor.probe.loaders import note_padding
+from advisor.probe.padding import Padding
 
 torch = pytest.importorskip("torch")
 
@@ -49,9 +49,36 @@ def test_what_stands_beside_the_batch_does_not_matter(beside: object) -> None:
 )
 def test_padding(batch: object, tokens: int | None, padded: int | None) -> None:
     """By the attention mask, or by lengths that fit the tokens beside them."""
-    facts: dict[str, object] = {}
-    note_padding(facts, batch)
-    assert facts.get("tokens") == (None if tokens is None else (tokens, padded))
+    found = Padding()
+    found.note(batch)
+    assert found.told() == (None if tokens is None else (2, tokens, padded, True))
+
+
+def frames(*lengths: int) -> torch.Tensor:
+    return torch.ones(len(lengths), max(lengths), 5)
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        (
+            [(frames(2, 4), torch.tensor([2, 4]), torch.tensor([1, 4])),
+             (frames(3, 1), torch.tensor([3, 1]), torch.tensor([2, 2]))],
+            (4, 14, 4, False),
+        ),
+        ([(frames(2, 4).transpose(0, 1), [2, 4]), (frames(6, 1).transpose(0, 1), [6, 1])],
+         (4, 20, 7, False)),
+        ([(torch.ones(2, 3, 8, 8), torch.tensor([1, 3]))] * 2, None),
+        ([(frames(2, 4), torch.tensor([2, 4])), (frames(3, 3), torch.tensor([2, 1]))], None),
+    ],
+    ids=["beside labels that fit once", "time first, a list", "labels of three", "labels"],
+)  # fmt: skip
+def test_lengths_without_a_name(batches: list[object], expected: object) -> None:
+    """They are what fits in every batch, and only where that differs from batch to batch."""
+    found = Padding()
+    for batch in batches:
+        found.note(batch)
+    assert found.told() == expected
 
 
 IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones

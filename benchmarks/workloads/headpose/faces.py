@@ -19,7 +19,7 @@ VERSION = 1
 """Part of the name of a cached data set; raise it when what is drawn changes."""
 COUNTS = {"biwi": 384, "300wlp": 1536}
 """Images of the two data sets, the small and the large one."""
-SIDE = 256
+SIDE = 160
 """Pixels of a stored image; the network sees smaller ones."""
 LARGEST_DEG = 60.0
 JITTER = 0.3

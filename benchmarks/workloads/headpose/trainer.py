@@ -25,7 +25,7 @@ class Trainer:
     def __init__(self, folder: Path, batch_size: int, lr: float, scale: int, seed: int) -> None:
         torch.manual_seed(seed)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        size = 64 * scale
+        size = 48 * scale
         faces = HeadPoses(folder, slice(None, -HELD_OUT), size, seed, augment=True)
         held_out = HeadPoses(folder, slice(-HELD_OUT, None), size, seed, augment=False)
         self.train_loader = DataLoader(
@@ -36,7 +36,7 @@ class Trainer:
             drop_last=True,
         )
         self.val_loader = DataLoader(held_out, batch_size=batch_size, num_workers=0)
-        self.model = PoseNet(width=32 * scale).to(self.device)
+        self.model = PoseNet(width=24 * scale).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr)
         self.criterion = nn.SmoothL1Loss(beta=0.05)
 

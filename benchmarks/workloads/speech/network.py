@@ -18,14 +18,14 @@ class SpeechEncoder(nn.Module):
     def __init__(self, features: int, channels: int, hidden: int, emotions: int) -> None:
         super().__init__()
         self.convolve = nn.Sequential(
-            nn.Conv1d(features, channels, 5, padding=2), nn.BatchNorm1d(channels), nn.ReLU(),
-            nn.Conv1d(channels, 2 * channels, 5, padding=2), nn.BatchNorm1d(2 * channels),
-            nn.ReLU(),
+            nn.Conv1d(features, channels, 5, 2, 2), nn.BatchNorm1d(channels), nn.ReLU(),
+            nn.Conv1d(channels, 2 * channels, 5, 2, 2), nn.BatchNorm1d(2 * channels), nn.ReLU(),
         )  # fmt: skip
-        self.lstm = nn.LSTM(2 * channels, hidden, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(2 * hidden, emotions)
+        self.lstm = nn.LSTM(2 * channels, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, emotions)
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
+        lengths = (lengths + 3) // 4  # each convolution halves them
         frames = self.convolve(features.transpose(1, 2)).transpose(1, 2)
         packed = pack_padded_sequence(frames, lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)

@@ -1,0 +1,132 @@
+"""Batches of items of like length, in place of those that a loader would draw.
+
+The length of an item is read from the item itself, once, before the first batch; the order stays
+the loader's own as far as it can: pools of many batches are drawn from it, each pool is cut into
+batches by length, and those come in a random order.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from typing import Any, Iterator
+
+from .batches import is_tensor, walk
+
+POOL = 100
+"""Batches that are sorted together."""
+MOST_S = 30.0
+"""Reading the items may take so long."""
+
+clock = time.perf_counter
+
+
+class Buckets:
+    """A batch sampler over the indices that `order` draws. `lengths`: of each item."""
+
+    def __init__(
+        self, order: Any, lengths: list[int], batch_size: int, drop_last: bool, mixed: bool
+    ) -> None:
+        self.sampler, self.batch_size, self.drop_last = order, batch_size, drop_last
+        self._lengths = lengths
+        self.mixed = mixed
+        """The batches come in a random order, as the items did."""
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        whole, rest = divmod(len(self.sampler), self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        keys = list(self.sampler)
+        found: list[list[int]] = []
+        for start in range(0, len(keys), POOL * self.batch_size):
+            pool = keys[start : start + POOL * self.batch_size]
+            pool.sort(key=self._lengths.__getitem__)
+            found += [
+                pool[at : at + self.batch_size] for at in range(0, len(pool), self.batch_size)
+            ]
+        if self.drop_last:
+            found = [batch for batch in found if len(batch) == self.batch_size]
+        if self.mixed:
+            random.Random(self._epoch).shuffle(found)  # noqa: S311  an order, no secret
+        self._epoch += 1
+        return iter(found)
+
+
+def put(torch: Any, given: dict[str, Any]) -> str | None:
+    """Buckets among the arguments of a DataLoader, in place of what draws its batches; returns
+    why that cannot be."""
+    data, utils = given["dataset"], torch.utils.data
+    if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
+        return "the program makes its batches itself"
+    if isinstance(data, utils.IterableDataset):
+        return "the data set is an iterable one: its items come in its own order"
+    order = given.get("sampler")
+    if order is not None and not type(order).__module__.startswith("torch.utils.data"):
+        return f"{type(order).__name__} draws the items, and its keys may be no indices"
+    found = lengths_of(torch, data)
+    if isinstance(found, str):
+        return found
+    if order is None:
+        shuffled = bool(given.get("shuffle"))
+        order = (
+            utils.RandomSampler(data, generator=given.get("generator"))
+            if shuffled
+            else utils.SequentialSampler(data)
+        )
+    mixed = not isinstance(order, utils.SequentialSampler)
+    batch, drop_last = given.get("batch_size", 1), bool(given.get("drop_last"))
+    for name in ("sampler", "shuffle", "batch_size", "drop_last"):
+        given.pop(name, None)
+    given["batch_sampler"] = Buckets(order, found, batch, drop_last, mixed)
+    return None
+
+
+def lengths_of(torch: Any, data: Any) -> list[int] | str:
+    """The length of every item, or why there is none; nothing random is drawn by that."""
+    states = _random_states(torch)
+    until = clock() + MOST_S
+    sizes: list[tuple[int, ...]] = []
+    try:
+        for index in range(len(data)):
+            sizes.append(_sizes(data[index]))
+            if clock() > until:
+                return f"to read the length of every item takes more than {MOST_S:g} s"
+    finally:
+        _put_back(torch, states)
+    if not sizes or len({len(each) for each in sizes}) > 1:
+        return "its items are not alike"
+    varying = [place for place, column in enumerate(zip(*sizes)) if len(set(column)) > 1]
+    if not varying:
+        return "all of its items have one length"
+    longest = max(varying, key=lambda place: sum(each[place] for each in sizes))
+    return [each[longest] for each in sizes]
+
+
+def _sizes(item: Any) -> tuple[int, ...]:
+    """Every dimension of what an item holds, lists of numbers too."""
+    found: list[int] = []
+    for path, value in walk(item):
+        if is_tensor(value):
+            found += map(int, value.shape)
+        elif isinstance(value, (list, tuple)) and path and _numbers(value):
+            found.append(len(value))
+    return tuple(found)
+
+
+def _numbers(value: Any) -> bool:
+    return bool(value) and isinstance(value[0], (int, float))
+
+
+def _random_states(torch: Any) -> tuple[Any, Any, Any]:
+    numpy = sys.modules.get("numpy")
+    return random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()
+
+
+def _put_back(torch: Any, states: tuple[Any, Any, Any]) -> None:
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if states[2]:
+        sys.modules["numpy"].random.set_state(states[2])

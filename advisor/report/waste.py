@@ -1,0 +1,66 @@
+"""Work that was for nothing, and where the host waits: padding, and numbers read from tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.report import numbers
+
+if TYPE_CHECKING:
+    from advisor.model import Run, SyncPoint
+
+WORTH_SAYING = 0.01
+MOST_SHOWN = 4
+OPERATORS = {"__bool__": "if", "__float__": "float()", "__int__": "int()", "__index__": "an index"}
+
+
+def lines(run: Run) -> list[str]:
+    """A sentence for what of it was seen."""
+    return [*_padding(run), *_syncs(run)]
+
+
+def _padding(run: Run) -> list[str]:
+    share = run.effects.padding_share
+    if share is None or share < WORTH_SAYING:
+        return []
+    compute = run.shares.compute
+    most = f", at most {numbers.percent(share * compute)} of the time" if compute else ""
+    return [
+        (
+            f"Of the positions of its batches {share:.1%} are padding, on which the model works "
+            f"for nothing{most}: every batch was counted."
+        )
+    ]
+
+
+def _syncs(run: Run) -> list[str]:
+    """On a device with what each costs; on a CPU as what they would be on a device."""
+    found = [point for point in run.syncs if point.ms is None or _share(run, point) is not None]
+    if not found:
+        return []
+    shown = ", ".join(_point(run, point) for point in found[:MOST_SHOWN])
+    more = f", and at {len(found) - MOST_SHOWN} other lines" if len(found) > MOST_SHOWN else ""
+    if found[0].ms is None:
+        return [
+            (
+                f"Numbers go from tensors to the host at {shown}{more}. On a CPU that waits for "
+                "nothing; on a GPU the host would wait there until all that was queued is done."
+            )
+        ]
+    return [f"The host waits for the GPU at {shown}{more}."]
+
+
+def _point(run: Run, point: SyncPoint) -> str:
+    call = OPERATORS.get(point.call, f".{point.call}()")
+    told = f"`{call}`, {numbers.number(point.per_step)} a step"
+    if point.ms is not None:
+        each = numbers.duration(point.ms / 1000, 3)
+        told += f", {each} each, {numbers.percent(_share(run, point))} of the time"
+    return f"`{point.site}` ({told})"
+
+
+def _share(run: Run, point: SyncPoint) -> float | None:
+    """Part of the time that the host waits there; None where that is not known."""
+    if point.ms is None or not run.step_ms:
+        return None
+    return min(1.0, point.per_step * point.ms / run.step_ms)
