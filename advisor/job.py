@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from advisor import options as options_of_program
 from advisor.entry import Entry, place
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.isolation.offer import unisolated
+from advisor.knobs.absent import with_absent
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.model import TIERS
@@ -258,6 +259,8 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
         left = versions.recover(asked.path)
         asked = invocation.resolve(asked.path, command, workload=options.workload)
+    if asked.config is not None:
+        asked = replace(asked, config=with_absent(asked.config))
     if asked.path is None and options.output is not None:
         msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
         raise UsageError(msg)

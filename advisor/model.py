@@ -292,6 +292,8 @@ class Effects:
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None
     """Whether zero_grad dropped gradients instead of filling them with zeros."""
+    loader_passed: tuple[tuple[str, JsonScalar], ...] = ()
+    """Arguments by name of the measured DataLoader, where its call passes a mapping on (`**`)."""
     loader_site: str | None = None
     """`trainer.py:88` where the measured DataLoader was built."""
     model_site: str | None = None

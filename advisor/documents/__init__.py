@@ -1,12 +1,21 @@
 """Configs and commands, read and edited byte-exactly: JSON, YAML, TOML, Python, argv."""
 
 from advisor.documents.diffing import masked_diff
-from advisor.documents.document import Document, Edit, of_command, parse, read, split_command
+from advisor.documents.document import (
+    Absent,
+    Document,
+    Edit,
+    of_command,
+    parse,
+    read,
+    split_command,
+)
 from advisor.documents.formats import Format
 from advisor.documents.options import Option
 from advisor.documents.replacing import recover, write_atomic
 
 __all__ = [
+    "Absent",
     "Document",
     "Edit",
     "Format",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from advisor.documents import argv, files, jsonc, spelling
 from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
-from advisor.model import Span
+from advisor.model import Scalar, Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.documents.leaves import Leaf, Parsed
     from advisor.documents.options import Option
-    from advisor.model import JsonScalar, Scalar
+    from advisor.model import JsonScalar
 
 _BOM = b"\xef\xbb\xbf"
 _EDITED = object()
@@ -35,6 +35,28 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """A key that a mapping of the document does not have, and may get."""
+
+    path: str
+    beside: str
+    """Path of a scalar of the same mapping: the new one is laid out as that."""
+    key: str
+    default: JsonScalar
+    """What holds while it is not there."""
+    source: str
+    """Whose default that is."""
+
+    @property
+    def scalar(self) -> Scalar:
+        """As a leaf without any text."""
+        nowhere = Span(start=0, end=0)
+        return Scalar(
+            path=self.path, value=self.default, text="", span=nowhere, default_of=self.source
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """One config: its bytes, what they mean, and where each value lies."""
 
@@ -46,6 +68,8 @@ class Document:
     parsed: Parsed
     options: tuple[Option, ...] = ()
     """Of a command: what its program is known to take."""
+    absent: tuple[Absent, ...] = ()
+    """Keys that may be added: scalars too, and a value set there is inserted."""
 
     @property
     def data(self) -> Any:
@@ -54,8 +78,10 @@ class Document:
 
     @property
     def scalars(self) -> Mapping[str, Scalar]:
-        """Every leaf that counts, by path, in document order."""
-        return self.parsed.scalars
+        """Every leaf that counts, by path, in document order; what may be added comes last."""
+        if not self.absent:
+            return self.parsed.scalars
+        return {**self.parsed.scalars, **{each.path: each.scalar for each in self.absent}}
 
     @property
     def aliases(self) -> Mapping[str, str]:
@@ -93,7 +119,7 @@ class Document:
         if scalar is None or (scalar.choices and value not in scalar.choices):
             return False
         try:
-            self.edits({path: value})
+            self.with_values({path: value})
         except EditRefusedError:
             return False
         return True
@@ -104,6 +130,19 @@ class Document:
         A value keeps the spelling family of the one it replaces. The result is read again: only
         these paths, and what refers to them, may have changed. Raises EditRefusedError.
         """
+        missing = {each.path: each for each in self.absent}
+        added = {
+            path: value
+            for path, value in values.items()
+            if path in missing and not spelling.is_same(value, missing[path].default)
+        }
+        for path, value in reversed(added.items()):  # the next one sees the file with this one in it
+            content = self.with_inserted(missing[path].beside, missing[path].key, value)
+            longer = _parsed(content, self.format, self.name, self.path)
+            left = tuple(each for each in self.absent if each.path != path)
+            others = {name: other for name, other in values.items() if name != path}
+            return replace(longer, absent=left).with_values(others)
+        values = {path: value for path, value in values.items() if path not in missing}
         edits = self.edits(values)
         wanted = {
             path: spelling.in_family(value, self.scalars[path]) for path, value in values.items()
@@ -118,17 +157,6 @@ class Document:
                 msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
                 raise EditRefusedError(msg)
         return content
-
-    def with_texts(self, texts: Mapping[str, str]) -> bytes:
-        """The file with these values spelled exactly so: puts old text back.
-
-        Empty text takes the blank before it along, as `with_values` put one there.
-
-        Raises EditRefusedError when a text would mean more than its own value.
-        """
-        edits = [self._edit(self._editable(path), text) for path, text in texts.items()]
-        edits = [self._without_blank(edit) if not edit.new else edit for edit in edits]
-        return self._spliced(tuple(sorted(edits, key=lambda edit: edit.span.start)))[0]
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
         """The file with `key: value` added behind `beside`, laid out as `beside` is.
@@ -146,7 +174,8 @@ class Document:
             raise EditRefusedError(msg)
         added = syntax.member(leaf.parent, key)
         if any(
-            path == added or path.startswith((f"{added}.", f"{added}[")) for path in self.scalars
+            path == added or path.startswith((f"{added}.", f"{added}["))
+            for path in self.parsed.scalars
         ):
             msg = f"{self.name} has {added} already; set its value instead."
             raise EditRefusedError(msg)
@@ -193,11 +222,6 @@ class Document:
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
         return self._edit(scalar, words if given else argv.SEPARATOR + words)
-
-    def _without_blank(self, edit: Edit) -> Edit:
-        blank = self.raw[edit.span.start - 1 : edit.span.start] == b" "
-        span = Span(start=edit.span.start - blank, end=edit.span.end)
-        return Edit(path=edit.path, span=span, old=self.raw[span.start : span.end], new=b"")
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
         """`value` as it is written here; `old` is the text it replaces, None for a new key."""

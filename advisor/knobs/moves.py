@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from advisor.knobs import schedule
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from advisor.model import JsonScalar, Knob, Link
 
 
+NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
 MOST_SHOWN = 8
 """Values of a choice that are told."""
 
@@ -31,9 +33,14 @@ class Refusal:
 
 
 def move(
-    document: Document, findings: Findings, path: str, value: JsonScalar
+    document: Document,
+    findings: Findings,
+    path: str,
+    value: JsonScalar,
+    beside: Mapping[str, JsonScalar] = NOTHING,
 ) -> tuple[Change, ...] | Refusal:
     """The knob at `path` set to `value` and everything linked to it moved along, or why not.
+    `beside`: what other values of the document are set to already.
 
     Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
     accumulation the effective batch is kept, and with it the learning rate stays right.
@@ -43,7 +50,7 @@ def move(
         return Refusal(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
         return Refusal(reason=f"{path}: {knob.why}")
-    plan = _Plan(document, findings, knob, value)
+    plan = _Plan(document, findings, knob, value, beside)
     if why := plan.not_taken(path, value):
         return Refusal(reason=f"{path} = {value}: {why}")
     for link in findings.links:
@@ -62,12 +69,19 @@ class _Plan:
     """The changes a move needs, gathered link by link."""
 
     def __init__(
-        self, document: Document, findings: Findings, knob: Knob, value: JsonScalar
+        self,
+        document: Document,
+        findings: Findings,
+        knob: Knob,
+        value: JsonScalar,
+        beside: Mapping[str, JsonScalar],
     ) -> None:
         self.findings = findings
         self.knob = knob
         self.value = value
         self.scalars = document.scalars
+        self.absent = {each.path for each in document.absent}
+        self.beside = beside
         self.changes: dict[str, Change] = {}
         self._plan(knob.path, value, knob.kind)
 
@@ -182,10 +196,11 @@ def _move_exclusive(plan: _Plan, link: Link) -> str | None:
 def _move_needing_workers(plan: _Plan, link: Link) -> str | None:
     dependent, workers = link.paths
     if plan.knob.path == workers:
-        if plan.value != 0 or plan.old(dependent) in (None, False):
+        unwritten = dependent in plan.absent and dependent not in plan.beside
+        if plan.value != 0 or unwritten or plan.old(dependent) in (None, False):
             return None
         return plan.set(dependent, False if isinstance(plan.old(dependent), bool) else None)
-    if plan.value not in (None, False) and plan.old(workers) == 0:
+    if plan.value not in (None, False) and plan.beside.get(workers, plan.old(workers)) == 0:
         return f"{link.why}, and {workers} is 0"
     return None
 

@@ -26,7 +26,7 @@ def built(torch: Any, session: Session) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         if not is_muted(session):
-            session.attempt(loaders.built, session, self)
+            session.attempt(loaders.built, session, self, kwargs)
 
     def _get_iterator(self: Any) -> Any:
         begun = begin(self)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import opcode
 import os
 import sys
 import weakref
-from typing import Any
+from typing import Any, Dict, Mapping
 
 from . import batches
 from .padding import Padding
@@ -15,12 +16,14 @@ NUMBER = "_gpu_advisor_loader"
 """Attribute of loaders and their iterators: index into the log's loaders."""
 DONE = "_gpu_advisor_done"
 """Attribute of an iterator that came to its end."""
+NOTHING: Dict[str, Any] = {}
 BUILT = ("site", "dataset", "length", "asked_batch", "left_out", "sampler")
 """What is known of a loader when it is built."""
 
 
-def built(session: Session, loader: Any) -> None:
-    """Note a new DataLoader; one rebuilt at the same line for the same data is the same one."""
+def built(session: Session, loader: Any, given: Mapping[str, Any] = NOTHING) -> None:
+    """Note a new DataLoader, with what it was `given` by name; one rebuilt at the same line for the
+    same data is the same one."""
     if NUMBER in loader.__dict__:
         return
     batch: Any = getattr(loader, "batch_size", None)
@@ -40,10 +43,23 @@ def built(session: Session, loader: Any) -> None:
             loader.__dict__[NUMBER] = number
             return
     number = loader.__dict__[NUMBER] = _add(session, facts)
+    known[number]["passed"] = _passed(given)
     try:
         known[number]["data"] = weakref.ref(loader.dataset)
     except TypeError:
         pass
+
+
+def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of `given`, where the call of the user's passes a mapping on."""
+    frame = _caller()
+    if frame is None or frame.f_code.co_code[frame.f_lasti] != opcode.opmap["CALL_FUNCTION_EX"]:
+        return {}
+    return {
+        name: value
+        for name, value in given.items()
+        if value is None or isinstance(value, (bool, int, float, str))
+    }
 
 
 def _same(facts: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -149,6 +165,16 @@ def call_site() -> str | None:
 
 def _first_site(loader: Any, known: list[dict[str, Any]]) -> str | None:
     """Where the program built a loader for the same data, if a library builds this one from it."""
+    frame = _caller()
+    if frame is None or not installed(frame.f_code.co_filename):
+        return None
+    data = loader.dataset
+    sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
+    return next(sites, None)
+
+
+def _caller() -> Any:
+    """The innermost frame that is neither ours nor torch's."""
     own = os.path.dirname(os.path.abspath(__file__))
     frame: Any = sys._getframe(1)
     while frame is not None and (
@@ -156,11 +182,7 @@ def _first_site(loader: Any, known: list[dict[str, Any]]) -> str | None:
         or f"{os.sep}torch{os.sep}" in frame.f_code.co_filename
     ):
         frame = frame.f_back
-    if frame is None or not installed(frame.f_code.co_filename):
-        return None
-    data = loader.dataset
-    sites = (each["site"] for each in known if "data" in each and each["data"]() is data)
-    return next(sites, None)
+    return frame
 
 
 def installed(name: str) -> bool:

@@ -10,6 +10,7 @@ from advisor.strategy.flags import tune_flags
 from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, tune_loader
+from advisor.strategy.missing import settle_missing
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
 from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
@@ -37,7 +38,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     if now.fewest_s > now.left_s and worth_trying(now):
         needed_s = now.budget_for(now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=needed_s)
-    now = yield from discover(now)
+    now = yield from discover(settle_missing(now))
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
     if facts.allows("numeric"):

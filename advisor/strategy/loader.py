@@ -20,7 +20,8 @@ def tune_loader(now: Standing) -> Stage:
     """Prefetch, pinning and persistence, each on top of what gained so far."""
     for knob in now.tunable("prefetch_factor"):
         if now.front.effects.workers:
-            values = [v for v in (2, 4, 8) if v != now.current(knob)]
+            known = {now.current(knob), now.front.effects.prefetch_factor}
+            values = [v for v in (2, 4, 8) if v not in known]
             now = yield from try_values(now, knob, values[: max(1, now.tries // 2)])
     for knob in now.tunable("pin_memory") if now.facts.has_gpu else []:
         now = yield from try_values(now, knob, [not now.current(knob)])

@@ -291,7 +291,8 @@ class Standing:
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
         """The best candidate with `knob` at `value` and everything linked to it moved along."""
         source = next(s for s in self.facts.sources if s.document.name == knob.document)
-        moved = knobs.move(source.document, source.findings, knob.path, value)
+        beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
+        moved = knobs.move(source.document, source.findings, knob.path, value, beside)
         return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
 
 

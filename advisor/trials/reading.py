@@ -232,6 +232,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         device=seen.device,
         fused=record.fused,
         set_to_none=record.set_to_none,
+        loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
         model_site=record.model_site,
         fingerprint=record.fingerprint,

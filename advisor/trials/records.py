@@ -120,6 +120,8 @@ class Loader:
     pin: bool | None = None
     padding_share: Finite | None = None
     tokens_per_item: Finite | None = None
+    passed: dict[str, JsonScalar] = field(default_factory=dict)
+    """What it was built with by name, where its call passes a mapping on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

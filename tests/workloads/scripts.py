@@ -1,0 +1,41 @@
+"""Programs that are scripts with modules of their own beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import ModuleType
+
+
+def run(script: Path, *flags: object, cwd: Path) -> str:
+    """What it prints; one thread, so that tests side by side do not wait for each other."""
+    done = subprocess.run(
+        [sys.executable, str(script), *map(str, flags)],
+        cwd=cwd,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextlib.contextmanager
+def beside(folder: Path, *names: str) -> Iterator[list[ModuleType]]:
+    """The modules of a program's folder, imported as the program imports them."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield [importlib.import_module(name) for name in names]
+    finally:
+        sys.path.remove(str(folder))
+        for name in names:
+            sys.modules.pop(name, None)
