@@ -8,7 +8,7 @@ import pytest
 
 from advisor.advice import proven_advice
 from advisor.history import History
-from advisor.report import sentences
+from advisor.report import advised, sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> 
     (advice,) = advice_of(search)
     assert advice.title == "threads=2"
     assert "+torch.set_num_threads(2)" in (advice.patch or "")
-    assert "`torch.set_num_threads(2), or OMP_NUM_THREADS=2" in sentences.advised(advice)
+    assert "`torch.set_num_threads(2), or OMP_NUM_THREADS=2" in advised.advised(advice)
 
 
 @pytest.mark.parametrize(
