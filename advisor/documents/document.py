@@ -136,7 +136,7 @@ class Document:
             for path, value in values.items()
             if path in missing and not spelling.is_same(value, missing[path].default)
         }
-        for path, value in reversed(added.items()):  # the next one sees the file with this one in it
+        for path, value in reversed(added.items()):  # the next sees the file with this one
             content = self.with_inserted(missing[path].beside, missing[path].key, value)
             longer = _parsed(content, self.format, self.name, self.path)
             left = tuple(each for each in self.absent if each.path != path)
