@@ -18,26 +18,23 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
+CONFIG, WORKLOADS = str(ROOT / "config"), str(ROOT / "benchmarks" / "workloads")
+DEM = ("-m", "benchmarks.workloads.dem_completion.run", "-c", f"{CONFIG}/dem_completion.json")
+EMBER = ("-m", "benchmarks.workloads.emberformer.run", "-c", f"{CONFIG}/emberformer.yaml")
+SPEECH = (f"{WORKLOADS}/speech/train.py", "--config", f"{CONFIG}/speech.py")
 RUNS = {
-    "dem_completion": ("-p", "test", "--n_timestep", "6", "--tiles", "2"),
-    "emberformer": ("-p", "train", "--max_steps", "4", "--epochs", "1"),
+    "dem_completion": (*DEM, "-p", "test", "--n_timestep", "6", "--tiles", "2"),
+    "emberformer": (*EMBER, "-p", "train", "--max_steps", "4", "--epochs", "1"),
+    "headpose": (f"{WORKLOADS}/headpose/train.py", "--max-steps", "4", "--epochs", "1"),
+    "speech": (*SPEECH, "--max-steps", "4", "--epochs", "1"),
 }
-CONFIGS = {"dem_completion": "dem_completion.json", "emberformer": "emberformer.yaml"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_short_run(benchmark: BenchmarkFixture, name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    config = ROOT / "config" / CONFIGS[name]
-    argv = [
-        sys.executable,
-        "-m",
-        f"benchmarks.workloads.{name}.run",
-        "-c",
-        str(config),
-        *RUNS[name],
-    ]
+    argv = [sys.executable, *RUNS[name]]
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
     done = benchmark.pedantic(
         lambda: subprocess.run(

@@ -253,3 +253,53 @@ def test_a_flag_without_a_gpu_costs_nothing(tmp_path: Path) -> None:
     engine = computing(observed={"device": "cpu"}, flags={"cudnn_benchmark": 1.4})
     search = formula_search(tmp_path, engine, FLAGS, workload=GUARD)
     assert search.decisions["cudnn_benchmark"].reason == "flag-without-gpu"
+
+
+CALLED = "import torch\n\nmodel = Net()\ny = model(batch)\n"
+BOTH = {"cudnn_benchmark": 1.3, "channels_last": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("joint", "told"),
+    [
+        (1.3 * 1.2, "The product of the 2 gains is 1.56x, and 100 % of it was reached."),
+        (1.3, "cudnn_benchmark and channels_last save parts of the same time, that of the model"),
+    ],
+)
+def test_what_was_proven_one_by_one_is_proven_together(
+    joint: float, told: str, tmp_path: Path
+) -> None:
+    """Last, with one patch that makes all of the changes, and with what of them overlaps."""
+    (tmp_path / "train.py").write_text(CALLED)
+    engine = computing(
+        observed={"model_site": "train.py:4"},
+        switches=BOTH | {"cudnn_benchmark,channels_last": joint},
+    )
+    *alone, together = advice_of(formula_search(tmp_path, engine, CONFIG))
+    assert [advice.title for advice in alone] == ["cudnn_benchmark", "channels_last"]
+    assert together.kind == "together"
+    assert together.gain.estimate == pytest.approx(joint, rel=0.02)
+    assert told in advised.advised(together)
+    patch = together.patch or ""
+    assert patch.count("diff --git") == 1
+    for advice in alone:
+        added = [line for line in (advice.patch or "").splitlines() if line.startswith("+ ")]
+        assert all(line in patch for line in added)
+    assert "+torch.backends.cudnn.benchmark = True\n" in patch
+    assert "+model.to(memory_format=torch.channels_last)\n" in patch
+
+
+@pytest.mark.parametrize(("share", "asked"), [(0.5, True), (0.05, False), (None, False)])
+def test_batches_of_like_length_are_tried_where_much_is_padding(
+    share: float | None, asked: bool, tmp_path: Path
+) -> None:
+    """A process for it only where a tenth of the positions or more is padding."""
+    (tmp_path / "train.py").write_text(LOADER)
+    whatif = "loader.buckets=1@train.py:1"
+    seen = {"loader_site": "train.py:1", "padding_share": share}
+    engine = computing(observed=seen, switches={whatif: 1.4})
+    found = advice_of(formula_search(tmp_path, engine, CONFIG))
+    assert ("loader.buckets=1" in tried(engine)) is asked
+    assert [advice.kind for advice in found] == ["buckets"] * asked
+    if asked:
+        assert "50 % of the positions of its batches are padding" in advised.advised(found[0])

@@ -1,0 +1,91 @@
+"""Programs with rows of various lengths: how much is padding, what like lengths give, and which
+arguments of a loader came from a mapping."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from tests.probe import program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.trials.reading import Reading
+
+pytest.importorskip("torch")
+
+PROGRAM = """\
+import sys, torch
+from torch.nn.utils.rnn import pad_sequence
+torch.set_num_threads(1)
+torch.manual_seed(0)
+ROWS = [torch.randn(int(n), 4) for n in torch.randint(1, 60, (256,))]
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return len(ROWS)
+    def __getitem__(self, index): return ROWS[index] * torch.rand(()), index % 3
+def collate(items):
+    rows, labels = zip(*items)
+    lengths = torch.tensor([len(row) for row in rows])
+    return pad_sequence(list(rows), batch_first=True), lengths, torch.tensor(labels)
+settings = {"batch_size": 8, "num_workers": 0}
+LOADER
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    positions = used = 0
+    for rows, lengths, labels in loader:
+        positions += rows.shape[0] * rows.shape[1]
+        used += int(lengths.sum())
+        loss = torch.nn.functional.cross_entropy(model(rows).mean(1), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(1 - used / positions, len(loader))
+"""
+WRITTEN = {
+    "a mapping": "loader = torch.utils.data.DataLoader("
+    "Rows(), shuffle=True, collate_fn=collate, **settings)",
+    "by name": "loader = torch.utils.data.DataLoader("
+    "Rows(), shuffle=True, collate_fn=collate, batch_size=8, num_workers=0)",
+}
+
+
+def measured(folder: Path, loader: str, whatif: str | None = None) -> tuple[Reading, list[float]]:
+    """What the probe saw, and the share of padding of each epoch by the program itself."""
+    (folder / "train.py").write_text(PROGRAM.replace("LOADER", loader))
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    plan = MeasurePlan(mode="whole", whatif=whatif)
+    done = program.run(scratch, sys.executable, "train.py", cwd=folder, plan=plan)
+    assert done.exit_code == 0, done.stderr
+    assert [line.split()[1] for line in done.stdout.splitlines()] == ["32"] * 4
+    return done.measured, [float(line.split()[0]) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("style", WRITTEN)
+def test_padding_is_counted_to_the_last_position(style: str, tmp_path: Path) -> None:
+    """Over every batch of the run; and only what came by a mapping is told as passed on."""
+    seen, by_hand = measured(tmp_path, WRITTEN[style])
+    many = [1 / (1 - share) for share in by_hand]  # positions for each that is used, by epoch
+    assert seen.effects.padding_share == pytest.approx(1 - len(many) / sum(many), abs=1e-9)
+    passed = dict(seen.effects.loader_passed)
+    assert passed.items() >= {"batch_size": 8, "num_workers": 0, "shuffle": True}.items() or (
+        style == "by name" and passed == {}
+    )
+    assert (passed == {}) is (style == "by name")
+
+
+def test_batches_of_like_length_hold_every_item_and_little_padding(tmp_path: Path) -> None:
+    """The same number of batches and items in each pass, as by sorting by hand."""
+    seen, by_hand = measured(tmp_path, WRITTEN["by name"], "loader.buckets=1@train.py:14")
+    assert seen.whatif is not None
+    assert seen.whatif.applied, seen.whatif.why
+    assert seen.whatif.cost_s is not None
+    assert max(by_hand) < 0.1
+    assert seen.effects.padding_share == pytest.approx(sum(by_hand) / 4, abs=1e-3)
+    assert seen.effects.batch == 8
+    assert seen.whole_units == 4 * 256
