@@ -16,7 +16,6 @@ class Config:
     EPOCHS = 20
     BATCH_SIZE = 16
     LEARNING_RATE = 1e-3
-    GRADIENT_ACCUMULATION_STEPS = 1
 
     # speed
     NUM_WORKERS = 0

@@ -38,6 +38,10 @@ class Classified:
     outputs: tuple[str, ...]
 
 
+NONE_IS_A_VALUE = {"prefetch_factor"}
+"""Kinds of which None is what a DataLoader itself takes, and no sign of a value set elsewhere."""
+
+
 def classify(document: Document, told: Phase | None = None) -> Classified:
     """All leaves of `document`: its knobs, traps, references and output directories.
 
@@ -294,7 +298,7 @@ class _Finder:
     def _knob(self, leaf: Leaf, meaning: _Meaning) -> Knob:
         kind = self.catalogue.kinds[meaning.kind]
         phase = meaning.phase or phases.of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
-        frozen = self._frozen(leaf)
+        frozen = self._frozen(leaf, kind.name)
         unit, scope = self._unit(leaf, meaning), self._scope(leaf, meaning)
         why = f"`{leaf.key}`"
         if leaf.ancestors:
@@ -316,7 +320,7 @@ class _Finder:
             comment=leaf.scalar.comment,
         )
 
-    def _frozen(self, leaf: Leaf) -> str | None:
+    def _frozen(self, leaf: Leaf, kind: str) -> str | None:
         """Why the knob must be left alone, or None."""
         scalar = leaf.scalar
         comment = scalar.comment or ""
@@ -334,7 +338,7 @@ class _Finder:
             return "auto: another program or file fills it in"
         if "missing" in kinds:
             return "??? stands for a value that another file or the command line gives"
-        if leaf.value is None or leaf.value == "":
+        if leaf.value == "" or (leaf.value is None and kind not in NONE_IS_A_VALUE):
             return "no value is set here: the program's default decides"
         return None
 

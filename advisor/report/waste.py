@@ -52,7 +52,8 @@ def _syncs(run: Run) -> list[str]:
 
 def _point(run: Run, point: SyncPoint) -> str:
     call = OPERATORS.get(point.call, f".{point.call}()")
-    told = f"`{call}`, {numbers.number(point.per_step)} a step"
+    times = "once" if round(point.per_step, 1) == 1 else f"{point.per_step:.2g} times"
+    told = f"`{call}`, {times} a step"
     if point.ms is not None:
         each = numbers.duration(point.ms / 1000, 3)
         told += f", {each} each, {numbers.percent(_share(run, point))} of the time"

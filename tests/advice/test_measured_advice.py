@@ -93,3 +93,55 @@ def test_a_program_that_has_them_on_gets_no_suggestion(project: Path) -> None:
     found = optimized(project, "--budget", "90s")
     assert [trial["label"] for trial in found["trials"] if "persistent" in trial["label"]] == []
     assert [entry for entry in found["advice"] if "prefetch" in entry["title"]] == []
+
+
+PASSED_ON = """\
+import json, sys, time, torch
+torch.set_num_threads(1)
+class Points(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4096
+    def __getitem__(self, index):
+        time.sleep(0.004)
+        return torch.full((8,), index % 7 / 7), index % 4
+settings = json.load(open(sys.argv[1]))
+loader = torch.utils.data.DataLoader(Points(), **settings["loader"])
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=settings["lr"])
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
+)
+def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(project: Path) -> None:
+    """In the mapping that the program passes on, and in its style; nothing else is changed, and the
+    program follows it."""
+    config, before = (
+        project / "c.json",
+        b'{\n  "loader": {\n    "batch_size": 4\n  },\n  "lr": 0.1\n}\n',
+    )
+    config.write_bytes(before)
+    (project / "train.py").write_text(PASSED_ON)
+    found = optimized(project, "--budget", "4m")
+    assert found["verdict"] == "improved"
+    (change,) = [each for each in found["changes"] if each["kind"] == "num_workers"]
+    assert (change["from"], change["path"]) == (0, "loader.num_workers")
+    after = config.read_bytes()
+    added = f'"batch_size": 4,\n    "num_workers": {change["to"]}'.encode()
+    assert added in after
+    assert json.loads(after)["loader"].items() > json.loads(before)["loader"].items()
+    assert [entry["title"] for entry in found["advice"] if "num_workers" in entry["title"]] == []
+    again = program.run(
+        project / "probed",
+        *(sys.executable, "train.py", "c.json"),
+        cwd=project,
+        plan=MeasurePlan(measure_s=0.5, min_steps=10),
+    )
+    assert again.measured.effects.workers == change["to"]
