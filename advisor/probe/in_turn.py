@@ -60,7 +60,8 @@ class InTurn:
         return float(self._plan.get("measure_s") or 3.0)
 
     def told(self) -> list[dict[str, Any]]:
-        """The record's entry: of each switch that was tried."""
+        """The record's entry: of each switch that was tried; the program may end amid a spell."""
+        self._note()
         return list(self._told.values())
 
     def _begin_next(self) -> bool:
@@ -84,11 +85,16 @@ class InTurn:
         return whatif.why is None or any(whatif.applied.values())
 
     def _take_off(self) -> None:
-        whatif, self._on = self._on, None
-        if whatif is not None:
-            whatif.patches.undo()
-            said = whatif.told()
-            self._told[whatif.asked].update(applied=said["applied"], why=said["why"])
+        if self._on is not None:
+            self._note()
+            self._on.patches.undo()
+            self._on = None
+
+    def _note(self) -> None:
+        """What came of the switch that is on."""
+        if self._on is not None:
+            said = self._on.told()
+            self._told[self._on.asked].update(applied=said["applied"], why=said["why"])
 
     def _missing_s(self) -> float | None:
         """Seconds that the spell may still take; None when it is over, and kept."""

@@ -9,6 +9,7 @@ import time
 import warnings
 from typing import Any, Callable
 
+from .roots import has_tf32
 from .session import Session
 from .whatif import WhatIf
 
@@ -24,7 +25,7 @@ clock = time.perf_counter
 def _set_tf32(torch: Any, whatif: WhatIf) -> None:
     """By the one way that every version has, and that the newer and the older settings agree
     with: where they differ, torch raises when a program reads the older ones."""
-    before = torch.get_float32_matmul_precision()
+    before = "high" if has_tf32(torch) else "highest"
 
     def put(precision: str) -> None:
         with warnings.catch_warnings():
