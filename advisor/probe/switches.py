@@ -59,6 +59,7 @@ def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
     """Copies from host to device only: a copy back must be waited for before it is read."""
 
     def wrapped(original: Any) -> Any:
+        @functools.wraps(original)  # modes of torch's know functions by their names
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
             said = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
             if said or session.muted or self.device.type != "cpu":

@@ -17,7 +17,7 @@ NAMES = ("cudnn_benchmark", "tf32", "threads=2", "non_blocking", "channels_last"
 
 @pytest.fixture(scope="module")
 def in_turn(on_cards: Run) -> Simulated:
-    plan = MeasurePlan(measure_s=0.5, min_steps=8, in_turn=NAMES)
+    plan = MeasurePlan(measure_s=0.3, min_steps=8, in_turn=NAMES)
     return on_cards("--device", "cuda:0", program="switch_loop.py", plan=plan)
 
 
