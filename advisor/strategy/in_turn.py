@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.model import InTurn, Spell
     from advisor.strategy.switches import Switch
 
-CHEAPER = 0.6
+CHEAPER = 0.75
 """Turns are taken where they cost no more than this part of a process for each switch."""
 SETTLING = 3
 """Steps that a spell discards beside what its loader holds ready."""
