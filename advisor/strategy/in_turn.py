@@ -59,11 +59,12 @@ def _that_can(now: Standing, wanted: Iterable[tuple[Switch, tuple[str, ...]]]) -
 
     Ranks would have to change at one step. Compiled code is compiled anew for most of them. What a
     training made of weights in one layout (gradients, momenta) keeps it, so there a layout is only
-    as fast as it is from the first step on.
+    as fast as it is from the first step on. Where lines of output are counted, nobody counts steps.
     """
-    seen = now.front.effects
+    seen, facts = now.front.effects, now.facts
     several = max(now.front.ranks, seen.world_size or 1) > 1
-    if now.facts.objective.name not in RATES or several or seen.compiled:
+    counted = facts.objective.name in RATES and facts.workload.unit_regex is None
+    if several or seen.compiled or not counted:
         return ()
     each = [name for switch, names in wanted if switch.in_turn for name in names]
     lasting = [name for name in each if name in LASTING and not now.trains][:1]
