@@ -13,7 +13,15 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from advisor.errors import SettingsError
 from advisor.model import Tier  # noqa: TC001  pydantic reads it
@@ -243,6 +251,31 @@ class Workload(_Table):
     """Longest run of one process; follows from the window and the other limits if not given."""
 
 
+class Accepted(_Table):
+    """A slowdown that `gpu-advisor gate` lets pass once; read in the commit that a change is
+    compared with."""
+
+    workload: Text = Field(min_length=1)
+    """As the report names it: `train`, `train: memory`, or a benchmark of a suite."""
+    up_to: Share = Field(gt=0)
+    """The largest slowdown, or growth, that is accepted."""
+    request: int | None = Field(default=None, ge=1)
+    """Number of the pull request that it is accepted of."""
+    commit: str | None = Field(default=None, pattern=r"^[0-9a-f]{7,64}$")
+    """Or the commit, by its first seven characters or more."""
+    who: Text = Field(min_length=1)
+    """Who accepts it."""
+    why: Text = Field(min_length=1)
+    """What it is worth it for."""
+
+    @model_validator(mode="after")
+    def _once(self) -> Accepted:
+        if (self.request is None) == (self.commit is None):
+            msg = "name the one request, or the one commit, that it is accepted of"
+            raise ValueError(msg)
+        return self
+
+
 class Defaults(_Table):
     """What the flags would say."""
 
@@ -270,6 +303,8 @@ class Settings(_Table):
 
     defaults: Defaults = Defaults()
     workload: dict[str, Workload] = Field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
+    """Slowdowns that the gate lets pass once."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 
@@ -336,7 +371,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             _dashed(name)
-            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits)
+            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits, Accepted)
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

@@ -42,7 +42,10 @@ class Comparable:
         """The logs of the values, more is better."""
         sign = 1 if self.figure == allowances.THROUGHPUT else -1
         logs = {arm: [sign * math.log(value) for value in self.values[arm]] for arm in ARMS}
-        return Arms(base=logs["base"], head=logs["head"])
+        builds = [(pair.base.build, pair.head.build) for pair in self.pairs]
+        told = [(base, head) for base, head in builds if base is not None and head is not None]
+        whole = len(told) == len(builds)
+        return Arms(base=logs["base"], head=logs["head"], builds=told if whole else None)
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -96,8 +99,8 @@ class Comparable:
 
     def _smallest_red(self, used: Sequence[float], rule: Rule, workloads: int) -> float | None:
         """What turns red nine times in ten here, on the scale of d."""
-        if len(used) < 2:
-            return None
+        if len(used) < 2 or self.arms.builds is not None:
+            return None  # what builds differ by was not played
         rule = replace(rule, threshold=-math.expm1(-self.tau))
         by = len(self.differences) if self.program.stopped else None
         return power.red_at(statistics.stdev(used), len(used), rule, by=by, workloads=workloads)

@@ -9,25 +9,21 @@ Null means not measured.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from advisor import files, masking
-from advisor.errors import ReportError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA_VERSION: Literal[1] = 1
 
 Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
 Arm = Literal["base", "head"]
-Mode = Literal["ab", "replay", "history", "calibrate"]
+Mode = Literal["ab", "replay", "history", "calibrate", "bisect"]
 Statistic = Literal["mean", "median"]
 Metric = Literal["throughput", "probe", "run-time"]
 """throughput: the best source there is; the others: that source alone."""
-Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark"]
+Source = Literal[
+    "throughput line", "probe", "whole-run time", "pytest-benchmark", "Google Benchmark", "asv"
+]
 
 ARMS: tuple[Arm, Arm] = ("base", "head")
 
@@ -136,6 +132,8 @@ class RunEntry(_Part):
     """One process of one arm."""
 
     arm: Arm
+    build: int | None = None
+    """Which build of its arm, from 0; null where each was built once."""
     started: float
     """Epoch seconds."""
     wall_s: float
@@ -209,6 +207,42 @@ class Attribution(_Part):
     moved: list[MovedEntry] = Field(default_factory=list)
 
 
+class CommitEntry(_Part):
+    """A commit of a range."""
+
+    sha: str
+    subject: str
+
+
+class BisectStep(_Part):
+    """One commit of the range, measured against the good end."""
+
+    commit: CommitEntry
+    found: Literal["good", "bad", "skipped"]
+    reason: str
+    slowdown_pct: float | None = None
+    ci_low_pct: float | None = None
+    ci_high_pct: float | None = None
+    pairs: int = 0
+    programs: list[ProgramEntry] = Field(default_factory=list)
+    """Raw values; `inputs` of the step are those of the record with its `threshold`."""
+
+
+class Bisection(_Part):
+    """The search for the first bad commit of a range."""
+
+    commits: int
+    """In the range."""
+    first_parent: bool
+    workload: str | None = None
+    """What is slower at the bad end, and was sought; null if nothing is."""
+    threshold: float | None = None
+    """The share that told good from bad: what is allowed, or half of the whole loss."""
+    steps: list[BisectStep] = Field(default_factory=list)
+    suspects: list[CommitEntry] = Field(default_factory=list)
+    """Commits any of which can be the first bad one; one if it was found."""
+
+
 class CalibrationEntry(_Part):
     """What pairs of equal runs say about a runner and a workload."""
 
@@ -230,6 +264,18 @@ class CalibrationEntry(_Part):
     """What the rule says of these equal runs."""
     two_groups_pct: float | None
     """Distance of two groups of runs, if they fall into two."""
+
+
+class Acceptance(_Part):
+    """A slowdown that a maintainer lets pass once."""
+
+    workload: str
+    up_to: float
+    """The largest share."""
+    by: Literal["label", "base's settings"]
+    who: str | None
+    """Null where the event does not tell who set the label."""
+    why: str
 
 
 class WorkloadVerdict(_Part):
@@ -262,6 +308,8 @@ class WorkloadVerdict(_Part):
     t_high_pct: float | None = None
     """Student's interval at the same level, for comparison only."""
     faster: bool = False
+    accepted: Acceptance | None = None
+    """Of a regression: by whom it is let pass; then it does not make the gate red."""
     notes: list[str] = Field(default_factory=list)
 
 
@@ -286,6 +334,10 @@ class Inputs(_Part):
     """Of what is lost for good in a history: the least share that counts."""
     limits: dict[str, dict[str, float]] = Field(default_factory=dict)
     """By program and figure: the share that gpu-advisor.toml of the base side allows."""
+    accepted: list[Acceptance] = Field(default_factory=list)
+    """What was accepted of this request, or commit."""
+    only: str | None = None
+    """The one comparison that decides; null for all."""
     allow_removed: list[str] = Field(default_factory=list)
     max_minutes: float = 30
     on_inconclusive: str = "fail"
@@ -342,42 +394,9 @@ class GateRecord(Headline):
     """`verified`; `busy` and what others held; or `unverified` and why."""
     programs: list[ProgramEntry] = Field(default_factory=list)
     attribution: list[Attribution] = Field(default_factory=list)
+    bisection: Bisection | None = None
+    """Null in other modes. The figures above are those of the bad end."""
     calibration: list[CalibrationEntry] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     written_by: Literal["gpu-advisor"] = "gpu-advisor"
     """Tells a later call that the file is ours to replace; last, because there it is looked for."""
-
-
-def read(path: Path) -> GateRecord:
-    """The record in `path`. Raises ReportError if it is missing, malformed, or another version."""
-    try:
-        text = files.read_whole(path).decode()
-    except (OSError, UnicodeDecodeError) as problem:
-        msg = f"{path} cannot be read: {problem}. Give a gate.json that `gpu-advisor gate` wrote."
-        raise ReportError(msg) from problem
-    try:
-        return GateRecord.model_validate_json(text)
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        msg = (
-            f"{path} is no gate record of version {SCHEMA_VERSION}: {where}: {first['msg']}. "
-            "Give a gate.json that this version of gpu-advisor wrote."
-        )
-        raise ReportError(msg) from problem
-
-
-def dump(record: GateRecord) -> str:
-    """`record` as the text of gate.json; NaN and infinity cannot occur in it."""
-    return record.model_dump_json(indent=1) + "\n"
-
-
-def masked(record: GateRecord) -> GateRecord:
-    """`record` without what looks like a secret."""
-    return GateRecord.model_validate(masking.mask_value(record.model_dump()))
-
-
-def headline(record: GateRecord) -> str:
-    """The one object that `--json` prints."""
-    found = Headline(**{name: getattr(record, name) for name in Headline.model_fields})
-    return found.model_dump_json()

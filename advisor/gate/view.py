@@ -13,6 +13,7 @@ from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
     from advisor.gate.records import (
+        BisectStep,
         CalibrationEntry,
         GateRecord,
         PairEntry,
@@ -47,6 +48,10 @@ SMALLEST_SHOWN_PCT = 0.05
 def title(record: GateRecord) -> str:
     if record.mode == "calibrate" and record.calibration and record.verdict != "invalid":
         return "Calibrated"
+    if record.bisection and record.verdict == "regression":
+        return "First bad commit" if len(record.bisection.suspects) == 1 else "Bad commits"
+    if record.verdict == "pass" and any(w.accepted for w in record.workloads):
+        return "Accepted slowdown"
     return TITLES[record.verdict]
 
 
@@ -69,6 +74,8 @@ def next_step(record: GateRecord) -> str:
         return "The baseline grows with every call." if undecided else ""
     if record.mode == "calibrate" and record.verdict != "invalid":
         return ""
+    if record.mode == "bisect":
+        return ""
     if any(program.stopped for program in record.programs) and record.verdict == "inconclusive":
         return "More time (--max-minutes) would decide it, or a shorter benchmark."
     if record.attribution:
@@ -83,10 +90,18 @@ def pct(value: float | None) -> str:
 
 def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     """`9.7 % slower (8.9 % to 10.4 %)`; in brackets a negative number means faster."""
+    return _slowdown(workload, _leading_figure(workload))
+
+
+def slowdown_of(step: BisectStep, record: GateRecord) -> str:
+    """The same of one commit of a range."""
+    return _slowdown(step, _leading_figure(record))
+
+
+def _slowdown(workload: WorkloadVerdict | GateRecord | BisectStep, figure: str | None) -> str:
     value = workload.slowdown_pct
     if value is None:
         return "not measured"
-    figure = _leading_figure(workload)
     worse, better = (f"more {figure}", f"less {figure}") if figure else ("slower", "faster")
     said = f"{abs(value):.1f} % {worse if value > 0 else better}"
     if abs(value) < SMALLEST_SHOWN_PCT:
@@ -112,7 +127,7 @@ def allowed_pct(record: GateRecord) -> float:
 
 def mde(workload: WorkloadVerdict | GateRecord) -> str:
     if workload.mde_pct is None:
-        return "not known: too few pairs"
+        return "not known"
     return f"{workload.mde_pct:.1f} %"
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from advisor.engines.formula import Formula
 from advisor.engines.recorded import RecordedEngine
+from advisor.gate import suites
 from advisor.gate.base import Checkout
-from advisor.gate.measure import Bench, benchmark_rates, entry, probe_rate, throughput_line
+from advisor.gate.measure import Bench, entry, probe_rate, throughput_line
 from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
 from advisor.model import Effects, Failure, MeasurePlan, Run
@@ -174,7 +175,7 @@ def test_a_suite_that_measured_nothing_is_a_problem(tmp_path, raw: bytes, kind: 
 
 
 def test_a_suites_median_and_fast_quantile_are_rates_too() -> None:
-    rates = benchmark_rates(suite(mean=0.5, median=0.4, q1=0.25))
+    rates = suites.read(suite(mean=0.5, median=0.4, q1=0.25)).rates
     assert rates["b.py::test_x"].median == 2.5
     assert rates["b.py::test_x"].fast == 4.0
 
@@ -202,7 +203,7 @@ def test_limits_that_were_asked_for_hold_for_the_gates_runs(tmp_path) -> None:
     checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
     bench = Bench(
         engine=engine,
-        checkouts={"base": checkout, "head": checkout},
+        builds={"base": (checkout,), "head": (checkout,)},
         scratch=tmp_path,
         device=lambda: None,
         limits=Limits(start_s=7.0),

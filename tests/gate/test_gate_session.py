@@ -88,7 +88,7 @@ def gate(tmp_path: Path):
         checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
         bench = Bench(
             engine=host,
-            checkouts={"base": checkout, "head": checkout},
+            builds={"base": (checkout,), "head": (checkout,)},
             scratch=tmp_path,
             device=lambda: None,
         )
