@@ -46,8 +46,8 @@ def _by_settings(base: Checkout, head: Checkout, event: Mapping[str, Any]) -> It
     tip = pull.get("head")
     shas = {head.revision.sha, tip.get("sha") if isinstance(tip, dict) else None}
     for entry in settings.load(settings.find(base.cwd)).accepted:
-        by_commit = entry.commit and any(str(sha).startswith(entry.commit) for sha in shas if sha)
-        if by_commit or (entry.request is not None and entry.request == pull.get("number")):
+        by_commit = any(str(sha).startswith(entry.of) for sha in shas if sha)
+        if by_commit or entry.of == f"#{pull.get('number')}":
             yield Acceptance(
                 workload=entry.workload,
                 up_to=entry.up_to,

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
     from advisor.gate.commits import Commit, Span, Suspects
+    from advisor.gate.entries import Arm
     from advisor.gate.options import Options
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, GateRecord, HostEntry, Inputs
+    from advisor.gate.records import GateRecord, HostEntry, Inputs
     from advisor.gate.workbench import Place
 
 SHA_CHARS = 12
@@ -44,8 +45,7 @@ def search(asked: Options, place: Place) -> GateRecord:
         machine_to_itself(asked, place) as (engine, host),
         base.base_checkout(head, good, asked.links) as checkout,
     ):
-        allowed = allowances.of_base(checkout, [program.name for program in programs])
-        inputs = asked.inputs.model_copy(update={"limits": allowed})
+        inputs = allowances.of_base(asked.inputs, checkout, [p.name for p in programs])
         walk = _Walk(
             asked=asked,
             place=place,

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.records import Arm, Revision
+    from advisor.gate.entries import Arm
+    from advisor.gate.records import Revision
 
 
 @contextlib.contextmanager

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from advisor.gate.records import GateRecord, HostEntry, ProgramEntry, Verdict
+    from advisor.gate.entries import ProgramEntry
+    from advisor.gate.records import GateRecord, HostEntry, Verdict
 
 FORMAT: Literal[1] = 1
 FEWEST_SESSIONS = 10

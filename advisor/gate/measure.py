@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.experiments.lab import WAIT_S
 from advisor.files import within
 from advisor.gate import allowances, origins, suites
-from advisor.gate.records import (
+from advisor.gate.entries import (
     DisturbanceEntry,
     GpuReadings,
     NeighbourEntry,
@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
+    from advisor.gate.entries import Arm, Source
     from advisor.gate.origins import Difference
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Metric, Source
+    from advisor.gate.records import Metric, OwnFigure
     from advisor.model import Gpu
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
@@ -82,6 +83,8 @@ class Bench:
     allow_writes: bool = False
     limits: Limits = field(default_factory=Limits)
     """Those that were asked for on the command line."""
+    own_figures: Mapping[str, Mapping[str, OwnFigure]] = field(default_factory=dict)
+    """By program: what else its output is asked for."""
     between: Difference | None = None
     """What tells the arms apart; None where both are the same folder."""
     started: int = 0
@@ -135,6 +138,7 @@ class Bench:
                 gpu=gpu,
                 whole=plan.mode == "whole",
                 metric=self.metric,
+                own_figures=self.own_figures.get(program.name, {}),
             )
             if len(self.builds[arm]) > 1:
                 found = found.model_copy(update={"build": build})
@@ -176,6 +180,7 @@ def entry(
     gpu: Gpu | None,
     whole: bool,
     metric: Metric = "throughput",
+    own_figures: Mapping[str, OwnFigure] | None = None,
 ) -> RunEntry:
     """The record of one process, from what the engine and the program said of it."""
     telemetry = result.telemetry if isinstance(result, Run) else Telemetry()
@@ -197,7 +202,10 @@ def entry(
         )
     except NoRateError as problem:
         return record.model_copy(update={"problem": problem.problem})
-    return record.model_copy(update={"source": source, "rates": rates})
+    own = allowances.own_figures(own_figures or {}, lambda asked: last_told(output, asked))
+    return record.model_copy(
+        update={"source": source, "rates": rates, "figures": {**record.figures, **own}}
+    )
 
 
 def _rates(
@@ -211,7 +219,7 @@ def _rates(
     metric: Metric,
 ) -> tuple[Source, dict[str, Rate]]:
     """Rates from the best source that `metric` allows."""
-    line = throughput_line(output, program.metric_regex)
+    line = last_told(output, program.metric_regex)
     if metric == "throughput" and line is not None:
         rate = checked(line, "the output says `throughput: %s`")
         work = result.whole_units or None if isinstance(result, Run) and whole else None
@@ -238,7 +246,7 @@ def _counted(result: Run) -> bool:
 # --- the program's own line ---------------------------------------------------------------
 
 
-def throughput_line(output: str, pattern: str) -> str | None:
+def last_told(output: str, pattern: str) -> str | None:
     """Group 1 of the last line that matches `pattern`; None if there is none.
 
     Of each line only the beginning is looked at, so that no output makes this slow.

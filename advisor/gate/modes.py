@@ -32,11 +32,14 @@ from advisor.gate.workbench import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advisor.gate.entries import Arm
     from advisor.gate.options import Options
-    from advisor.gate.records import Arm, Attribution, GateRecord, Mode
+    from advisor.gate.records import Attribution, GateRecord, Mode
     from advisor.gate.session import Session
     from advisor.gate.workbench import Place
 
+SETTLED = ("statistic", "limits", "own_figures", "accepted")
+"""Inputs that were settled before saved runs were made; all others are asked anew."""
 CALIBRATION_PAIRS = 12
 HISTORY_PAIRS = 2
 """Pairs of head with itself that make one session of the history: four processes."""
@@ -52,11 +55,9 @@ def ab(asked: Options, place: Place) -> GateRecord:
         builds.checkouts(head, revision, asked.links, asked.rebuilds) as arms,
     ):
         other = arms["base"][0]
-        allowed = allowances.of_base(other, [program.name for program in programs])
+        inputs = allowances.of_base(asked.inputs, other, [program.name for program in programs])
         let_pass = accepted.find(asked.accept_label, other, head, os.environ)
-        inputs = asked.inputs.model_copy(
-            update={"limits": allowed, "accepted": list(let_pass.accepted)}
-        )
+        inputs = inputs.model_copy(update={"accepted": list(let_pass.accepted)})
         asked = replace(asked, inputs=inputs)
         session = open_session(asked, place, arms, programs, engine, host)
         for program in programs:
@@ -95,8 +96,7 @@ def replay_saved(asked: Options, _place: Place) -> GateRecord:
     found = replay.saved(asked.replay)
     first = found[0]
     programs = [program for record in found for program in record.programs]
-    # These were settled before those runs; all else is asked anew.
-    kept = {name: getattr(first.inputs, name) for name in ("statistic", "limits", "accepted")}
+    kept = {name: getattr(first.inputs, name) for name in SETTLED}
     inputs = asked.inputs.model_copy(update=kept)
     record = decided(programs, inputs, first.host, "replay")
     said = f"the saved verdict was: {', '.join(saved.verdict for saved in found)}"

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from advisor.files import within
+from advisor.gate.entries import ARMS, LoadedEntry
 from advisor.gate.git import git
-from advisor.gate.records import ARMS, LoadedEntry
 from advisor.model import Origins
 from advisor.probe.origins import FILE
 from advisor.trials.prepare import PROBE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.records import Arm, ProgramEntry, RunEntry
+    from advisor.gate.entries import Arm, ProgramEntry, RunEntry
 
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8

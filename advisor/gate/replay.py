@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from advisor import files
 from advisor.errors import ReportError, UsageError
 from advisor.gate import suites, texts
-from advisor.gate.records import PairEntry, ProgramEntry, RunEntry
+from advisor.gate.entries import PairEntry, ProgramEntry, RunEntry
 from advisor.gate.suites import NoRateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from advisor.gate.records import Arm, GateRecord
+    from advisor.gate.entries import Arm
+    from advisor.gate.records import GateRecord
 
 SUITE = "benchmarks"
 """Name of the program whose runs came as the JSON of a suite."""

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, cast
 from advisor.errors import InterruptedByUserError
 from advisor.experiments.interleave import Round, interleaved
 from advisor.gate import origins, validity
+from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.measure import WHOLE
-from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import Decided, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from advisor.gate.entries import Arm
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm
+    from advisor.gate.records import Inputs
     from advisor.model import MeasurePlan
 
 MARGIN = 1.2

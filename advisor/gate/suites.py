@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from advisor.gate.records import Problem, Rate
+from advisor.gate.entries import Problem, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.gate.records import Source
+    from advisor.gate.entries import Source
 
 ANY = "a suite of benchmarks"
 UNIT = "call"

@@ -15,13 +15,15 @@ from advisor import objective
 from advisor.gate import allowances, origins, validity
 from advisor.gate.allowances import THROUGHPUT
 from advisor.gate.compared import Comparable
-from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
+from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
+from advisor.gate.records import Inputs, WorkloadVerdict
 from advisor.gate.rule import Rule, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.records import Arm, Verdict
+    from advisor.gate.entries import Arm
+    from advisor.gate.records import Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -307,6 +309,9 @@ def _of_figure(
         pairs=pairs,
         figure=figure,
         threshold=inputs.limits[program.name][figure],
+        higher_is_better=allowances.higher_is_better(
+            figure, inputs.own_figures.get(program.name, {})
+        ),
         values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
         unit=allowances.UNITS.get(figure, ""),
     )

@@ -17,9 +17,10 @@ from advisor.engines.local import LocalEngine
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
+from advisor.gate.entries import ARMS
 from advisor.gate.git import git
 from advisor.gate.measure import Bench
-from advisor.gate.records import ARMS, GateRecord, HostEntry, Revision
+from advisor.gate.records import GateRecord, HostEntry, Revision
 from advisor.gate.session import Session
 from advisor.gate.verdict import decide
 from advisor.machine.gpu import read_gpus
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
+    from advisor.gate.entries import Arm, ProgramEntry, Statistic
     from advisor.gate.options import Options
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Inputs, Mode, ProgramEntry, Statistic
+    from advisor.gate.records import Inputs, Mode
     from advisor.model import Gpu, Machine
 
 SETUP_LIMIT_S = 3600.0
@@ -134,6 +136,7 @@ def open_session(
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         limits=asked.limits,
+        own_figures=inputs.own_figures,
         # A runner's checkout is thrown away; where an isolation holds, its .git is kept from head.
         allow_writes=asked.allow_writes
         or (os.environ.get("CI") == "true" and bool(walls.unprotected(head.cwd))),

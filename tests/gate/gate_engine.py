@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reads:
-    """An engine on which a commit's rate is what its file `rate` says; none: it does not run."""
+    """An engine on which a commit's rate is what its file `rate` says; none: it does not run.
+    What is in its file `said` is its output."""
 
     runs: int = 0
 
@@ -37,6 +38,10 @@ class Reads:
     def run(self, trial: Trial) -> Run | Failure:
         self.runs += 1
         text = Path(trial.cwd, "rate").read_text()
+        said = Path(trial.cwd, "said")
+        logs = Path(trial.scratch, "logs")
+        logs.mkdir(parents=True)
+        (logs / "stdout.log").write_bytes(said.read_bytes() if said.exists() else b"")
         if not text:
             return Failure(
                 trial_id=trial.id, purpose="gate", label=trial.label, candidate_key="",
@@ -64,7 +69,8 @@ def in_process(
     def call(mode: Callable[[Options, Place], GateRecord], *args: str) -> GateRecord:
         parser = argparse.ArgumentParser()
         add_arguments(parser)
-        asked = check(parser.parse_args(["--command", "x", *args]), None)
+        what = [] if "--workload" in args else ["--command", "x"]
+        asked = check(parser.parse_args([*what, *args]), None)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         return mode(

@@ -12,7 +12,7 @@ from advisor.engines.formula import Formula
 from advisor.engines.recorded import RecordedEngine
 from advisor.gate import suites
 from advisor.gate.base import Checkout
-from advisor.gate.measure import Bench, entry, probe_rate, throughput_line
+from advisor.gate.measure import Bench, entry, last_told, probe_rate
 from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
 from advisor.model import Effects, Failure, MeasurePlan, Run
@@ -84,7 +84,7 @@ def test_no_output_makes_the_search_for_a_rate_slow(output: str, pattern: str) -
     """Line by line, in the beginning of each: a search that goes back and forth would take hours,
     and never come to the last line."""
     said = plain(f"{output}\nthroughput: 7\n{output}".encode())
-    assert throughput_line(said, pattern) is not None
+    assert last_told(said, pattern) is not None
 
 
 @pytest.mark.parametrize("said", ["1,234.5", "1_000", "12,345,678", "1_0"])
@@ -137,7 +137,7 @@ def test_a_failure_is_a_failure_whatever_it_printed(tmp_path) -> None:
     ],
 )
 def test_the_last_line_that_says_a_throughput_counts(text: str, found: str | None) -> None:
-    assert throughput_line(text, THROUGHPUT_LINE) == found
+    assert last_told(text, THROUGHPUT_LINE) == found
 
 
 @pytest.mark.parametrize(

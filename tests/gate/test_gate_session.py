@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from advisor.gate.records import GateRecord, PairEntry
+    from advisor.gate.entries import PairEntry
+    from advisor.gate.records import GateRecord
     from advisor.model import Failure, Machine, Trial
 
 QUIET = Disturbance(disturbed=False, others_cpus=0.02, waited_cpus=0.0, clean_share=1.0)
