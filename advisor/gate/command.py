@@ -112,7 +112,7 @@ def _measure(asked: Options, job: github.Job) -> GateRecord:
         record = modes.MODES[asked.mode](asked, place)
     if asked.mode == "replay":
         return record
-    notes = [*record.notes, *walls.notes(cwd, job.withheld)]
+    notes = [*record.notes, *walls.notes(cwd, job.withheld, allow_writes=asked.allow_writes)]
     return record.model_copy(update={"notes": notes})
 
 

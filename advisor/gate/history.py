@@ -208,7 +208,7 @@ def read(path: Path) -> History:
     except FileNotFoundError:
         return History()
     except (OSError, ValueError, ValidationError) as problem:
-        first = str(problem).splitlines()[0]
+        first = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
         msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
         raise ReportError(msg) from problem
 

@@ -117,6 +117,7 @@ class Bench:
             hang_limit_s=limits.hang_s or 2 * limit_s,
             total_limit_s=limit_s,
             allow_writes=self.allow_writes,
+            spared=(str(checkout.top / ".git"),),
             caches=str(caches),
             origins=self.between.asked if self.between else None,
         )

@@ -33,9 +33,14 @@ def unprotected(cwd: Path) -> str:
     )
 
 
-def notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
+def notes(cwd: Path, withheld: Sequence[str], *, allow_writes: bool = False) -> list[str]:
     """What a reader must know of it."""
     found = []
+    if allow_writes and offered(str(cwd)).kind == "landlock":
+        found.append(
+            "--allow-writes: base and head could change what is in their checkouts, but for .git; "
+            "so nothing could be made beside .git"
+        )
     if said := unprotected(cwd):
         found.append(f"not isolated: {said}")
     if withheld:
