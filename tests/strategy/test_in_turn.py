@@ -115,6 +115,21 @@ def test_a_switch_that_fades_in_fresh_processes_is_no_advice(tmp_path: Path) -> 
     assert "non_blocking" not in [advice.title for advice in advice_of(found)]
 
 
+def test_what_took_no_effect_in_fresh_processes_is_no_advice(tmp_path: Path) -> None:
+    """Turns saw nothing but its rate, so its pairs are asked for the rest."""
+
+    class Refuses(RecordedEngine):
+        def run(self, trial: Trial) -> Run | Failure:
+            found = super().run(trial)
+            if isinstance(found, Failure) or found.whatif is None:
+                return found
+            return replace(found, whatif=replace(found.whatif, applied=False))
+
+    found, engine = search_of(tmp_path, kind=Refuses)
+    assert "non_blocking" in tried(engine)
+    assert advice_of(found) == ()
+
+
 @pytest.mark.parametrize(
     "observed", [{"world_size": 2}, {"compiled": True}], ids=["ranks", "compiled"]
 )
