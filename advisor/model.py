@@ -248,6 +248,9 @@ class Trial:
     """Longest time from the first step to the end of the window; None: as long as the others."""
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
+    spared: tuple[str, ...] = ()
+    """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
+    made beside them either."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None
