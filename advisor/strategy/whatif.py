@@ -86,11 +86,11 @@ def settle(now: Standing, proposal: Proposal) -> Stage:
     now = now.heard(answer)
     runs = answer.runs(AFTER)
     run = proposal.run or next(iter(runs), None)
-    settled = (replace(proposal, arm=arm, run=run, outcome=answer),)
-    if proposal.run is None and not all(sound(now, each) for each in runs):
-        settled = ()  # turns saw nothing but its rate
     others = tuple(p for p in now.proposals if p is not proposal)
-    return replace(now, proposals=(*others, *settled))
+    if proposal.run is None and not all(sound(now, each) for each in runs):
+        return replace(now, proposals=others)  # turns saw nothing but its rate
+    settled = replace(proposal, arm=arm, run=run, outcome=answer)
+    return replace(now, proposals=(*others, settled))
 
 
 def sound(now: Standing, run: Run) -> bool:
