@@ -33,7 +33,12 @@ HELP = {"tf32", "channels_last", "non_blocking"}
 
 
 def search_of(
-    folder: Path, *, start_s: float = START_S, budget_s: float = 1e9, **more: Any
+    folder: Path,
+    *,
+    start_s: float = START_S,
+    budget_s: float = 1e9,
+    workload: dict[str, Any] | None = None,
+    **more: Any,
 ) -> tuple[FormulaSearch, RecordedEngine]:
     """Of a training on a GPU that starts slowly and hardly waits for data."""
     engine = on_formula(
@@ -44,7 +49,8 @@ def search_of(
         load_s=1e-6,
         **{"step_kind": "optimizer step", "observed": OFF, "switches": SWITCHES, **more},
     )
-    found = formula_search(folder, engine, CONFIG, workload=GUARD, budget_s=budget_s)
+    workload = {**GUARD, **(workload or {})}
+    found = formula_search(folder, engine, CONFIG, workload=workload, budget_s=budget_s)
     return found, engine
 
 
@@ -131,13 +137,16 @@ def test_what_took_no_effect_in_fresh_processes_is_no_advice(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "observed", [{"world_size": 2}, {"compiled": True}], ids=["ranks", "compiled"]
+    ("observed", "workload"),
+    [({"world_size": 2}, {}), ({"compiled": True}, {}), ({}, {"unit-regex": "^step"})],
+    ids=["ranks", "compiled", "counted lines"],
 )
 def test_programs_in_which_a_switch_tells_late_take_none_in_turn(
-    observed: dict[str, Any], tmp_path: Path
+    observed: dict[str, Any], workload: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Ranks would have to change at one step, compiled code is compiled anew."""
-    _, engine = search_of(tmp_path, observed={**OFF, **observed})
+    """Ranks would have to change at one step, compiled code is compiled anew, and where lines of
+    output are counted nobody counts steps."""
+    _, engine = search_of(tmp_path, observed={**OFF, **observed}, workload=workload)
     assert taken_in_turn(engine) == []
     assert "non_blocking" in tried(engine)
 
