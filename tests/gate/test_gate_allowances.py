@@ -6,7 +6,6 @@ import json
 import math
 
 import pytest
-from conftest import STEADY
 from gate_examples import around, pair, program, run
 
 from advisor.errors import SettingsError
@@ -15,6 +14,7 @@ from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.verdict import decide
 from advisor.gate.workbench import decided
 from advisor.settings import load
+from tests.gate.repos import STEADY
 
 
 def measured(memory_base: float, memory_head: float, **more: float):

@@ -12,7 +12,8 @@ import time
 
 import jsonschema
 import pytest
-from conftest import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
+
+from tests.gate.repos import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
 
