@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.gate.records import GateRecord
+from advisor.isolation.offer import FORCED
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
@@ -150,11 +151,15 @@ def parse_outputs(text: str) -> dict[str, str]:
 
 
 def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
-    """An empty repository on branch main, in `folder`."""
+    """An empty repository on branch main, in `folder`.
+
+    Its programs mean no harm, and nothing isolates them: that is a third of what a process of
+    theirs takes. Where isolation is the rule, a test asks for a kind of it or clears `env`.
+    """
     path, out = folder / "project", folder / "out"
     path.mkdir()
     out.mkdir()
-    made = Repo(path=path, out=out, gpu_advisor=gpu_advisor)
+    made = Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
     made.git("init", "-q", "-b", "main")
     made.git("config", "user.email", "dev@example.com")
     made.git("config", "user.name", "Dev")

@@ -28,6 +28,13 @@ TOKENS = {
 }
 
 
+@pytest.fixture
+def repo(repo: Repo) -> Repo:
+    """Isolated by the best kind that holds here."""
+    repo.env.clear()
+    return repo
+
+
 def attacked(
     folder: Path, gpu_advisor, *flags: str, what: str = "all", env: dict[str, str]
 ) -> tuple[Repo, Gated]:
