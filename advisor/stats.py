@@ -88,6 +88,47 @@ def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
     )
 
 
+# --- two samples --------------------------------------------------------------------------
+
+
+@cache
+def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
+    """For u = 0 ... one * other: in how many orders of the values of two samples of these sizes
+    the first has u values of the second below its own, all pairs counted.
+
+    Divided by their sum this is the exact null distribution of Mann and Whitney's U.
+    """
+    if not one or not other:
+        return (1,)
+    without_last, with_last = rank_sum_counts(one, other - 1), rank_sum_counts(one - 1, other)
+    counts = [0] * (one * other + 1)
+    for u, count in enumerate(without_last):
+        counts[u] += count
+    for u, count in enumerate(with_last):
+        counts[u + other] += count
+    return tuple(counts)
+
+
+def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
+    """How far `one` lies above `other`, by Hodges and Lehmann, with exact bounds each wrong in at
+    most `alpha` if both are drawn from one shape; infinite where they are too few."""
+    shifts = sorted(a - b for a in one for b in other)
+    counts = rank_sum_counts(len(one), len(other))
+    allowed, below, k = alpha * sum(counts), 0, 0
+    for count in counts:
+        below += count
+        if below > allowed * (1 + 1e-12):
+            break
+        k += 1
+    return Interval(
+        estimate=statistics.median(shifts),
+        low=shifts[k - 1] if k else -math.inf,
+        high=shifts[-k] if k else math.inf,
+        n=min(len(one), len(other)),
+        confidence=1 - 2 * alpha,
+    )
+
+
 # --- noise ------------------------------------------------------------------------------
 
 
@@ -115,20 +156,29 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
 
 def t_interval(
-    values: Sequence[float], alpha: float = 0.025, *, sigma_at_least: float = 0.0
+    values: Sequence[float],
+    alpha: float = 0.025,
+    *,
+    sigma_at_least: float = 0.0,
+    known_sigma: float = 0.0,
 ) -> Interval:
     """Mean with Student bounds, each wrong in at most `alpha` if the values are normal.
 
-    For samples too small for the exact bounds. `sigma_at_least` is a standard deviation known from
-    elsewhere: the sample's own is never taken to be less. Raises ValueError as `walsh_interval`.
+    For samples too small for the exact bounds. `known_sigma` is a standard deviation that was
+    measured elsewhere (0: none was) and counts as one more degree of freedom; the spread is never
+    taken to be less than it or than `sigma_at_least`. Raises ValueError as `walsh_interval`.
     """
     _require_finite(values)
     n = len(values)
     mean = statistics.fmean(values)
     half = math.inf
     if n > 1:
-        sigma = max(statistics.stdev(values), sigma_at_least)
-        half = t_quantile(1 - alpha, n - 1) * sigma / math.sqrt(n)
+        degrees, variance = n - 1, statistics.variance(values)
+        if known_sigma:
+            variance = (degrees * variance + known_sigma**2) / (degrees + 1)
+            degrees += 1
+        sigma = max(math.sqrt(variance), known_sigma, sigma_at_least)
+        half = t_quantile(1 - alpha, degrees) * sigma / math.sqrt(n)
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
 
 

@@ -27,6 +27,7 @@ from advisor.errors import ReportError
 from advisor.model import (
     Disturbance,
     Failure,
+    InTurn,
     JsonScalar,
     Machine,
     Neighbour,
@@ -187,7 +188,23 @@ class RecordedEngine:
             startup_s=startup_s,
             wall_s=startup_s + seconds + after_s,
             disturbance=told,
+            in_turn=tuple(self._spells(each, start_s, noisy / slow) for each in found.in_turn),
         )
+
+    def _spells(self, found: InTurn, start_s: float, faster: float) -> InTurn:
+        """Of the same process: what makes it faster makes every spell of it so."""
+        spells = tuple(
+            replace(
+                spell,
+                start=start_s + spell.start,
+                end=start_s + spell.end,
+                units_per_s=spell.units_per_s
+                * faster
+                * math.exp(self._random.gauss(0.0, self._noise.within)),
+            )
+            for spell in found.spells
+        )
+        return replace(found, spells=spells)
 
     def _startup(self, found: Run) -> float:
         seconds = self._startup_s if self._startup_s is not None else found.startup_s or 0.0
@@ -309,9 +326,9 @@ class Table:
     """A surface of recorded runs: those of a cell are given one after another, then again."""
 
     def __init__(self, cells: Iterable[Cell], recorded_on: Machine = QUIET_MACHINE) -> None:
-        self._cells = tuple(cells)
+        self.cells = tuple(cells)
         self._recorded_on = recorded_on
-        self._turns = [itertools.cycle(cell.outcomes) for cell in self._cells]
+        self._turns = [itertools.cycle(cell.outcomes) for cell in self.cells]
 
     @classmethod
     def read(cls, path: Path) -> Table:
@@ -330,7 +347,7 @@ class Table:
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """The next run of the first cell whose values are all in force."""
         del original
-        for cell, turn in zip(self._cells, self._turns, strict=True):
+        for cell, turn in zip(self.cells, self._turns, strict=True):
             if all(values.get(name) == value for name, value in cell.values.items()):
                 return next(turn)
         shown = " ".join(f"{name}={value}" for name, value in values.items())

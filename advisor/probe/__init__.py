@@ -21,6 +21,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     roots.py                modules called from outside any module
     inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds
+    layers.py               what a module's layers tell of the batch during one call
     layout.py               which dimension counts the samples, as the layers tell
     gradients.py            what gradients tell of a training without an optimizer of torch's
     log.py                  what the hooks saw, as flat tuples
@@ -41,6 +42,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     ranks.py                several ranks stop at the same step
     flops.py                the operations of one step, counted after the window
     ceilings.py             each part alone, after the window
+    in_turn.py              switches put on and taken off again, after the window
     whatif.py               settings tried from inside: what was asked for, what came of it
     applying.py             puts them in place
     switches.py             flags, copies, optimizers, calls of root modules

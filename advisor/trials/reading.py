@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from advisor.model import TRAINING_STEPS, Card, Ceilings, Effects, Flops, Shares, WhatIfOutcome
+from advisor.model import (
+    TRAINING_STEPS,
+    Card,
+    Ceilings,
+    Effects,
+    Flops,
+    InTurn,
+    Shares,
+    WhatIfOutcome,
+)
 from advisor.trials.records import Loader
 
 if TYPE_CHECKING:
@@ -59,6 +68,7 @@ class Reading:
     ceilings: Ceilings | None = None
     flops: Flops | None = None
     whatif: WhatIfOutcome | None = None
+    in_turn: tuple[InTurn, ...] = ()
     cards: tuple[Card, ...] = ()
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
@@ -127,6 +137,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         else None,
         flops=first.flops,
         whatif=first.whatif,
+        in_turn=first.in_turn,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=rates if len(ranks) > 1 else (),

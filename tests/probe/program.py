@@ -68,9 +68,15 @@ def fresh(
         )
 
 
+READ_AT_IMPORT = ("OMP_", "MKL_", "LD_")
+"""Environment variables that torch's libraries read once."""
+
+
 def forked(command: Sequence[str], **how: Any) -> Begun:
     """`python PROGRAM ...` from a process that has imported torch before the probe comes."""
-    if light.WHOLE in how["env"]:
+    env: Mapping[str, str] = how["env"]
+    changed = [name for name, value in env.items() if value != os.environ.get(name)]
+    if light.WHOLE in env or any(name.startswith(READ_AT_IMPORT) for name in changed):
         return fresh(command, **how)
     return with_torch().start(command[1:], **how)
 
