@@ -26,7 +26,15 @@ TIERS: dict[Tier, frozenset[KnobClass]] = {
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
-    "baseline", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "scaling",
+    "profile",
+    "gate",
 ]
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
@@ -385,6 +393,21 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A network that the program calls from its own code, one of several that take turns."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """`relight.py:61` where it was called first."""
+    share: float
+    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call, as most had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     """Outside-process readings over the window; None where the machine does not say."""
 
@@ -502,6 +525,9 @@ class Run:
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
+    stages: tuple[Stage, ...] = ()
+    """Networks that took turns, in the order of their first calls; none of a training, and where
+    there is only one."""
     whole_units: float = 0.0
     """Units that were finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None

@@ -11,7 +11,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
-from advisor.report import figures, guide, markdown, numbers, sensitivity, tiers, view
+from advisor.report import (
+    figures,
+    guide,
+    markdown,
+    numbers,
+    sensitivity,
+    several,
+    stages,
+    tiers,
+    view,
+)
 
 if TYPE_CHECKING:
     from advisor.report.model import Report
@@ -76,6 +86,8 @@ def environment() -> Environment:
         "guide": guide,
         "patch_file": patch_file,
         "sensitivity": sensitivity,
+        "several": several,
+        "stages": stages,
         "tiers": tiers,
         "view": view,
     }

@@ -10,6 +10,7 @@ from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.model import Candidate, Interval, Run, Shares
 from advisor.report.bottleneck import typical
 from advisor.report.model import Side
+from advisor.report.stages import entries
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -
         forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
+        stages=entries(runs),
     )
 
 

@@ -32,6 +32,7 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     JsonScalar,
     LoaderCeiling,
     Shares,
+    Stage,
     TrainingSign,
     WhatIfOutcome,
 )
@@ -77,6 +78,7 @@ class Measured:
     wait_share: Finite | None
     backward_share: Finite | None
     shares: Shares | None
+    stages: tuple[Stage, ...] = ()
     whole_units: Finite
     finished_batches: int
     batch: Finite | None
