@@ -358,6 +358,26 @@ class Flops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a training step held at its fullest moment, in bytes, by the tensors' own sizes."""
+
+    model: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """What it keeps from step to step."""
+    activations: int
+    """Made by forwards, the batch among them."""
+    workspace: int
+    """Made by backwards and updates."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.model + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -544,6 +564,8 @@ class Run:
     ceilings: Ceilings | None = None
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
+    footprint: Footprint | None = None
+    """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     telemetry: Telemetry = field(default_factory=Telemetry)

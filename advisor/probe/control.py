@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, exchange, flops, patience, ranks, record, steps, window
+from . import ceilings, exchange, flops, footprint, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .session import Session
 
@@ -29,10 +29,14 @@ def tick(session: Session, now: float) -> None:
     if session.stopping or session.capture is not None:
         return
     try:
-        if session.tally is None:
+        if session.tally is not None:
+            if flops.ended(session):
+                look_at_memory(session)
+        elif session.footprint is not None:
+            if footprint.ended(session):
+                measure_alone(session)
+        else:
             _look(session, now)
-        elif flops.ended(session):
-            measure_alone(session)
     except Exception as problem:
         session.step_aside(problem)
 
@@ -69,7 +73,7 @@ def _look(session: Session, now: float) -> None:
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
-    if session.state != "stepping" or session.tally is not None:
+    if session.state != "stepping" or session.tally or session.footprint:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
@@ -136,6 +140,15 @@ def window_is_full(session: Session) -> None:
     session.frozen = record.full(session, ended=False)
     session.next_check = float("inf")
     if flops.begin(session, session.frozen.get("measured")):
+        record.beat(session)
+    else:
+        look_at_memory(session)
+
+
+def look_at_memory(session: Session) -> None:
+    """See what a step holds where it is one that can be seen into; else go on."""
+    if footprint.begin(session, session.frozen and session.frozen.get("measured")):
+        session.due = 0.0
         record.beat(session)
     else:
         measure_alone(session)

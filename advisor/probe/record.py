@@ -40,6 +40,7 @@ def write(session: Session, state: str) -> None:
     session.state = state
     content = session.frozen or full(session, ended=state == "exited")
     content.update(_head(session), ceilings=session.ceilings, flops=session.flops)
+    content["footprint"] = session.footprint_bytes
     try:
         put(session, content)
     except OSError:

@@ -106,6 +106,9 @@ class Side(_Part):
     """Where a unit's time goes; the parts add up to 1."""
     stages: list[StageEntry] = Field(default_factory=list)
     """Networks that take turns, in the order of their first calls; empty where there is one."""
+    footprint_gib: dict[str, float] = Field(default_factory=dict)
+    """What a training step of the original held at its fullest moment, by the tensors' own sizes:
+    model, gradients, optimizer, activations, workspace. Empty: not measured."""
 
 
 class ChangeEntry(_Part):

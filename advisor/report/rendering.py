@@ -13,6 +13,7 @@ from markupsafe import Markup
 import advisor
 from advisor.report import (
     figures,
+    footprint,
     guide,
     markdown,
     numbers,
@@ -83,6 +84,7 @@ def environment() -> Environment:
     }
     found.globals |= {
         "figures": figures,
+        "footprint": footprint,
         "guide": guide,
         "patch_file": patch_file,
         "sensitivity": sensitivity,

@@ -11,6 +11,7 @@ from advisor.model import (
     Ceilings,
     Effects,
     Flops,
+    Footprint,
     Shares,
     Stage,
     WhatIfOutcome,
@@ -68,6 +69,7 @@ class Reading:
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
     flops: Flops | None = None
+    footprint: Footprint | None = None
     whatif: WhatIfOutcome | None = None
     cards: tuple[Card, ...] = ()
     ranks: int = 1
@@ -137,6 +139,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         if first.ceilings
         else None,
         flops=first.flops,
+        footprint=first.footprint,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),

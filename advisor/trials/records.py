@@ -29,6 +29,7 @@ from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
     Flops,
+    Footprint,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -233,6 +234,7 @@ class ProcessRecord:
     whatif: WhatIfOutcome | None = None
     ceilings: Alone | None = None
     flops: Flops | None = None
+    footprint: Footprint | None = None
 
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""

@@ -144,6 +144,24 @@ def test_the_stages_are_found_with_the_shares_of_the_programs_own_clock(program:
     assert (found.effects.batch, found.step_kind) == (1, "root forward")
 
 
+def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(program: Program) -> None:
+    """Two side by side are measured to the end of the window; the parent then misses what they
+    would have written, which is our doing."""
+    found = program.trial("--num-gpus", "2", "--csv", str(endless(program)), measure_s=2.0)
+    assert isinstance(found, Run), found
+    assert found.ranks == 2
+    assert found.units_per_s == pytest.approx(sum(found.rank_units_per_s))
+
+
+def endless(program: Program) -> Path:
+    """A CSV of far more rows than are waited for."""
+    rng = np.random.default_rng(0)
+    portraits.write(program.folder / "a.jpg", portraits.portrait(rng).image)
+    table = program.folder / "endless.csv"
+    table.write_text("path\n" + "a.jpg\n" * 100_000)
+    return table
+
+
 SWALLOWS = ("--on-error", "skip", "--target-size", "first")
 """Written for one image at a time: in a batch every mask gets the first image's size."""
 

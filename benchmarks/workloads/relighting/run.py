@@ -45,27 +45,28 @@ def main(argv: list[str] | None = None) -> None:
     cfg["trace"] = args.trace
     cfg["batch_size"] = args.batch_size
     table = args.csv or portraits.dataset(cfg["data"]["portraits"], args.scale, cfg["seed"])
-    paths = portraits.listed(table)[: args.limit]
+    cfg["limit"] = args.limit
     folder = Path(cfg["output"]["dir"])
     folder.mkdir(parents=True, exist_ok=True)
 
     started = time.perf_counter()
     if args.num_gpus == 1:
-        relight(0, 1, cfg, paths, folder)
+        relight(0, 1, cfg, table, folder)
     else:
-        multiprocessing.spawn(relight, (args.num_gpus, cfg, paths, folder), args.num_gpus)
+        multiprocessing.spawn(relight, (args.num_gpus, cfg, table, folder), args.num_gpus)
     summary(folder, args.num_gpus, time.perf_counter() - started)
 
 
-def relight(rank: int, ranks: int, cfg: dict[str, Any], paths: list[Path], folder: Path) -> None:
+def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Path) -> None:
     """Relights every `ranks`-th image from the `rank`-th; writes them and `shard_<rank>.json`."""
+    mine = portraits.listed(table)[: cfg["limit"]][rank::ranks]
     if torch.cuda.is_available():
         device = torch.device("cuda", rank % torch.cuda.device_count())
     else:
         device = torch.device("cpu")
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
     relighter = Relighter(cfg, cfg["scale"], device)
-    clock, mine, size = relighter.clock, paths[rank::ranks], cfg["batch_size"]
+    clock, size = relighter.clock, cfg["batch_size"]
     done, failed, overlap = 0, 0, []
     said = started = time.perf_counter()
     for first in range(0, len(mine), size):
