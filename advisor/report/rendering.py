@@ -75,6 +75,7 @@ def environment() -> Environment:
         "gib": numbers.gib,
         "measure": numbers.measure,
         "number": numbers.number,
+        "one": numbers.one,
         "percent": numbers.percent,
         "plural": numbers.plural,
         "ratio": numbers.ratio,

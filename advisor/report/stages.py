@@ -158,7 +158,9 @@ def told(report: Report) -> list[str]:
     if later is None or not was or not now or not report.gain:
         return said
     held = f"With {numbers.count(later.batch)} {units} a call it takes 1/{was / now:.2g} of that"
-    said.append(f"{held} time a {report.unit}; the whole reached {numbers.gain(report.gain)}.")
+    said.append(
+        f"{held} time {numbers.one(report.unit)}; the whole reached {numbers.gain(report.gain)}."
+    )
     others = [each for each in stages if each is not largest and each.share >= WORTH_SAYING]
     grown = [each for each in others if _faster(report, each)]
     if others and not grown:
