@@ -115,20 +115,29 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
 
 
 def t_interval(
-    values: Sequence[float], alpha: float = 0.025, *, sigma_at_least: float = 0.0
+    values: Sequence[float],
+    alpha: float = 0.025,
+    *,
+    sigma_at_least: float = 0.0,
+    known_sigma: float = 0.0,
 ) -> Interval:
     """Mean with Student bounds, each wrong in at most `alpha` if the values are normal.
 
-    For samples too small for the exact bounds. `sigma_at_least` is a standard deviation known from
-    elsewhere: the sample's own is never taken to be less. Raises ValueError as `walsh_interval`.
+    For samples too small for the exact bounds. `known_sigma` is a standard deviation that was
+    measured elsewhere (0: none was) and counts as one more degree of freedom; the spread is never
+    taken to be less than it or than `sigma_at_least`. Raises ValueError as `walsh_interval`.
     """
     _require_finite(values)
     n = len(values)
     mean = statistics.fmean(values)
     half = math.inf
     if n > 1:
-        sigma = max(statistics.stdev(values), sigma_at_least)
-        half = t_quantile(1 - alpha, n - 1) * sigma / math.sqrt(n)
+        degrees, variance = n - 1, statistics.variance(values)
+        if known_sigma:
+            variance = (degrees * variance + known_sigma**2) / (degrees + 1)
+            degrees += 1
+        sigma = max(math.sqrt(variance), known_sigma, sigma_at_least)
+        half = t_quantile(1 - alpha, degrees) * sigma / math.sqrt(n)
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
 
 

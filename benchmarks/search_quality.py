@@ -17,22 +17,53 @@ import logging
 import random
 import statistics
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from advisor.engines.formula import Formula
 from advisor.engines.noise import Noise
-from advisor.engines.recorded import RecordedEngine
+from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from benchmarks.formula_search import formula_search
 from benchmarks.optuna_peers import available, best_of
 
-BATCHES = [2**n for n in range(11)]
-WORKERS = [0, 1, 2, 4, 7, 8]
+BATCHES = tuple(2**n for n in range(11))
+WORKERS = (0, 1, 2, 4, 7, 8)
 START = {"batch_size": 1, "num_workers": 0}
 Values = dict[str, int]
 PEERS_TRIES = 12
+
+
+class Problem(Protocol):
+    """Something to be searched whose truth is known."""
+
+    @property
+    def batches(self) -> Sequence[int]: ...
+
+    @property
+    def workers(self) -> Sequence[int]: ...
+
+    @property
+    def start(self) -> Values: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def card_gib(self) -> float: ...
+
+    @property
+    def cpus(self) -> int: ...
+
+    def engine(self) -> RecordedEngine:
+        """A fresh one: the same answers to the same trials."""
+        ...
+
+    def true_rate(self, values: Values) -> float | None:
+        """Without noise; None out of memory."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +73,15 @@ class Program:
     formula: Formula
     noise: Noise
     seed: int
+    batches: Sequence[int] = BATCHES
+    workers: Sequence[int] = WORKERS
+    start: Values = field(default_factory=lambda: dict(START))
+    cpus: int = QUIET_MACHINE.cpus
+
+    @property
+    def card_gib(self) -> float:
+        """Memory of its card."""
+        return self.formula.card_gib
 
     def engine(self) -> RecordedEngine:
         """A fresh one: the same answers to the same trials."""
@@ -53,7 +93,7 @@ class Program:
         return self.formula.rate(values) if needed_gib <= self.formula.card_gib else None
 
 
-Rule = Callable[[Program, Path], tuple[Values, int]]
+Rule = Callable[[Problem, Path], tuple[Values, int]]
 """What it would write, and the processes it used."""
 
 
@@ -91,26 +131,27 @@ def answer(engine: RecordedEngine, values: Values) -> float | None:
     return result.units_per_s if isinstance(result, Run) else None
 
 
-def ours(program: Program, folder: Path) -> tuple[Values, int]:
+def ours(program: Problem, folder: Path) -> tuple[Values, int]:
     """What `optimize` would write, with the card's memory as the limit; without its proof."""
     search = formula_search(
         folder,
         program.engine(),
-        text(START),
+        text(program.start),
         workload={"phase": "test"},
-        memory_gib=program.formula.card_gib,
+        memory_gib=program.card_gib,
+        cpus=program.cpus,
         precisions=("float32",),
     )
-    chosen = START | {c.path: c.new for c in search.winner.changes}
+    chosen = program.start | {c.path: c.new for c in search.winner.changes}
     used = sum(attempt.ask.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
     return {name: int(str(value)) for name, value in chosen.items()}, used
 
 
-def largest_that_fits(program: Program, folder: Path) -> tuple[Values, int]:
+def largest_that_fits(program: Problem, folder: Path) -> tuple[Values, int]:
     """What batch finders do: double until out of memory, step back; workers untouched."""
     del folder
-    engine, values, used = program.engine(), dict(START), 0
-    for batch in BATCHES:
+    engine, values, used = program.engine(), dict(program.start), 0
+    for batch in program.batches:
         used += 1
         if answer(engine, values | {"batch_size": batch}) is None:
             break
@@ -118,11 +159,11 @@ def largest_that_fits(program: Program, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def one_at_a_time(program: Program, folder: Path) -> tuple[Values, int]:
+def one_at_a_time(program: Problem, folder: Path) -> tuple[Values, int]:
     """Naive coordinate descent: the best batch at the given workers, then the best workers."""
     del folder
-    engine, values, used = program.engine(), dict(START), 0
-    for name, choices in (("batch_size", BATCHES), ("num_workers", WORKERS)):
+    engine, values, used = program.engine(), dict(program.start), 0
+    for name, choices in (("batch_size", program.batches), ("num_workers", program.workers)):
         rates = {}
         for choice in choices:
             used += 1
@@ -134,13 +175,16 @@ def one_at_a_time(program: Program, folder: Path) -> tuple[Values, int]:
     return values, used
 
 
-def at_random(program: Program, folder: Path, tries: int = PEERS_TRIES) -> tuple[Values, int]:
+def at_random(program: Problem, folder: Path, tries: int = PEERS_TRIES) -> tuple[Values, int]:
     """The best of `tries` random points of the grid."""
     del folder
-    rng, best, top = random.Random(program.seed), dict(START), 0.0
+    rng, best, top = random.Random(program.seed), dict(program.start), 0.0
     engine = program.engine()
     for _ in range(tries):
-        values = {"batch_size": rng.choice(BATCHES), "num_workers": rng.choice(WORKERS)}
+        values = {
+            "batch_size": rng.choice(program.batches),
+            "num_workers": rng.choice(program.workers),
+        }
         rate = answer(engine, values)
         if rate is not None and rate > top:
             best, top = values, rate
@@ -150,13 +194,13 @@ def at_random(program: Program, folder: Path, tries: int = PEERS_TRIES) -> tuple
 def by_optuna(sampler: str, *, told: bool) -> Rule:
     """A general optimiser's best of 12; `told`: its first point is what the config has."""
 
-    def rule(program: Program, folder: Path) -> tuple[Values, int]:
+    def rule(program: Problem, folder: Path) -> tuple[Values, int]:
         del folder
         engine = program.engine()
         values = best_of(
             sampler,
             lambda values: answer(engine, values),
-            {"batch_size": BATCHES, "num_workers": WORKERS},
+            {"batch_size": program.batches, "num_workers": program.workers},
             START if told else None,
             tries=PEERS_TRIES,
             seed=program.seed,

@@ -139,3 +139,23 @@ def test_noise_band_needs_something_to_compare() -> None:
     assert stats.noise_band([]) is None
     assert stats.noise_band([[5.0]]) is None
     assert stats.noise_band([[5.0], [5.0]]) == 0.0
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4, 5])
+def test_a_spread_that_was_seen_before_narrows_the_bounds_and_keeps_what_they_promise(
+    rounds: int,
+) -> None:
+    """Two equal processes told the spread; of equal arms at most one proof in forty is wrong."""
+    rng = random.Random(rounds)
+    wrong, narrower = 0, 0
+    for _ in range(4000):
+        seen = [[100 * math.exp(rng.gauss(0, 0.03))] for _ in range(2)]
+        band = stats.noise_band(seen)
+        assert band is not None
+        gains = [rng.gauss(0, 0.03 * math.sqrt(2)) for _ in range(rounds)]
+        alone = stats.t_interval(gains)
+        known = stats.t_interval(gains, known_sigma=band / 2 * math.sqrt(2))
+        wrong += known.low > 0
+        narrower += known.high - known.low < alone.high - alone.low
+    assert wrong / 4000 <= 0.025
+    assert rounds > 2 or narrower / 4000 > 0.7, "else two rounds could prove nothing"

@@ -309,9 +309,9 @@ class Table:
     """A surface of recorded runs: those of a cell are given one after another, then again."""
 
     def __init__(self, cells: Iterable[Cell], recorded_on: Machine = QUIET_MACHINE) -> None:
-        self._cells = tuple(cells)
+        self.cells = tuple(cells)
         self._recorded_on = recorded_on
-        self._turns = [itertools.cycle(cell.outcomes) for cell in self._cells]
+        self._turns = [itertools.cycle(cell.outcomes) for cell in self.cells]
 
     @classmethod
     def read(cls, path: Path) -> Table:
@@ -330,7 +330,7 @@ class Table:
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """The next run of the first cell whose values are all in force."""
         del original
-        for cell, turn in zip(self._cells, self._turns, strict=True):
+        for cell, turn in zip(self.cells, self._turns, strict=True):
             if all(values.get(name) == value for name, value in cell.values.items()):
                 return next(turn)
         shown = " ".join(f"{name}={value}" for name, value in values.items())

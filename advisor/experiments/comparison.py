@@ -80,6 +80,11 @@ class Comparison:
         apart = [_apart(_held(r.runs)) for r in self.counted if not alike(r.runs)]
         return max(self.contest.sigma, math.log1p(max(apart, default=0.0)))
 
+    @property
+    def measured(self) -> bool:
+        """Whether `sigma` is a spread that was measured, and not one that is feared."""
+        return self.sigma == self.contest.sigma > 0
+
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""
         return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
@@ -91,7 +96,11 @@ class Comparison:
 
     def interval(self, objective: Objective) -> Interval | None:
         """Gain of `after` over `before`; None without two rounds, or where an arm failed."""
-        return None if self.failure else bounds(self.log_gains(objective), self.sigma)
+        return (
+            None
+            if self.failure
+            else bounds(self.log_gains(objective), self.sigma, measured=self.measured)
+        )
 
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """Whether the whole interval lies above the smallest gain worth a change."""
@@ -99,19 +108,23 @@ class Comparison:
         return interval is not None and interval.low > 1 + smallest_gain
 
 
-def bounds(log_gains: Sequence[float], sigma: float = 0.0) -> Interval | None:
+def bounds(
+    log_gains: Sequence[float], sigma: float = 0.0, *, measured: bool = False
+) -> Interval | None:
     """Log gains of independent rounds to a gain with its 95 % bounds; None with fewer than two.
 
     The exact bounds of the signed-rank statistic where there are rounds enough. Below that,
     Student's with a spread that is never taken to be less than `sigma`, which is known of this
-    host: two rounds can agree by luck.
+    host and, where it was `measured`, one more degree of freedom: two rounds can agree, or differ,
+    by luck.
     """
     if len(log_gains) < FEWEST:
         return None
     if len(log_gains) >= stats.fewest_pairs(0.025):
         found = stats.walsh_interval(log_gains, 0.025)
     else:
-        found = stats.t_interval(log_gains, sigma_at_least=sigma)
+        known = sigma if measured else 0.0
+        found = stats.t_interval(log_gains, sigma_at_least=sigma, known_sigma=known)
     return Interval(
         estimate=math.exp(found.estimate),
         low=math.exp(found.low),
@@ -133,7 +146,8 @@ def chained(
         return None
     gains = [part.log_gains(objective) for part in parts]
     sigma = math.sqrt(sum(part.sigma**2 for part in parts))
-    return bounds([sum(each) for each in zip(*gains, strict=False)], sigma)
+    measured = all(part.measured for part in parts)
+    return bounds([sum(each) for each in zip(*gains, strict=False)], sigma, measured=measured)
 
 
 def alike(runs: Mapping[str, Attempt]) -> bool:

@@ -64,12 +64,6 @@ _LIGHTNING_COMMANDS = ("fit", "validate", "test", "predict")
 _TAP = Style(truth="bare")
 _TYPER = Style(dashes=True, truth="pair")
 _HANDED_OVER = {"config_class", "dataclass_types", "node"}
-_NAMED = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "bool": bool,
-}
 
 
 def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:

@@ -21,6 +21,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     roots.py                modules called from outside any module
     inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds
+    layers.py               what a module's layers tell of the batch during one call
     layout.py               which dimension counts the samples, as the layers tell
     gradients.py            what gradients tell of a training without an optimizer of torch's
     log.py                  what the hooks saw, as flat tuples

@@ -9,24 +9,16 @@ not told: tokens are counted.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
-from typing import Any, Callable, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 from . import batches
+from .layers import Shape, Teller
 
 Path = Tuple[Any, ...]
 """Steps from (args, kwargs) to a value, as in `batches`."""
-Shape = Tuple[int, ...]
 
-KEY = -7004
-"""Key of these hooks in torch's dicts."""
-MODULES = 1024
-LAYERS = 96
-"""Most modules looked through, and layers listened to, in the one call."""
-CALLS = 512
-"""Most calls of layers that are heard."""
 INPUTS = 16
 """Most tensors and lists among the inputs that are looked at."""
 
@@ -99,183 +91,6 @@ def _at(value: Any, path: Path) -> Any:
     except Exception:
         return None
     return value
-
-
-# --- listening ----------------------------------------------------------------------------
-
-
-class Teller:
-    """What the layers of one module say during one call."""
-
-    def __init__(self, torch: Any, quiet: bool) -> None:
-        """`quiet`: it is compiled, and must not be listened to."""
-        self.samples: list[tuple[int, int, int]] = []
-        """(dimensions, axis, size) of what layers with a place for the batch were given."""
-        self.flat: list[int] = []
-        """Rows of what linear layers were given: a batch, or whatever was folded into it."""
-        self.alone: list[Shape] = []
-        """Shapes given to layers without any batch."""
-        self.ids: list[Shape] = []
-        """Shapes given to embeddings."""
-        self.embeds = False
-        """It holds embeddings, and what they are given cannot be seen."""
-        self.lengths: list[int] = []
-        """How long a sequence is: of positions, of attention, of masks."""
-        self.sequential = False
-        """Some layer works along a sequence."""
-        self._layers: list[Any] = []
-        self._functions: list[tuple[str, Any]] = []
-        self._torch = torch
-        self._quiet = quiet
-        self._heard = 0
-
-    def listen(self, module: Any) -> None:
-        """Put the hooks in."""
-        if self._quiet:
-            self._look_at(self._torch, module)
-            return
-        for layer in itertools.islice(module.modules(), MODULES):
-            hear = _hearing(self._torch.nn, layer)
-            if hear is not None and len(self._layers) < LAYERS:
-                layer._forward_hooks[KEY] = self._hook(hear)
-                self._layers.append(layer)
-        self._wrap("scaled_dot_product_attention", self._attention)
-        self._wrap("softmax", self._softmax)
-
-    def _look_at(self, torch: Any, module: Any) -> None:
-        """What can be seen without a call: causal masks, and tables of positions."""
-        for name, buffer in module.named_buffers():
-            shape = tuple(buffer.shape)
-            if len(shape) > 1 and shape[-1] == shape[-2] and "running" not in name:
-                self.lengths.append(shape[-1])
-        tables = [m for m in module.modules() if isinstance(m, torch.nn.Embedding)]
-        self.embeds = bool(tables)
-        most = max((table.num_embeddings for table in tables), default=0)
-        self.lengths += [t.num_embeddings for t in tables if t.num_embeddings < most]
-
-    def _hook(self, hear: Callable[..., None]) -> Callable[..., None]:
-        def hook(layer: Any, args: Any, output: Any) -> None:
-            self._heard += 1
-            if self._heard > CALLS:  # a loop within one call says the same again and again
-                return
-            try:
-                hear(self, layer, args[0] if args else output, output)
-            except Exception:  # a layer that is called in a way of its own tells nothing
-                pass
-
-        return hook
-
-    def _wrap(self, name: str, hear: Callable[[Any], None]) -> None:
-        functional = self._torch.nn.functional
-        original = getattr(functional, name, None)
-        if original is None:
-            return
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self._heard += 1
-            try:
-                if self._heard <= CALLS:
-                    hear(next(iter((*args, *kwargs.values()))))
-            except Exception:  # called in a way of its own
-                pass
-            return original(*args, **kwargs)
-
-        self._functions.append((name, original))
-        setattr(functional, name, wrapped)
-
-    def _attention(self, query: Any) -> None:
-        if query.dim() == 4:
-            self.sequential = True
-            self.samples.append((query.dim(), 0, int(query.shape[0])))
-
-    def _softmax(self, scores: Any) -> None:
-        if scores.dim() > 2 and scores.shape[-1] == scores.shape[-2]:
-            self.sequential = True
-            self.lengths.append(int(scores.shape[-1]))
-
-    def stop(self) -> None:
-        """Take the hooks out."""
-        for layer in self._layers:
-            layer._forward_hooks.pop(KEY, None)
-        for name, original in self._functions:
-            setattr(self._torch.nn.functional, name, original)
-        self._layers, self._functions = [], []
-
-
-def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
-    """How to listen to `layer`; None where it tells nothing."""
-    if isinstance(layer, nn.modules.conv._ConvNd):
-        return _convolution
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return _norm
-    if isinstance(layer, nn.RNNBase):
-        return _recurrent
-    if isinstance(layer, (nn.RNNCellBase, nn.Linear)):
-        return _rows
-    if isinstance(layer, nn.MultiheadAttention):
-        return _attended
-    if isinstance(layer, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
-        return _transformed
-    if isinstance(layer, nn.EmbeddingBag):
-        return _bagged
-    return _embedded if isinstance(layer, nn.Embedding) else None
-
-
-def _convolution(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    if x.dim() == len(layer.kernel_size) + 1:
-        told.alone.append(tuple(x.shape))
-    else:
-        told.samples.append((x.dim(), 0, int(x.shape[0])))
-
-
-def _norm(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    told.samples.append((x.dim(), 0, int(x.shape[0])))
-
-
-def _recurrent(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
-    sizes = getattr(x, "batch_sizes", None)
-    if sizes is not None:  # a packed sequence: so many are in its first time step
-        told.samples.append((3, 0 if layer.batch_first else 1, int(sizes[0])))
-    else:
-        _along(told, layer.batch_first, x)
-
-
-def _attended(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
-    _along(told, layer.batch_first, output[0])
-
-
-def _transformed(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    told.sequential = True
-    _along(told, layer.self_attn.batch_first, output)
-
-
-def _along(told: Teller, batch_first: bool, x: Any) -> None:
-    if x.dim() == 2:
-        told.alone.append(tuple(x.shape))
-    else:
-        axis = 0 if batch_first else 1
-        told.samples.append((x.dim(), axis, int(x.shape[axis])))
-
-
-def _rows(told: Teller, layer: Any, x: Any, output: Any) -> None:
-    if x.dim() == 1:
-        told.alone.append(tuple(x.shape))
-    elif x.dim() == 2:
-        told.flat.append(int(x.shape[0]))
-
-
-def _embedded(told: Teller, layer: Any, ids: Any, output: Any) -> None:
-    told.ids.append(tuple(ids.shape))
-
-
-def _bagged(told: Teller, layer: Any, ids: Any, output: Any) -> None:
-    """Bags of ids, one behind the other: as many as there are offsets, or rows of ids."""
-    told.samples.append((ids.dim() + 1, 0, int(output.shape[0])))
-
-
-# --- judging ------------------------------------------------------------------------------
 
 
 class _Input:

@@ -7,7 +7,8 @@ import weakref
 from typing import Any
 
 from . import batches
-from .layout import Layout, Teller
+from .layers import Teller
+from .layout import Layout
 
 LIMIT = 40_000
 """Entries kept of one kind; beyond it everything before the middle one of them is dropped."""

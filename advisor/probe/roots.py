@@ -8,7 +8,8 @@ import weakref
 from typing import Any, Callable
 
 from . import batches, loaders
-from .layout import Teller, judge
+from .layers import Teller
+from .layout import judge
 from .log import Root
 from .session import Session
 

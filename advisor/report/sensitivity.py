@@ -79,7 +79,8 @@ def neighbours(report: Report) -> list[Neighbour]:
         chosen=chosen,
         moved=frozenset(path for t in trials for path in t.settings or {} if path in chosen),
     )
-    paths = [path for path in sorted(tried.moved) if not tried.follows(path)]
+    ignored = {entry.path for entry in report.decisions if entry.outcome == "ignored"}
+    paths = [path for path in sorted(tried.moved - ignored) if not tried.follows(path)]
     return [near for path in paths for near in _around(path, tried)]
 
 

@@ -94,7 +94,8 @@ STOPS = {
     "{seen:g}.",
     "ladder-ended": "The ladder of steps ended there.",
     "not-judged": "{looked_at} could not be judged: a run failed, or printed no figure.",
-    "out-of-tolerance": "{looked_at} put {beyond} beyond its limit {limit:g}.",
+    "out-of-tolerance": "{looked_at}: {beyond} was beyond its limit {limit:g} when chosen "
+    "(pairs of runs: {runs}).",
     "not-confirmed": "{looked_at} looked inside when chosen; with other seeds the 95 % bound of "
     "{beyond} is {reach}, and its limit {limit:g} (pairs of runs: {runs}).",
     "too-noisy": "{looked_at} looked inside, and {measure} differs by {spread:.2g} from run to run "

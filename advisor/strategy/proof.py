@@ -189,7 +189,7 @@ def planned_rounds(
         (
             rounds
             for rounds in range(least, MOST_ROUNDS)
-            if stats.t_quantile(0.975, rounds - 1) * now.sigma / rounds**0.5 <= gap / 2
+            if stats.t_quantile(0.975, rounds) * now.sigma / rounds**0.5 <= gap / 2
         ),
         MOST_ROUNDS,
     )

@@ -67,6 +67,26 @@ def test_what_was_not_kept_gives_no_neighbours() -> None:
     assert "One step" not in rendering.render(report)
 
 
+def test_a_knob_that_the_program_ignores_has_no_neighbours() -> None:
+    """Whatever two runs differ by, it is not by that knob."""
+    rates = ((1.0, {}), (0.9, {"sample_num": 6}))
+    trials = [
+        TrialEntry(
+            id=f"t{rate}",
+            purpose="effects",
+            label="",
+            outcome="ok",
+            units_per_s=rate,
+            settings=settings,
+        )
+        for rate, settings in rates
+    ]
+    for outcome, expected in (("ignored", set()), ("kept", {6})):
+        knob = examples.decision("sample_num", "item_count", outcome, 12, 12)
+        report = examples.unchanged(trials=trials, decisions=[knob])
+        assert {each.value for each in sensitivity.neighbours(report)} == expected
+
+
 def test_settings_that_are_no_numbers_have_every_other_value_as_neighbour() -> None:
     path = "precision"
     trials = [
