@@ -39,12 +39,13 @@ class Footprint:
         self._main: int | None = None
         self._updates = 0
         self._waits_since = clock()
-        self._live: dict[int, tuple[str, int]] = {}
-        """Kind and bytes by id of the storage."""
+        self._live: dict[int, tuple[int, str, int]] = {}
+        """Number, kind and bytes by address of the storage; an address may come back."""
+        self._made = 0
         self._held: dict[int, Any] = {}
         self._bytes = 0
         self._peak = -1
-        self._at_peak: dict[int, tuple[str, int]] = {}
+        self._at_peak: dict[int, tuple[int, str, int]] = {}
         self.done = False
 
     # --- storages -------------------------------------------------------------------------
@@ -68,7 +69,8 @@ class Footprint:
         key, size = storage._cdata, storage.nbytes()
         if key in self._live or not size:
             return
-        self._live[key] = (kind, size)
+        self._made += 1
+        self._live[key] = (self._made, kind, size)
         self._held[key] = weakref.ref(storage, lambda _: self._gone(key))
         self._bytes += size
         if self._bytes > self._peak:
@@ -77,7 +79,7 @@ class Footprint:
 
     def _gone(self, key: int) -> None:
         self._held.pop(key, None)
-        _, size = self._live.pop(key, ("", 0))
+        *_, size = self._live.pop(key, (0, "", 0))
         self._bytes -= size
 
     # --- steps ----------------------------------------------------------------------------
@@ -99,22 +101,21 @@ class Footprint:
     def _begin(self, optimizer: Any) -> None:
         self._device = optimizer.param_groups[0]["params"][0].device
         for kind, tensors in self._kept(optimizer).items():
-            for tensor in tensors:
-                if (storage := self._storage(tensor)) is not None:
-                    self._add(storage, kind)
+            for storage in filter(None, map(self._storage, tensors)):
+                self._add(storage, kind)
         self._mode.__enter__()
 
     def _end(self, optimizer: Any) -> None:
         self._mode.__exit__(None, None, None)
         self.done = True
-        kinds = {
-            tensor.untyped_storage()._cdata: kind
-            for kind, tensors in self._kept(optimizer).items()
-            for tensor in tensors
-        }
+        kept = {}
+        for kind, tensors in self._kept(optimizer).items():
+            for storage in filter(None, map(self._storage, tensors)):
+                number, *_ = self._live.get(storage._cdata, (0,))
+                kept[number] = kind
         found = dict.fromkeys(KINDS, 0)
-        for key, (kind, size) in self._at_peak.items():
-            found[kinds.get(key, kind)] += size
+        for number, kind, size in self._at_peak.values():
+            found[kept.get(number, kind)] += size
         self._session.footprint_bytes = found
 
     def _kept(self, optimizer: Any) -> dict[str, list[Any]]:

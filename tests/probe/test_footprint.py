@@ -22,17 +22,24 @@ FLOAT = 4
 PARAMETERS = (256 * 512 + 512) + (512 * 512 + 512) + 2 * 512 + (512 + 1)
 
 
-def test_the_parts_are_exact_and_add_up_to_the_peak_of_the_allocator(tmp_path: Path) -> None:
-    """Model, gradients and Adam's two moments to the byte; the sum within 2 % of the profiler's."""
-    found = python(tmp_path, "ok_memory.py", plan=PLAN).measured.footprint
+@pytest.mark.parametrize("batch", [256, 2048])
+def test_the_parts_are_exact_and_add_up_to_the_peak_of_the_allocator(
+    tmp_path: Path, batch: int
+) -> None:
+    """Model and Adam's two moments to the byte; the sum within 2 % of the profiler's. A small batch
+    is fullest in the update, when all gradients are there; a large one in the backward pass, when
+    some are, and storages lie where gradients will."""
+    found = python(tmp_path, "ok_memory.py", str(batch), plan=PLAN).measured.footprint
     assert found is not None
     assert found.model == FLOAT * PARAMETERS
-    assert found.gradients == FLOAT * PARAMETERS
+    if batch == 256:
+        assert found.gradients == FLOAT * PARAMETERS
+    assert found.gradients <= FLOAT * PARAMETERS
     counters = 8 * FLOAT  # Adam counts its steps, one number a parameter
     assert found.optimizer == 2 * FLOAT * PARAMETERS + counters
-    assert found.activations >= 256 * 256 * FLOAT
+    assert found.activations >= batch * 256 * FLOAT
     own = subprocess.run(
-        [sys.executable, str(PROGRAMS / "ok_memory.py"), "own"],
+        [sys.executable, str(PROGRAMS / "ok_memory.py"), str(batch), "own"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert found.whole == pytest.approx(int(own.stdout), rel=WITHIN)
