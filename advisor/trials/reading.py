@@ -32,6 +32,9 @@ UNTOLD = {
     "step": "how many samples a step holds",
 }
 """Why a unit is no sample."""
+FORWARD = "root forward"
+APART = 0.1
+"""Calls times items of a network that is given every unit once differ from one by no more."""
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 
@@ -211,7 +214,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
     if autocast_dtype is None and seen.compute_dtype != seen.model_dtype:
         autocast_dtype = seen.compute_dtype  # entered inside the forward
     return Effects(
-        batch=rank.window.batch,
+        batch=_batch(rank.window),
         batch_asked=loader.asked_batch,
         workers=loader.workers,
         data_items=loader.length,
@@ -242,6 +245,21 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )
+
+
+def _batch(window: Measured) -> float | None:
+    """Units of one call: where several networks take turns, of the one that takes most at once.
+
+    Which of them takes most of the time, and so counts the units, may change with the batch.
+    """
+    if window.kind != FORWARD or (window.forwards_per_unit or 1.0) > 1.0 + APART:
+        return window.batch
+    each = [
+        stage.batch
+        for stage in window.stages
+        if stage.batch and abs(stage.batch * stage.calls_per_unit - 1.0) < APART
+    ]
+    return max([*each, *([window.batch] if window.batch else [])], default=None)
 
 
 # --- what a reader should know of it -------------------------------------------------------

@@ -52,3 +52,13 @@ def test_a_sampler_has_stages_too_and_a_training_has_none(tmp_path: Path) -> Non
     assert [stage.name for stage in sampler.stages] == ["Linear", "Denoiser", "Conv2d"]
     assert max(sampler.stages, key=lambda stage: stage.share).name == "Denoiser"
     assert python(tmp_path / "t", "ok_train.py", "--items", "1000000").measured.stages == ()
+
+
+def test_the_batch_is_that_of_the_network_that_is_given_most_at_once(tmp_path: Path) -> None:
+    """Also where another one, item by item, takes most of the time and counts the units."""
+    plan = MeasurePlan(mode="whole")
+    outcome = python(tmp_path, "ok_stages.py", "8", "30", "2", plan=plan)
+    stages = outcome.measured.stages
+    assert max(stages, key=lambda stage: stage.share).name == "Painter"
+    assert outcome.measured.effects.batch == 8
+    assert outcome.measured.units_per_s == pytest.approx(outcome.true_rate(), rel=0.1)

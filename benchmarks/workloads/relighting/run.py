@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,7 @@ def relight(rank: int, ranks: int, cfg: dict[str, Any], table: Path, folder: Pat
         device = torch.device("cuda", rank % torch.cuda.device_count())
     else:
         device = torch.device("cpu")
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+        torch.set_num_threads(max(1, torch.get_num_threads() // ranks))
     relighter = Relighter(cfg, cfg["scale"], device)
     clock, size = relighter.clock, cfg["batch_size"]
     done, failed, overlap = 0, 0, []
