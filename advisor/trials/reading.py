@@ -33,8 +33,9 @@ UNTOLD = {
 }
 """Why a unit is no sample."""
 FORWARD = "root forward"
-APART = 0.1
-"""Calls times items of a network that is given every unit once differ from one by no more."""
+APART = 0.5
+"""Calls times items of a network that is given every unit once differ from one by no more, in a
+window that may cut its calls in two."""
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 
