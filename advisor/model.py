@@ -198,6 +198,9 @@ class MeasurePlan:
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
+    in_turn: tuple[str, ...] = ()
+    """Switches of the same catalogue: after the window each is put on for a spell and taken off
+    again, while the process runs on."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None
@@ -253,6 +256,9 @@ class Trial:
     """Longest time from the first step to the end of the window; None: as long as the others."""
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
+    spared: tuple[str, ...] = ()
+    """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
+    made beside them either."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None
@@ -327,6 +333,31 @@ class WhatIfOutcome:
     """Paid once, before the window: compilation."""
     caution: str | None = None
     """What may be different with it, beyond speed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """A stretch of a running process in which one switch was on, or none."""
+
+    start: float
+    """Epoch seconds; what it took to settle lies before it."""
+    end: float
+    units_per_s: float
+    disturbed: bool | None = None
+    """Others were in the way; None: the host does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurn:
+    """One switch that took turns with others in one process: enough to choose by, no proof."""
+
+    name: str
+    """As asked for: `threads=4`; empty: the program as it is, between the others."""
+    applied: bool = True
+    why: str | None = None
+    """Why it did not apply."""
+    spells: tuple[Spell, ...] = ()
+    """In order of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -568,6 +599,8 @@ class Run:
     """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
+    in_turn: tuple[InTurn, ...] = ()
+    """Of the plan's switches, the program as it is first; none where none took turns."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
     """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""

@@ -51,12 +51,12 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
         patch = patches.loader_patch(*place, values, program.cwd) if place else None
         data = {
             "wait_before": before.wait_share,
-            "wait_after": run.wait_share,
-            "caution": run.whatif.caution if run.whatif else None,
+            "wait_after": run.wait_share if run else None,
+            "caution": run.whatif.caution if run and run.whatif else None,
         }
     else:
         site, patch, code = switched(now, program, proposal.title)
-        cost_s = run.whatif.cost_s if run.whatif else None
+        cost_s = run.whatif.cost_s if run and run.whatif else None
         data = {**data, "code": code, "cost_s": cost_s}
     return Advice(
         kind=proposal.kind,

@@ -20,7 +20,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
     whole = ended or session.cut_short or plan.get("mode", "window") != "window"
     found, _ = window.find(log, ledger, plan, whole=whole)
     session.ledger = ledger
-    clock = _read(session)
+    clock = read_clock(session)
     if found is not None and clock is not None:
         found.on_device(clock)
     if found is None or found.units_per_s() is None:
@@ -76,7 +76,7 @@ def _shrunk_from(session: Session, start: float, batch: float | None) -> float |
     return items if when < start and batch < items else None
 
 
-def _read(session: Session) -> DeviceClock | None:
+def read_clock(session: Session) -> DeviceClock | None:
     """The device's clock, read; None without one, or where the device no longer answers."""
     try:
         if session.clock is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .patches import Patches
 from .session import Session
 
 LOADER = "loader."
@@ -27,6 +28,8 @@ class WhatIf:
     def __init__(self, session: Session, asked: str) -> None:
         self._session = session
         self.asked = asked
+        self.patches = Patches()
+        """What was changed for it, so that it can be taken off again."""
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         self.settings = {

@@ -93,7 +93,8 @@ class Proposal:
     kind: Literal["switch", "loader", "training-batch"]
     title: str
     arm: Arm
-    run: Run
+    run: Run | None
+    """That was faster; None where turns in one process chose it, until its pairs have run."""
     gain: float
     """Of single runs: it plans the rounds, and is told to nobody."""
     data: Data = ()

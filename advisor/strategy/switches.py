@@ -62,6 +62,8 @@ class Switch:
     guarded: bool = False
     """It changes rounding: tried only where the user declared a tolerance."""
     extra_s: float = 0.0
+    in_turn: bool = True
+    """It can be put on while the program runs, and tells soon."""
     code: str
     """What to write in the code, around `{value}` where it has some."""
     statements: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ SWITCHES = (
         effect="fused",
         off=False,
         needs_training=True,
+        in_turn=False,
         code="torch.optim.AdamW(..., fused=True), and the same for Adam and SGD",
     ),
     Switch(
@@ -142,6 +145,7 @@ SWITCHES = (
         effect="compiled",
         off=False,
         extra_s=COMPILE_S,
+        in_turn=False,
         code="model.compile()",
     ),
 )

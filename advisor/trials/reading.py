@@ -12,6 +12,7 @@ from advisor.model import (
     Effects,
     Flops,
     Footprint,
+    InTurn,
     Shares,
     Stage,
     WhatIfOutcome,
@@ -75,6 +76,7 @@ class Reading:
     flops: Flops | None = None
     footprint: Footprint | None = None
     whatif: WhatIfOutcome | None = None
+    in_turn: tuple[InTurn, ...] = ()
     cards: tuple[Card, ...] = ()
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
@@ -145,6 +147,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         flops=first.flops,
         footprint=first.footprint,
         whatif=first.whatif,
+        in_turn=first.in_turn,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=rates if len(ranks) > 1 else (),

@@ -30,6 +30,7 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
     Flops,
     Footprint,
+    InTurn,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -235,6 +236,7 @@ class ProcessRecord:
     ceilings: Alone | None = None
     flops: Flops | None = None
     footprint: Footprint | None = None
+    in_turn: tuple[InTurn, ...] = ()
 
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""

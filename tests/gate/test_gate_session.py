@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from advisor.gate.records import GateRecord, PairEntry
+    from advisor.gate.entries import PairEntry
+    from advisor.gate.records import GateRecord
     from advisor.model import Failure, Machine, Trial
 
 QUIET = Disturbance(disturbed=False, others_cpus=0.02, waited_cpus=0.0, clean_share=1.0)
@@ -88,7 +89,7 @@ def gate(tmp_path: Path):
         checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
         bench = Bench(
             engine=host,
-            checkouts={"base": checkout, "head": checkout},
+            builds={"base": (checkout,), "head": (checkout,)},
             scratch=tmp_path,
             device=lambda: None,
         )
