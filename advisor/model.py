@@ -26,7 +26,15 @@ TIERS: dict[Tier, frozenset[KnobClass]] = {
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
-    "baseline", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "scaling",
+    "profile",
+    "gate",
 ]
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
@@ -190,6 +198,9 @@ class MeasurePlan:
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
+    in_turn: tuple[str, ...] = ()
+    """Switches of the same catalogue: after the window each is put on for a spell and taken off
+    again, while the process runs on."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     unit_regex: str | None = None
@@ -245,6 +256,9 @@ class Trial:
     """Longest time from the first step to the end of the window; None: as long as the others."""
     allow_writes: bool = False
     """Let the program open the user's existing files for writing, where nothing isolates it."""
+    spared: tuple[str, ...] = ()
+    """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
+    made beside them either."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None
@@ -326,6 +340,31 @@ class WhatIfOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """A stretch of a running process in which one switch was on, or none."""
+
+    start: float
+    """Epoch seconds; what it took to settle lies before it."""
+    end: float
+    units_per_s: float
+    disturbed: bool | None = None
+    """Others were in the way; None: the host does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurn:
+    """One switch that took turns with others in one process: enough to choose by, no proof."""
+
+    name: str
+    """As asked for: `threads=4`; empty: the program as it is, between the others."""
+    applied: bool = True
+    why: str | None = None
+    """Why it did not apply."""
+    spells: tuple[Spell, ...] = ()
+    """In order of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The card a process computed on, as CUDA told it there."""
 
@@ -367,6 +406,26 @@ class SyncPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a training step held at its fullest moment, in bytes, by the tensors' own sizes."""
+
+    model: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """What it keeps from step to step."""
+    activations: int
+    """Made by forwards, the batch among them."""
+    workspace: int
+    """Made by backwards and updates."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.model + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -399,6 +458,21 @@ class Shares:
     validation: float | None = None
     sampling: float | None = None
     saving: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A network that the program calls from its own code, one of several that take turns."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """`relight.py:61` where it was called first."""
+    share: float
+    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call, as most had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -519,6 +593,9 @@ class Run:
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
+    stages: tuple[Stage, ...] = ()
+    """Networks that took turns, in the order of their first calls; none of a training, and where
+    there is only one."""
     whole_units: float = 0.0
     """Units that were finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None
@@ -537,8 +614,12 @@ class Run:
     """The costliest first."""
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
+    footprint: Footprint | None = None
+    """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
+    in_turn: tuple[InTurn, ...] = ()
+    """Of the plan's switches, the program as it is first; none where none took turns."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
     """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""

@@ -136,6 +136,20 @@ Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 
 
+KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
+"""What the gate measures by itself."""
+
+
+def _own_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,39}", name, re.ASCII) or name in KNOWN_FIGURES:
+        msg = "can be no name of a figure; use letters, digits, _ . -, and none that is known"
+        raise ValueError(msg)
+    return name
+
+
+FigureName = Annotated[str, AfterValidator(_own_name)]
+
+
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
 
@@ -178,6 +192,18 @@ class QualityMeasure(_Table):
         return value <= limit if self.better == "lower" else value >= limit
 
 
+class GateMetric(_Table):
+    """A figure in the program's own output, for the gate to bound."""
+
+    pattern: NumberRegex
+    """Regular expression over a line of the output; group 1 is the number, above zero. The last
+    line that matches counts."""
+    better: Literal["lower", "higher"]
+    """Which way is better."""
+    limit: Share = Field(gt=0, lt=1)
+    """The largest share by which it may worsen."""
+
+
 class GateLimits(_Table):
     """By how much each figure may worsen before `gpu-advisor gate` is red; of the base side."""
 
@@ -187,10 +213,16 @@ class GateLimits(_Table):
     """Largest growth of the peak memory that the device's allocator held."""
     energy: Share | None = Field(default=None, gt=0)
     """Largest growth of the energy a unit."""
+    latency_p95: Share | None = Field(default=None, gt=0)
+    """Largest growth of what 95 in a hundred batches take, or less."""
+    metrics: dict[FigureName, GateMetric] = Field(default_factory=dict)
+    """Figures of the program's own, by name."""
 
     def shares(self) -> dict[str, float]:
-        """Those that were given, by name."""
-        return {name: share for name, share in self if share is not None}
+        """What is bounded, by name."""
+        known = {name: getattr(self, name) for name in KNOWN_FIGURES}
+        own = {name: metric.limit for name, metric in self.metrics.items()}
+        return {name: share for name, share in known.items() if share is not None} | own
 
 
 class Workload(_Table):
@@ -243,6 +275,22 @@ class Workload(_Table):
     """Longest run of one process; follows from the window and the other limits if not given."""
 
 
+class Accepted(_Table):
+    """A slowdown that `gpu-advisor gate` lets pass once; read in the commit that a change is
+    compared with."""
+
+    workload: Text = Field(min_length=1)
+    """As the report names it: `train`, `train: memory`, or a benchmark of a suite."""
+    up_to: Share = Field(gt=0)
+    """The largest slowdown, or growth, that is accepted."""
+    of: str = Field(pattern=r"^(#[1-9][0-9]*|[0-9a-f]{7,64})$")
+    """Of which one pull request (`#412`), or commit (by seven characters or more)."""
+    who: Text = Field(min_length=1)
+    """Who accepts it."""
+    why: Text = Field(min_length=1)
+    """What it is worth it for."""
+
+
 class Defaults(_Table):
     """What the flags would say."""
 
@@ -270,6 +318,8 @@ class Settings(_Table):
 
     defaults: Defaults = Defaults()
     workload: dict[str, Workload] = Field(default_factory=dict)
+    accepted: tuple[Accepted, ...] = ()
+    """Slowdowns that the gate lets pass once."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 
@@ -336,7 +386,10 @@ def _explain(path: Path, problem: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         known = {
             _dashed(name)
-            for table in (Settings, Defaults, Workload, QualityMeasure, GateLimits)
+            for table in (
+                *(Settings, Defaults, Workload, QualityMeasure),
+                *(GateLimits, GateMetric, Accepted),
+            )
             for name in table.model_fields
         } - {"root"}
         near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)

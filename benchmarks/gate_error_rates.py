@@ -32,8 +32,8 @@ def play(world: World, drop: float, seed: int, rule: Rule) -> tuple[str, int]:
     rng = random.Random(f"{world.name}/{drop}/{seed}")
     base, head = world.arms(drop, rng, rule.looks[-1])
     differences = [b - h for b, h in zip(base, head, strict=True)]
-    verdict = judge({"workload": differences}, rule, {"workload": Arms(base=base, head=head)})
-    found = verdict["workload"]
+    arms = Arms(base=base, head=head, builds=world.told_builds(rule.looks[-1]))
+    found = judge({"workload": differences}, rule, {"workload": arms})["workload"]
     return found.outcome, found.looked_at or rule.looks[-1]
 
 

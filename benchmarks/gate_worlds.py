@@ -59,6 +59,8 @@ class World:
     """Standard deviation of what a build's layout alone does to its rate."""
     builds: int = 1
     """Builds of each arm that the pairs take turns with."""
+    told: bool = False
+    """Whether the gate built them itself (`--rebuilds`), and so knows of them."""
 
     def arms(self, drop: float, rng: random.Random, pairs: int) -> tuple[list[float], list[float]]:
         """Log rates of base and head, pair by pair, the order flipped from pair to pair."""
@@ -76,6 +78,12 @@ class World:
             step = rng.gauss(0, self.wander * math.sqrt(1 - self.correlation**2))
             wander = self.correlation * wander + step
         return base, head
+
+    def told_builds(self, pairs: int) -> list[tuple[int, int]] | None:
+        """Which builds made each pair, as far as the gate knows."""
+        if not self.told:
+            return None
+        return [(pair % self.builds,) * 2 for pair in range(pairs)]
 
 
 NOISY = Noise(sigma=0.03)
@@ -120,4 +128,10 @@ UNSEEN = (
 """What the pairs of one gate do not show: a mode in none of the five processes that a pass may fall
 on, a wave slower than the gate, and what is the same in every process of a build."""
 
-WORLDS = (*SYMMETRIC, *ASYMMETRIC, *UNSEEN)
+REBUILT = tuple(
+    World(name=f"layout 3.5 %, --rebuilds {builds}", layout=0.035, builds=builds, told=True)
+    for builds in (3, 5, 8)
+)
+"""The last of these once more, with several builds of each arm that the gate knows of."""
+
+WORLDS = (*SYMMETRIC, *ASYMMETRIC, *UNSEEN, *REBUILT)

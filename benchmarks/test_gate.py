@@ -9,7 +9,8 @@ import random
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.gate.records import HostEntry, Inputs, PairEntry, ProgramEntry, Rate, RunEntry
+from advisor.gate.entries import PairEntry, ProgramEntry, Rate, RunEntry
+from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.report import markdown
 from advisor.gate.rule import Rule, judge
 from advisor.gate.workbench import decided
@@ -17,7 +18,7 @@ from advisor.gate.workbench import decided
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    from advisor.gate.records import Arm
+    from advisor.gate.entries import Arm
 
 RULE = Rule()
 

@@ -21,12 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIG, WORKLOADS = str(ROOT / "config"), str(ROOT / "benchmarks" / "workloads")
 DEM = ("-m", "benchmarks.workloads.dem_completion.run", "-c", f"{CONFIG}/dem_completion.json")
 EMBER = ("-m", "benchmarks.workloads.emberformer.run", "-c", f"{CONFIG}/emberformer.yaml")
+RELIGHT = ("-m", "benchmarks.workloads.relighting.run", "-c", f"{CONFIG}/relighting.yaml")
 SPEECH = (f"{WORKLOADS}/speech/train.py", "--config", f"{CONFIG}/speech.py")
 RUNS = {
     "dem_completion": (*DEM, "-p", "test", "--n_timestep", "6", "--tiles", "2"),
     "emberformer": (*EMBER, "-p", "train", "--max_steps", "4", "--epochs", "1"),
     "headpose": (f"{WORKLOADS}/headpose/train.py", "--max-steps", "4", "--epochs", "1"),
     "speech": (*SPEECH, "--max-steps", "4", "--epochs", "1"),
+    "relighting": (*RELIGHT, "--limit", "16", "--batch-size", "4"),
 }
 
 

@@ -62,15 +62,15 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
         site = written_at(place, before.effects.loader_site)
         data = {
             "wait_before": before.wait_share,
-            "wait_after": run.wait_share,
+            "wait_after": run.wait_share if run else None,
             "padding_before": before.effects.padding_share,
-            "padding_after": run.effects.padding_share,
-            "caution": run.whatif.caution if run.whatif else None,
+            "padding_after": run.effects.padding_share if run else None,
+            "caution": run.whatif.caution if run and run.whatif else None,
         }
     elif proposal.kind == "switch":
         switch, value = switch_of(proposal.title)
         site = sited(now, cwd, switch)
-        cost_s = run.whatif.cost_s if run.whatif else None
+        cost_s = run.whatif.cost_s if run and run.whatif else None
         data = {**data, "code": switch.code.format(value=value), "cost_s": cost_s}
     patched = [proposal]
     if proposal.kind == "together":

@@ -12,14 +12,18 @@ from advisor.model import (
     Ceilings,
     Effects,
     Failure,
+    InTurn,
     JsonScalar,
     LoaderCeiling,
     Machine,
+    MeasurePlan,
     Run,
+    Spell,
     Telemetry,
     Trial,
     WhatIfOutcome,
 )
+from advisor.probe.in_turn import LASTING, order
 from advisor.trials.signs import NEXT_STEPS
 
 if TYPE_CHECKING:
@@ -85,12 +89,16 @@ class Formula:
     """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
     """Files that a batch of so many items leaves; None: not known."""
+    side_by_side: Mapping[int, float] = field(default_factory=dict)
+    """Times the rate of one process that so many have, where `num_gpus` asks for them."""
     ignored: frozenset[str] = frozenset()
     """Settings that the program does not follow."""
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Values that stand in the program's code."""
     switches: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each what-if that is no loader argument; others do not apply."""
+    drift_per_s: float = 0.0
+    """Relative change of the rate in each second that a process is at work after its window."""
     flags: Mapping[str, float] = field(default_factory=dict)
     """Speed-up of each setting that is true; Effects tells which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
@@ -115,7 +123,8 @@ class Formula:
         batch, step_s, load_s = self._costs(values)
         workers = self._number(values, "num_workers", 0)
         whole_s = max(step_s, load_s) if workers else step_s + load_s
-        return self.switches.get(whatif or "", 1.0) * batch / whole_s
+        crowd = self.side_by_side.get(self._number(values, "num_gpus", 1), 1.0)
+        return crowd * self.switches.get(whatif or "", 1.0) * batch / whole_s
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """One process at `values`; ignored settings are as in `original`."""
@@ -152,6 +161,8 @@ class Formula:
         if process_s is not None:
             startup_s, seconds, ending_s = 0.0, process_s, 0.0
         alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
+        in_turn = self._in_turn(plan, rate, seconds)
+        alone_s += max((s.end - seconds for each in in_turn for s in each.spells), default=0.0)
         finished = rate * seconds if plan.whole or not self.sampler else 0.0
         finished = float(self.whole_units) if whole else finished
         half = self._half(used)
@@ -181,6 +192,7 @@ class Formula:
             loss_last=losses[-1] if losses else None,
             effects=self._effects(used),
             whatif=self._outcome(whatif),
+            in_turn=in_turn,
             ceilings=Ceilings(
                 compute_units_per_s=batch / step_s,
                 loader=tuple(
@@ -193,6 +205,7 @@ class Formula:
             stdout_tail=self._printed(used, trial),
             output_digest="same",
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
+            ranks=many if (many := self._number(used, "num_gpus", 1)) in self.side_by_side else 1,
             startup_s=startup_s,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
@@ -239,6 +252,28 @@ class Formula:
         applied = whatif in self.switches or whatif.startswith("loader.")
         return WhatIfOutcome(
             name=whatif, applied=applied, why=None if applied else "nothing to switch"
+        )
+
+    def _in_turn(self, plan: MeasurePlan, rate: float, begin_s: float) -> tuple[InTurn, ...]:
+        """Spells of one window each, after the window; the program as it is always applies."""
+        if not plan.in_turn:
+            return ()
+        spells: dict[str, list[Spell]] = {"": []}
+        faster, length_s = 1.0, plan.measure_s
+        names = [name for name in order(plan.in_turn) if not name or name in self.switches]
+        for number, name in enumerate(names):
+            speedup = self.switches.get(name, 1.0)
+            faster *= speedup if name in LASTING else 1.0
+            after_s = number * length_s
+            drifted = 1.0 + self.drift_per_s * (after_s + length_s / 2)
+            now = faster if name in LASTING else faster * speedup
+            start = begin_s + after_s
+            spell = Spell(start=start, end=start + length_s, units_per_s=rate * now * drifted)
+            spells.setdefault(name, []).append(spell)
+        missing = [name for name in plan.in_turn if name not in self.switches]
+        return (
+            *(InTurn(name=name, spells=tuple(each)) for name, each in spells.items()),
+            *(InTurn(name=n, applied=False, why="nothing to switch") for n in missing),
         )
 
     def _printed(self, used: Values, trial: Trial) -> str:

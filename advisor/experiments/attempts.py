@@ -50,6 +50,12 @@ class Ask:
     limit_s: float | None = None
     """Given up, as one that did not fit, so long after its first step; None: with the budget."""
 
+    @property
+    def label(self) -> str:
+        """`batch_size=8, 4 switches in turn`"""
+        many = len(self.plan.in_turn)
+        return f"{self.arm.label}, {many} switches in turn" if many else self.arm.label
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
@@ -90,7 +96,7 @@ class Attempt:
 
     @property
     def label(self) -> str:
-        return self.ask.arm.label
+        return self.ask.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ class Program:
         return Trial(
             id=id_,
             purpose=ask.purpose,
-            label=ask.arm.label,
+            label=ask.label,
             candidate=candidate,
             command=command,
             cwd=str(self.cwd),

@@ -36,9 +36,12 @@ class Arms:
 
     base: Sequence[float]
     head: Sequence[float]
+    builds: Sequence[tuple[int, int]] | None = None
+    """Which build of base and which of head made each pair; None where each was built once."""
 
     def first(self, pairs: int) -> Arms:
-        return Arms(base=self.base[:pairs], head=self.head[:pairs])
+        builds = None if self.builds is None else self.builds[:pairs]
+        return Arms(base=self.base[:pairs], head=self.head[:pairs], builds=builds)
 
 
 def has_room(differences: Sequence[float], tau: float, arms: Arms | None) -> bool:

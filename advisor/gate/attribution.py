@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from advisor.gate.records import ARMS, Attribution, MovedEntry, RunEntry
+from advisor.gate.entries import ARMS, RunEntry
+from advisor.gate.records import Attribution, MovedEntry
 from advisor.report.numbers import percent
 
 if TYPE_CHECKING:

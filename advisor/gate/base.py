@@ -63,7 +63,7 @@ def base_revision(
     job would never compare anything, and nobody would notice.
     """
     if base_ref:
-        sha = _commit(head, base_ref)
+        sha = commit_of(head, base_ref)
         if sha is None:
             msg = f"--base-ref {base_ref!r} names no commit here. Correct it, or {FETCH}"
             raise UsageError(msg)
@@ -72,7 +72,7 @@ def base_revision(
     if found := _merged_into(head, event, environ) or _before_push(head, event, environ):
         return found
     targets, sure = _targets(head, event, environ)
-    ref = next((ref for ref in targets if _commit(head, ref)), None)
+    ref = next((ref for ref in targets if commit_of(head, ref)), None)
     if ref is None and sure:
         # Not its own previous commit instead: a second push would hide the slowdown of the first.
         msg = f"{targets[-1]} is not in this clone. Give --base-ref, or {FETCH}"
@@ -86,7 +86,7 @@ def base_revision(
             return Revision(sha=sha, ref=f"merge-base with {ref}")
     if head.revision.dirty:
         return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
-    sha = _commit(head, "HEAD^1")
+    sha = commit_of(head, "HEAD^1")
     if sha is None:
         if git(head.top, "rev-parse", "--is-shallow-repository") == "true":
             msg = f"The parent of HEAD is not in this shallow clone. Give --base-ref, or {FETCH}"
@@ -105,19 +105,19 @@ def _merged_into(
     they would be taken for the request's own. A merge that the branch holds itself is another.
     """
     pull = event.get("pull_request")
-    if not isinstance(pull, dict) or _commit(head, "HEAD^2") is None:
+    if not isinstance(pull, dict) or commit_of(head, "HEAD^2") is None:
         return None
     tip, target = (
         str(side.get("sha") or "") if isinstance(side := pull.get(name), dict) else ""
         for name in ("head", "base")
     )
-    theirs = _commit(head, "HEAD^2")
+    theirs = commit_of(head, "HEAD^2")
     made = re.fullmatch(r"refs/pull/\d+/merge", environ.get("GITHUB_REF", ""))
     sure = tip == theirs or (made and environ.get("GITHUB_SHA") == head.revision.sha)
-    alike = (not tip or _is_ancestor(head, tip, "HEAD^2")) and _is_ancestor(head, target, "HEAD^1")
+    alike = (not tip or is_ancestor(head, tip, "HEAD^2")) and is_ancestor(head, target, "HEAD^1")
     if head.revision.sha == tip or not (sure or alike):
         return None
-    return Revision(sha=_commit(head, "HEAD^1"), ref="first parent of the merge commit")
+    return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
 
 
 def _before_push(
@@ -130,7 +130,7 @@ def _before_push(
     before = str(event.get("before") or "")
     if environ.get("GITHUB_EVENT_NAME") != "push" or not before.strip("0"):
         return None
-    sha = _commit(head, before)
+    sha = commit_of(head, before)
     if sha is None and not event.get("forced"):
         missing = f"{before}, the state before this push, is not in this clone"
         msg = f"{missing}. Give --base-ref, or {FETCH}"
@@ -141,16 +141,16 @@ def _before_push(
 FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
 
 
-def _commit(head: Checkout, ref: str) -> str | None:
+def commit_of(head: Checkout, ref: str) -> str | None:
     """The commit that `ref` names; None if it names none here."""
     return git(
         head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
     )
 
 
-def _is_ancestor(head: Checkout, ref: str, other: str) -> bool:
+def is_ancestor(head: Checkout, ref: str, other: str) -> bool:
     """Whether the commit `ref` is `other`, or lies before it."""
-    sha = _commit(head, ref) if ref else None
+    sha = commit_of(head, ref) if ref else None
     return sha is not None and git(head.top, "merge-base", "--is-ancestor", sha, other) is not None
 
 
@@ -204,13 +204,13 @@ def base_checkout(
                 variables={"GIT_LFS_SKIP_SMUDGE": "1"},
             )
             if made.returncode:
-                msg = f"git could not check out the base {revision.sha}: {made.stderr.strip()}"
+                msg = f"git could not check out {revision.sha}: {made.stderr.strip()}"
                 raise NoBaselineError(msg)
             bring.submodules(head.top, top)
             bring.large_files(head.top, top)
             cwd = top / head.cwd.relative_to(head.top.resolve())
             if not cwd.is_dir():
-                msg = f"the base has no folder {cwd.relative_to(top)}"
+                msg = f"{(revision.sha or '')[:12]} has no folder {cwd.relative_to(top)}"
                 raise NoBaselineError(msg)
             bring.links(sources, links, cwd)
             yield Checkout(top=top, cwd=cwd, revision=revision)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from advisor.errors import StateUnusableError
 from advisor.files import atomic
 from advisor.gate import noise, power
-from advisor.gate.records import ARMS, CalibrationEntry
+from advisor.gate.entries import ARMS
+from advisor.gate.records import CalibrationEntry
 from advisor.gate.rule import judge
 from advisor.gate.verdict import difference, rule_of
 from advisor.state import user_folder
@@ -18,7 +19,8 @@ from advisor.state import user_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.gate.records import Inputs, ProgramEntry, Statistic
+    from advisor.gate.entries import ProgramEntry, Statistic
+    from advisor.gate.records import Inputs
 
 TRUER = 0.5
 """The median of windows decides instead of the mean if it scatters by less than this share of it:

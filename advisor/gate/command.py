@@ -24,7 +24,7 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.gate import forks, github, modes, options, records, report, site, walls
+from advisor.gate import forks, github, modes, options, report, site, texts, walls
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs
 from advisor.gate.workbench import Place
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace, command: Sequence[str] | None = None) -> int:
             sys.stderr.write(github.harmless(traceback.format_exc()))
     finally:
         record = record.model_copy(update={"wall_s": time.monotonic() - started})
-        record = records.masked(record)
+        record = texts.masked(record)
         told = _tell(record, args.report, job, code, claimed)
     _show(record, args)
     return code if told else code or GATE_EXIT_CODES["error"]
@@ -112,7 +112,7 @@ def _measure(asked: Options, job: github.Job) -> GateRecord:
         record = modes.MODES[asked.mode](asked, place)
     if asked.mode == "replay":
         return record
-    notes = [*record.notes, *walls.notes(cwd, job.withheld)]
+    notes = [*record.notes, *walls.notes(cwd, job.withheld, allow_writes=asked.allow_writes)]
     return record.model_copy(update={"notes": notes})
 
 
@@ -161,7 +161,7 @@ def _tell(
 
 def _show(record: GateRecord, args: argparse.Namespace) -> None:
     if args.json:
-        sys.stdout.write(records.headline(record).replace("##[", "#\\u0023[") + "\n")
+        sys.stdout.write(texts.headline(record).replace("##[", "#\\u0023[") + "\n")
     elif record.programs:  # else the message on stderr has said it all
         sys.stdout.write(github.harmless(report.lines(record)))
 

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 from advisor import stats
 from advisor.gate import allowances, noise, power
 from advisor.gate.assumptions import Arms
-from advisor.gate.records import ARMS, WorkloadVerdict
+from advisor.gate.entries import ARMS
+from advisor.gate.records import WorkloadVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.records import Arm, PairEntry, ProgramEntry
+    from advisor.gate.entries import Arm, PairEntry, ProgramEntry
     from advisor.gate.rule import Judgement, Rule
+
+
+def words(figure: str, *, higher_is_better: bool) -> tuple[str, str, str]:
+    """Worse, better and the change for the worse, of a figure."""
+    if figure == allowances.THROUGHPUT:
+        return "slower", "faster", "slowdown"
+    if higher_is_better:
+        return f"less {figure}", f"more {figure}", "drop"
+    return f"more {figure}", f"less {figure}", "growth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +40,23 @@ class Comparable:
     """`throughput`, or a figure of `allowances`."""
     threshold: float
     """The share by which it may worsen."""
+    higher_is_better: bool = True
     values: Mapping[Arm, Sequence[float]]
     unit: str
 
     @property
     def tau(self) -> float:
-        return allowances.tau(self.figure, self.threshold)
+        return allowances.tau(self.threshold, higher=self.higher_is_better)
 
     @property
     def arms(self) -> Arms:
         """The logs of the values, more is better."""
-        sign = 1 if self.figure == allowances.THROUGHPUT else -1
+        sign = 1 if self.higher_is_better else -1
         logs = {arm: [sign * math.log(value) for value in self.values[arm]] for arm in ARMS}
-        return Arms(base=logs["base"], head=logs["head"])
+        builds = [(pair.base.build, pair.head.build) for pair in self.pairs]
+        told = [(base, head) for base, head in builds if base is not None and head is not None]
+        whole = len(told) == len(builds)
+        return Arms(base=logs["base"], head=logs["head"], builds=told if whole else None)
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -63,6 +77,7 @@ class Comparable:
         return WorkloadVerdict(
             name=self.name,
             figure=self.figure,
+            better="higher" if self.higher_is_better else "lower",
             threshold=self.threshold,
             verdict=judgement.outcome,
             reason=self._reason(judgement, rule, red),
@@ -84,7 +99,7 @@ class Comparable:
         )
 
     def _pct(self, d: float) -> float | None:
-        return allowances.worse_pct(self.figure, d)
+        return allowances.worse_pct(d, higher=self.higher_is_better)
 
     def _slots(self) -> list[list[float]]:
         """Logs of runs that should be equal: same arm, same place in the pair."""
@@ -96,8 +111,8 @@ class Comparable:
 
     def _smallest_red(self, used: Sequence[float], rule: Rule, workloads: int) -> float | None:
         """What turns red nine times in ten here, on the scale of d."""
-        if len(used) < 2:
-            return None
+        if len(used) < 2 or self.arms.builds is not None:
+            return None  # what builds differ by was not played
         rule = replace(rule, threshold=-math.expm1(-self.tau))
         by = len(self.differences) if self.program.stopped else None
         return power.red_at(statistics.stdev(used), len(used), rule, by=by, workloads=workloads)
@@ -105,8 +120,7 @@ class Comparable:
     def _reason(self, judgement: Judgement, rule: Rule, red: float | None) -> str:
         limit, pairs = f"{100 * self.threshold:g} %", len(self.pairs)
         rate = self.figure == allowances.THROUGHPUT
-        worse, better = ("slower", "faster") if rate else ("more " + self.figure, "less")
-        change = "slowdown" if rate else "growth"
+        worse, better, change = words(self.figure, higher_is_better=self.higher_is_better)
         if judgement.outcome == "regression":
             if judgement.by_cap:
                 return f"{worse} for certain, and about {limit} or more (cap rule)"

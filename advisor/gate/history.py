@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from advisor.gate.records import GateRecord, HostEntry, ProgramEntry, Verdict
+    from advisor.gate.entries import ProgramEntry
+    from advisor.gate.records import GateRecord, HostEntry, Verdict
 
 FORMAT: Literal[1] = 1
 FEWEST_SESSIONS = 10
@@ -207,7 +208,7 @@ def read(path: Path) -> History:
     except FileNotFoundError:
         return History()
     except (OSError, ValueError, ValidationError) as problem:
-        first = str(problem).splitlines()[0]
+        first = getattr(problem, "strerror", None) or str(problem).splitlines()[0]
         msg = f"{path} is no history of format {FORMAT}: {first}. Repair or remove it."
         raise ReportError(msg) from problem
 

@@ -1,14 +1,13 @@
 """One process of one arm, to the rates it showed.
 
-Where a rate comes from, best first: the program's own `throughput: 123.4` line; the statistics
-that pytest-benchmark left; the probe; the time of the whole run.
+Where a rate comes from, best first: the program's own `throughput: 123.4` line; the JSON that a
+suite of benchmarks left; the probe; the time of the whole run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import re
@@ -18,10 +17,11 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from advisor.engines.workplace import require_room
 from advisor.experiments.lab import WAIT_S
 from advisor.files import within
-from advisor.gate import allowances, origins
-from advisor.gate.records import (
+from advisor.gate import allowances, origins, suites
+from advisor.gate.entries import (
     DisturbanceEntry,
     GpuReadings,
     NeighbourEntry,
@@ -29,23 +29,25 @@ from advisor.gate.records import (
     Rate,
     RunEntry,
 )
+from advisor.gate.suites import NoRateError, checked
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
 from advisor.trials.limits import Limits
 from advisor.trials.output import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
+    from advisor.gate.entries import Arm, Source
     from advisor.gate.origins import Difference
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Metric, Source
+    from advisor.gate.records import Metric, OwnFigure
     from advisor.model import Gpu
 
 BENCHMARK_JSON = "GPU_ADVISOR_BENCHMARK_JSON"
-"""Environment variable: where a pytest-benchmark suite may leave its JSON."""
+"""Environment variable: where a suite of benchmarks may leave its JSON."""
 
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """Compiler caches: one folder an arm, or the first arm would pay for both."""
@@ -72,7 +74,8 @@ class Bench:
     """Runs programs in the two arms, one process at a time."""
 
     engine: Engine
-    checkouts: dict[Arm, Checkout]
+    builds: Mapping[Arm, Sequence[Checkout]]
+    """The checkouts of each arm: one, or as many as each was built anew."""
     scratch: Path
     device: Callable[[], Gpu | None]
     """Asked before every run: the card and its stable facts must not change on the way."""
@@ -81,12 +84,19 @@ class Bench:
     allow_writes: bool = False
     limits: Limits = field(default_factory=Limits)
     """Those that were asked for on the command line."""
+    own_figures: Mapping[str, Mapping[str, OwnFigure]] = field(default_factory=dict)
+    """By program: what else its output is asked for."""
     between: Difference | None = None
     """What tells the arms apart; None where both are the same folder."""
     started: int = 0
 
-    def run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
-        """One fresh process of `program` in `arm`. A failure is in the record, never raised."""
+    def run(
+        self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float, build: int = 0
+    ) -> RunEntry:
+        """One fresh process of `program` in a build of `arm`. A failure is in the record, never
+        raised."""
+        checkout = self.builds[arm][build]
+        caches = self.caches(arm, build)
         limits = self.limits.or_else(program.limits)
         limit_s = min(limit_s, limits.run_s or RUN_LIMIT_S)
         self.started += 1
@@ -97,10 +107,10 @@ class Bench:
             purpose="gate",
             label=arm,
             candidate=Candidate(),
-            command=program.argv(self.checkouts[arm]),
-            cwd=str(program.cwd(self.checkouts[arm])),
+            command=program.argv(checkout),
+            cwd=str(program.cwd(checkout)),
             scratch=str(scratch),
-            env=tuple(self.environment(program, arm, benchmark_json).items()),
+            env=tuple(self.environment(program, arm, benchmark_json, caches).items()),
             plan=dataclasses.replace(plan, unit_regex=program.unit_regex),
             unit=program.unit,
             # where nothing was asked for the last is reached first: a plain `timeout`
@@ -108,15 +118,17 @@ class Bench:
             hang_limit_s=limits.hang_s or 2 * limit_s,
             total_limit_s=limit_s,
             allow_writes=self.allow_writes,
-            caches=str(self.caches(arm)),
+            spared=(str(checkout.top / ".git"),),
+            caches=str(caches),
             origins=self.between.asked if self.between else None,
         )
-        self.caches(arm).parent.mkdir(exist_ok=True)
+        caches.parent.mkdir(exist_ok=True)
         self.engine.wait_until_quiet(WAIT_S)
         gpu = self.device()
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
+        require_room(self.scratch)  # or what the run told may not be whole
         try:
             found = entry(
                 result,
@@ -129,22 +141,27 @@ class Bench:
                 gpu=gpu,
                 whole=plan.mode == "whole",
                 metric=self.metric,
+                own_figures=self.own_figures.get(program.name, {}),
             )
+            if len(self.builds[arm]) > 1:
+                found = found.model_copy(update={"build": build})
             if self.between is None:
                 return found
-            told = origins.loaded(scratch, arm, self.between)
+            told = origins.loaded(scratch, checkout.top, self.between)
             return found.model_copy(update={"loaded": told})
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def caches(self, arm: Arm) -> Path:
-        """Folder of what the runs of `arm` compile and download: the other arm cannot write there,
-        and pays for its own."""
-        return self.scratch / "caches" / arm
+    def caches(self, arm: Arm, build: int = 0) -> Path:
+        """Folder of what the runs of a build compile and download: no other can write there, and
+        each pays for its own."""
+        return self.scratch / "caches" / (f"{arm}-{build}" if build else arm)
 
-    def environment(self, program: Program, arm: Arm, benchmark_json: Path) -> dict[str, str]:
-        """What a run of `arm` sees on top of the caller's environment."""
-        caches = {name: str(self.caches(arm) / name.lower()) for name in CACHES}
+    def environment(
+        self, program: Program, arm: Arm, benchmark_json: Path, kept: Path
+    ) -> dict[str, str]:
+        """What a run of `arm` sees on top of the caller's environment; `kept` are its caches."""
+        caches = {name: str(kept / name.lower()) for name in CACHES}
         env = {**caches, **dict(program.env), "GPU_ADVISOR_ARM": arm}
         env[BENCHMARK_JSON] = str(benchmark_json)
         words = program.command
@@ -166,6 +183,7 @@ def entry(
     gpu: Gpu | None,
     whole: bool,
     metric: Metric = "throughput",
+    own_figures: Mapping[str, OwnFigure] | None = None,
 ) -> RunEntry:
     """The record of one process, from what the engine and the program said of it."""
     telemetry = result.telemetry if isinstance(result, Run) else Telemetry()
@@ -187,13 +205,10 @@ def entry(
         )
     except NoRateError as problem:
         return record.model_copy(update={"problem": problem.problem})
-    return record.model_copy(update={"source": source, "rates": rates})
-
-
-class NoRateError(Exception):
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.evidence)
-        self.problem = problem
+    own = allowances.own_figures(own_figures or {}, lambda asked: last_told(output, asked))
+    return record.model_copy(
+        update={"source": source, "rates": rates, "figures": {**record.figures, **own}}
+    )
 
 
 def _rates(
@@ -207,15 +222,16 @@ def _rates(
     metric: Metric,
 ) -> tuple[Source, dict[str, Rate]]:
     """Rates from the best source that `metric` allows."""
-    line = throughput_line(output, program.metric_regex)
+    line = last_told(output, program.metric_regex)
     if metric == "throughput" and line is not None:
-        rate = _checked(line, "the output says `throughput: %s`")
+        rate = checked(line, "the output says `throughput: %s`")
         work = result.whole_units or None if isinstance(result, Run) and whole else None
         unit = "unit" if program.in_shell else program.unit  # nobody said what it counts
         return "throughput line", {program.name: Rate(mean=rate, unit=unit, work=work)}
     suite = _left(benchmark_json.parent, benchmark_json.name, BENCHMARK_BYTES)
     if metric == "throughput" and suite is not None:
-        return "pytest-benchmark", benchmark_rates(suite)
+        found = suites.read(suite)
+        return found.source, found.rates
     if metric != "run-time" and isinstance(result, Run) and _counted(result):
         return "probe", {program.name: probe_rate(result, whole=whole)}
     if metric == "probe":
@@ -233,7 +249,7 @@ def _counted(result: Run) -> bool:
 # --- the program's own line ---------------------------------------------------------------
 
 
-def throughput_line(output: str, pattern: str) -> str | None:
+def last_told(output: str, pattern: str) -> str | None:
     """Group 1 of the last line that matches `pattern`; None if there is none.
 
     Of each line only the beginning is looked at, so that no output makes this slow.
@@ -243,57 +259,6 @@ def throughput_line(output: str, pattern: str) -> str | None:
         if found := wanted.search(line[:LINE_CHARS]):
             return found[1]
     return None
-
-
-def _checked(text: str, where: str) -> float:
-    said = where % text
-    plain_text = text.rstrip(",;")
-    try:
-        if re.search(r"\d[,_]\d", plain_text):
-            evidence = f"{said}: write the number without separators of thousands, as 1234.5"
-            raise NoRateError(Problem(kind="no-rate", evidence=evidence))
-        value = float(plain_text)
-    except ValueError as problem:
-        evidence = f"{said}, which is no number"
-        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
-    if not math.isfinite(value):
-        evidence = f"{said}, which is not finite"
-        raise NoRateError(Problem(kind="non-finite", evidence=evidence))
-    if value <= 0:
-        evidence = f"{said}: no work was done"
-        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
-    return value
-
-
-# --- pytest-benchmark ---------------------------------------------------------------------
-
-
-def benchmark_rates(raw: bytes) -> dict[str, Rate]:
-    """Calls per second of each benchmark in the JSON that pytest-benchmark wrote.
-
-    Raises NoRateError if it holds none, or a time that is no time.
-    """
-    try:
-        found = json.loads(raw)["benchmarks"]
-        stats = {str(b["fullname"]): b["stats"] for b in found}
-    except (ValueError, KeyError, TypeError) as problem:
-        evidence = f"what pytest-benchmark wrote cannot be read: {problem!r}"
-        raise NoRateError(Problem(kind="no-rate", evidence=evidence)) from problem
-    if not stats:
-        evidence = "pytest-benchmark ran no benchmark"
-        raise NoRateError(Problem(kind="work-not-done", evidence=evidence))
-    return {name: _benchmark_rate(name, values) for name, values in stats.items()}
-
-
-def _benchmark_rate(name: str, stats: dict[str, Any]) -> Rate:
-    mean_s, median_s, fast_s = (stats.get(key) for key in ("mean", "median", "q1"))
-    rate = _checked(str(1 / mean_s if mean_s else 0.0), f"{name}: its mean makes %s calls a second")
-    return Rate(
-        mean=rate,
-        median=1 / median_s if median_s else None,
-        fast=1 / fast_s if fast_s else None,
-        unit="call",
-    )
 
 
 # --- the probe ----------------------------------------------------------------------------
@@ -318,7 +283,7 @@ def probe_rate(run: Run, *, whole: bool) -> Rate:
     windows = [rate for rate in windows if rate > 0]
     enough = len(windows) >= 4
     return Rate(
-        mean=_checked(str(run.units_per_s), "the probe counted %s units a second"),
+        mean=checked(str(run.units_per_s), "the probe counted %s units a second"),
         median=statistics.median(windows) if enough else None,
         fast=statistics.quantiles(windows, n=10)[-1] if enough else None,
         windows=windows,

@@ -1,12 +1,24 @@
-"""The four ways to a record: base against head, saved runs, past sessions, head against itself."""
+"""The ways to a record: base against head, saved runs, past sessions, head against itself."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, UsageError
-from advisor.gate import allowances, attribution, base, calibrate, history, replay, verdict
+from advisor.gate import (
+    accepted,
+    allowances,
+    attribution,
+    base,
+    bisect,
+    builds,
+    calibrate,
+    history,
+    replay,
+    verdict,
+)
 from advisor.gate.program import choose, why_not_comparable
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import (
@@ -20,11 +32,14 @@ from advisor.gate.workbench import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from advisor.gate.entries import Arm
     from advisor.gate.options import Options
     from advisor.gate.records import Attribution, GateRecord, Mode
     from advisor.gate.session import Session
     from advisor.gate.workbench import Place
 
+SETTLED = ("statistic", "limits", "own_figures", "accepted")
+"""Inputs that were settled before saved runs were made; all others are asked anew."""
 CALIBRATION_PAIRS = 12
 HISTORY_PAIRS = 2
 """Pairs of head with itself that make one session of the history: four processes."""
@@ -37,16 +52,19 @@ def ab(asked: Options, place: Place) -> GateRecord:
     revision = base.base_revision(head, asked.base_ref)
     with (
         machine_to_itself(asked, place) as (engine, host),
-        base.base_checkout(head, revision, asked.links) as other,
+        builds.checkouts(head, revision, asked.links, asked.rebuilds) as arms,
     ):
-        allowed = allowances.of_base(other, [program.name for program in programs])
-        inputs = asked.inputs.model_copy(update={"limits": allowed})
+        other = arms["base"][0]
+        inputs = allowances.of_base(asked.inputs, other, [program.name for program in programs])
+        let_pass = accepted.find(asked.accept_label, other, head, os.environ)
+        inputs = inputs.model_copy(update={"accepted": list(let_pass.accepted)})
         asked = replace(asked, inputs=inputs)
-        session = open_session(asked, place, {"base": other, "head": head}, programs, engine, host)
+        session = open_session(asked, place, arms, programs, engine, host)
         for program in programs:
             session.close(program.name, no_baseline=why_not_comparable(program, other))
         set_up(asked, place, session)
         record = measured(session, host, "ab")
+        record = record.model_copy(update={"notes": [*record.notes, *let_pass.notes]})
         if record.verdict != "regression":
             return record
         return record.model_copy(update={"attribution": _why(session, record)})
@@ -78,8 +96,7 @@ def replay_saved(asked: Options, _place: Place) -> GateRecord:
     found = replay.saved(asked.replay)
     first = found[0]
     programs = [program for record in found for program in record.programs]
-    # Statistic and the base's limits were settled before those runs; all else is asked anew.
-    kept = {"statistic": first.inputs.statistic, "limits": first.inputs.limits}
+    kept = {name: getattr(first.inputs, name) for name in SETTLED}
     inputs = asked.inputs.model_copy(update=kept)
     record = decided(programs, inputs, first.host, "replay")
     said = f"the saved verdict was: {', '.join(saved.verdict for saved in found)}"
@@ -96,7 +113,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
         history.read(asked.history)
         claimed = history.claim(asked.history)
     with machine_to_itself(asked, place) as (engine, host):
-        session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
+        session = open_session(asked, place, _alone(head), programs, engine, host)
         session.fixed_pairs, session.may_stand_in = HISTORY_PAIRS, False
         set_up(asked, place, session)
         record = _of_head_alone(measured(session, host, "history"))
@@ -112,6 +129,11 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     return history.with_verdicts(record, verdicts)
 
 
+def _alone(head: base.Checkout) -> dict[Arm, tuple[base.Checkout, ...]]:
+    """Head in both arms."""
+    return {"base": (head,), "head": (head,)}
+
+
 def _of_head_alone(record: GateRecord) -> GateRecord:
     """Both arms were head: what failed in either place is head's failure, not a missing base."""
     if record.verdict != "no-baseline":
@@ -124,7 +146,7 @@ def calibrated(asked: Options, place: Place) -> GateRecord:
     head = base.head_checkout(place.cwd)
     programs = choose(head, asked.workloads, asked.command)
     with machine_to_itself(asked, place) as (engine, host):
-        session = open_session(asked, place, {"base": head, "head": head}, programs, engine, host)
+        session = open_session(asked, place, _alone(head), programs, engine, host)
         session.fixed_pairs = CALIBRATION_PAIRS
         set_up(asked, place, session)
         record = _of_head_alone(measured(session, host, "calibrate"))
@@ -151,4 +173,5 @@ MODES: dict[Mode, Callable[[Options, Place], GateRecord]] = {
     "replay": replay_saved,
     "history": with_history,
     "calibrate": calibrated,
+    "bisect": bisect.search,
 }

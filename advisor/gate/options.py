@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from advisor.errors import UsageError
+from advisor.gate.accepted import DEFAULT_LABEL
+from advisor.gate.layouts import FEWEST
 from advisor.gate.records import Inputs, Metric, Mode
 from advisor.settings import parse_duration_s, parse_share
 from advisor.trials import limits
@@ -30,6 +32,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 METRICS: tuple[Metric, ...] = get_args(Metric)
 PLAIN_NUMBER = re.compile(r"\d+\.?\d*|\.\d+", re.ASCII)
 ON_VERDICT = ("warn", "fail", "pass")
+MOST_REBUILDS = 24
 DEFAULT_REPORT = Path("gate.md")
 
 
@@ -41,6 +44,10 @@ class Options:
     workloads: tuple[str, ...]
     command: str | None
     base_ref: str | None
+    bisect: str | None
+    first_parent: bool
+    rebuilds: int
+    accept_label: str
     setup: str | None
     links: tuple[str, ...]
     inputs: Inputs
@@ -79,7 +86,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REF",
         help="compare with this commit (default: merge-base with the target branch)",
     )
+    add(
+        "--bisect",
+        metavar="GOOD..BAD",
+        help="find the first commit of this range that is slower than GOOD by the threshold",
+    )
+    switch("--first-parent", help="let --bisect follow the main line alone: a merge is one commit")
     add("--setup", metavar="CMD", help="shell string run once in each arm before measuring")
+    add(
+        "--rebuilds",
+        default="1",
+        metavar="N",
+        help="build each arm N times (--setup in N checkouts; 3 or more), and let builds be what "
+        "is compared",
+    )
     add(
         "--link",
         action="append",
@@ -123,6 +143,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="NAMES",
         help="workloads or benchmarks that may be missing in head, comma-separated",
+    )
+    add(
+        "--accept-label",
+        default=DEFAULT_LABEL,
+        metavar="LABEL",
+        help="labels of a pull request that accept a slowdown begin with this: "
+        "'LABEL: train 12%%' (default: %(default)s; empty: none does)",
     )
     switch(
         "--cap-rule",
@@ -205,7 +232,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="JSON",
-        help="pytest-benchmark JSON of base, one file a process, for --mode replay",
+        help="JSON of a suite of base, one file a process, for --mode replay",
     )
     add(
         "--head-runs",
@@ -213,13 +240,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="JSON",
-        help="pytest-benchmark JSON of head, for --mode replay",
+        help="JSON of a suite of head, for --mode replay",
     )
 
 
 def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
     """`args` as Options. Raises UsageError naming the flag, the value and what is allowed."""
-    mode = _one_of("--mode", args.mode, MODES)
+    mode = _mode(args)
     _only_in_replay(mode, args)
     text = shlex.join(command) if command else args.command
     inputs = Inputs(
@@ -237,6 +264,10 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         workloads=tuple(name for text in args.workload for name in _names(text)),
         command=text,
         base_ref=args.base_ref or None,
+        bisect=args.bisect or None,
+        first_parent=_switch("--first-parent", args.first_parent),
+        rebuilds=_rebuilds(mode, args),
+        accept_label=args.accept_label.strip(),
         setup=args.setup or None,
         links=tuple(name for text in args.link for name in _names(text)),
         inputs=inputs,
@@ -255,6 +286,41 @@ def check(args: argparse.Namespace, command: Sequence[str] | None) -> Options:
         base_runs=tuple(args.base_runs),
         head_runs=tuple(args.head_runs),
     )
+
+
+def _mode(args: argparse.Namespace) -> Mode:
+    mode = _one_of("--mode", args.mode, MODES)
+    if mode == "bisect" and not args.bisect:
+        msg = "--mode bisect needs a range: --bisect GOOD..BAD."
+        raise UsageError(msg)
+    if args.bisect and mode not in {"ab", "bisect"}:
+        msg = f"--bisect measures commits, --mode {mode} does not. Leave one of them out."
+        raise UsageError(msg)
+    if args.bisect and args.base_ref:
+        msg = "--bisect names both ends itself. Leave --base-ref out."
+        raise UsageError(msg)
+    if args.first_parent != "false" and not args.bisect:
+        msg = "--first-parent says how --bisect walks. Give --bisect GOOD..BAD, or leave it out."
+        raise UsageError(msg)
+    return "bisect" if args.bisect else mode
+
+
+def _rebuilds(mode: Mode, args: argparse.Namespace) -> int:
+    text = args.rebuilds.strip()
+    number = int(text) if re.fullmatch(r"\d{1,2}", text, re.ASCII) else 0
+    if not (number == 1 or FEWEST <= number <= MOST_REBUILDS):
+        msg = (
+            f"--rebuilds {args.rebuilds!r} is not known. Give 1, or {FEWEST} to {MOST_REBUILDS}: "
+            "two builds of each side prove nothing."
+        )
+        raise UsageError(msg)
+    if number > 1 and mode != "ab":
+        msg = f"--rebuilds is of --mode ab, not of {mode}. Leave it out."
+        raise UsageError(msg)
+    if number > 1 and not args.setup:
+        msg = "--rebuilds takes several builds, and nothing is built: give --setup CMD."
+        raise UsageError(msg)
+    return number
 
 
 def _only_in_replay(mode: Mode, args: argparse.Namespace) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from advisor.files import within
+from advisor.gate.entries import ARMS, LoadedEntry
 from advisor.gate.git import git
-from advisor.gate.records import ARMS, LoadedEntry
 from advisor.model import Origins
 from advisor.probe.origins import FILE
 from advisor.trials.prepare import PROBE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.records import Arm, ProgramEntry, RunEntry
+    from advisor.gate.entries import Arm, ProgramEntry, RunEntry
 
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8
@@ -44,15 +44,23 @@ class Difference:
     """By file that differs: SHA-256 in each arm, None where it is not there."""
     shared: tuple[Path, ...] = ()
     """What both arms were given on purpose."""
+    rebuilt: tuple[Path, ...] = ()
+    """Tops of the further checkouts of either arm, where each was built several times."""
 
     @property
     def asked(self) -> Origins:
         """What the probe is to tell of."""
         names = {PurePath(path).name for path in self.changed}
-        return Origins(roots=tuple(map(str, self.tops.values())), names=tuple(sorted(names)))
+        roots = (*self.tops.values(), *self.rebuilt)
+        return Origins(roots=tuple(map(str, roots)), names=tuple(sorted(names)))
 
 
-def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
+def difference(
+    base: Checkout,
+    head: Checkout,
+    shared: Sequence[Path] = (),
+    rebuilt: Sequence[Checkout] = (),
+) -> Difference | None:
     """What differs between the files of two checkouts; None if both are the same folder."""
     if base.top == head.top:
         return None
@@ -65,13 +73,19 @@ def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> D
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
         if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none
             changed[path] = hashes
-    return Difference(tops=tops, changed=changed, shared=tuple(path.resolve() for path in shared))
+    return Difference(
+        tops=tops,
+        changed=changed,
+        shared=tuple(path.resolve() for path in shared),
+        rebuilt=tuple(each.top.resolve() for each in rebuilt),
+    )
 
 
-def loaded(scratch: Path, arm: Arm, between: Difference) -> LoadedEntry:
-    """What a run of `arm` told of itself in its `scratch`; nothing of it is believed to be well
-    formed."""
-    other: Arm = "head" if arm == "base" else "base"
+def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
+    """What a run in the checkout at `top` told of itself in its `scratch`; nothing of it is
+    believed to be well formed."""
+    top = top.resolve()
+    others = {*between.tops.values(), *between.rebuilt} - {top}
     own: set[str] = set()
     foreign: list[str] = []
     changed: dict[str, str] = {}
@@ -79,13 +93,14 @@ def loaded(scratch: Path, arm: Arm, between: Difference) -> LoadedEntry:
     for how, path, digest in _lines(scratch):
         if _exempt(path, between):
             continue
-        inside = _inside(path, between.tops[other])
-        if inside is not None and not _in_environment(path, between.tops[other]):
+        other = next((each for each in others if Path(path).is_relative_to(each)), None)
+        if other is not None and not _in_environment(path, other):
+            inside = str(Path(path).relative_to(other))
             if how == "ran" or inside in between.changed:
                 foreign.append(inside)
             continue
-        mine = _inside(path, between.tops[arm])
-        if mine is not None and not _in_environment(path, between.tops[arm]):
+        mine = _inside(path, top)
+        if mine is not None and not _in_environment(path, top):
             own |= {mine} if how == "ran" else set()
             if mine in between.changed and digest:
                 changed[mine] = digest[:HASH_CHARS]
@@ -105,6 +120,11 @@ def why_same_code(program: ProgramEntry) -> str | None:
     for run in seen:
         if run.loaded and run.loaded.foreign:
             other = "head" if run.arm == "base" else "base"
+            if run.build is not None:
+                return (
+                    f"{run.arm} loaded {_some(run.loaded.foreign)} of another build: one of them "
+                    "was measured twice. Install each build into its own checkout (--setup)"
+                )
             return (
                 f"{run.arm} loaded {_some(run.loaded.foreign)} of {other}: {other} was measured "
                 "twice. Install each arm into its own checkout (--setup), and name files in the "

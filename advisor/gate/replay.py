@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from advisor import files
 from advisor.errors import ReportError, UsageError
-from advisor.gate import records
-from advisor.gate.measure import NoRateError, benchmark_rates
-from advisor.gate.records import PairEntry, ProgramEntry, RunEntry
+from advisor.gate import suites, texts
+from advisor.gate.entries import PairEntry, ProgramEntry, RunEntry
+from advisor.gate.suites import NoRateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from advisor.gate.records import Arm, GateRecord
+    from advisor.gate.entries import Arm
+    from advisor.gate.records import GateRecord
 
 SUITE = "benchmarks"
-"""Name of the program whose runs came as pytest-benchmark JSON."""
+"""Name of the program whose runs came as the JSON of a suite."""
 
 
 def saved(paths: Sequence[Path]) -> tuple[GateRecord, ...]:
     """The records in `paths`. Raises ReportError, and UsageError if a program occurs twice."""
-    found = tuple(records.read(path) for path in paths)
+    found = tuple(texts.read(path) for path in paths)
     names = [program.name for record in found for program in record.programs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -33,7 +33,7 @@ def saved(paths: Sequence[Path]) -> tuple[GateRecord, ...]:
 
 
 def from_benchmarks(base: Sequence[Path], head: Sequence[Path]) -> ProgramEntry:
-    """Pairs of processes from pytest-benchmark JSON: file i of base with file i of head.
+    """Pairs of processes from the JSON of a suite: file i of base with file i of head.
 
     Raises UsageError for unequal numbers of files, ReportError for one that cannot be read.
     """
@@ -77,24 +77,16 @@ def _content(path: Path) -> bytes:
         return files.read_whole(path)
     except OSError as problem:
         reason = problem.strerror or problem
-        msg = f"{path} cannot be read: {reason}. Give what --benchmark-json wrote."
+        msg = f"{path} cannot be read: {reason}. Give what the suite wrote."
         raise ReportError(msg) from problem
 
 
 def _run(arm: Arm, path: Path) -> RunEntry:
     raw = _content(path)
-    entry = RunEntry(arm=arm, started=_started(raw), wall_s=0.0)
     try:
-        rates = benchmark_rates(raw)
+        found = suites.read(raw)
     except NoRateError as problem:
-        return entry.model_copy(update={"problem": problem.problem})
-    return entry.model_copy(update={"source": "pytest-benchmark", "rates": rates})
-
-
-def _started(raw: bytes) -> float:
-    import json
-
-    try:
-        return datetime.fromisoformat(json.loads(raw)["datetime"]).timestamp()
-    except (ValueError, KeyError, TypeError):
-        return 0.0
+        return RunEntry(arm=arm, started=0.0, wall_s=0.0, problem=problem.problem)
+    return RunEntry(
+        arm=arm, started=found.started, wall_s=0.0, source=found.source, rates=found.rates
+    )

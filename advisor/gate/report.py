@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor import files
 from advisor.errors import OutputRefusedError
-from advisor.gate import figures, records, view
+from advisor.gate import figures, texts, view
 from advisor.report.markdown import as_markdown
 from advisor.report.rendering import template
 
@@ -61,7 +61,7 @@ def write(record: GateRecord, path: Path, claimed: files.Claim) -> None:
     Raises OutputRefusedError when a place cannot be written.
     """
     path = Path(os.path.realpath(path))
-    claimed.write(path.with_suffix(".json"), records.dump(record).encode())
+    claimed.write(path.with_suffix(".json"), texts.dump(record).encode())
     for place, text in ((path, markdown(record)), (_comment(path), comment(record))):
         claimed.write(place, f"{text}\n{files.MARKS['.md']}\n".encode(errors="replace"))
     for name, svg in figures.draw(record).items():

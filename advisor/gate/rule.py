@@ -30,7 +30,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from advisor import stats
-from advisor.gate import assumptions
+from advisor.gate import assumptions, layouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +52,8 @@ SPENT: dict[int, tuple[float, float]] = {
 """By number of pairs: share of `alpha` that may be spent on a pass, and on a regression. The
 levels add up, so the bound holds however the looks depend on each other. One stray run does not
 keep a pass from falling at 17 pairs; one that speaks against it keeps a regression from it."""
+
+ONE_BUILD = "the builds of each arm, counted once each, do not show it: one build may make it"
 
 TELLING: dict[Outcome, int] = {"pass": 9, "regression": 17}
 """With fewer pairs a verdict needs room."""
@@ -124,7 +126,12 @@ def judge(
     doubts: dict[str, str | None] = {}
     for look in rule.looks:
         ready = {
-            name: _Sample(values[:look], (arms or {}).get(name), (taus or {}).get(name, rule.tau))
+            name: _Sample(
+                values[:look],
+                (arms or {}).get(name),
+                (taus or {}).get(name, rule.tau),
+                rule.alpha,
+            )
             for name, values in differences.items()
             if name not in decided and len(values) >= look
         }
@@ -144,8 +151,11 @@ def judge(
 class _Sample:
     """The pairs of one workload at one look; what they can be relied on for is asked late."""
 
-    def __init__(self, values: Sequence[float], arms: Arms | None, tau: float) -> None:
+    def __init__(
+        self, values: Sequence[float], arms: Arms | None, tau: float, alpha: float
+    ) -> None:
         self.values = values
+        self._alpha = alpha
         self.averages = stats.walsh_averages(values)
         self._arms = arms.first(len(values)) if arms else None
         self.tau = tau
@@ -164,12 +174,30 @@ class _Sample:
         )
 
     def relied_on(self, outcome: Outcome) -> bool:
+        if self._one_build_decides(outcome):
+            self.doubt = ONE_BUILD
+            return False
         if assumptions.has_room(self.values, self.tau, self._arms):
             return True
         if len(self.values) < TELLING[outcome]:
             return False
-        self.doubt = assumptions.why_doubted(self.values, self._arms)
+        self.doubt = assumptions.why_doubted(*self._between_processes())
         return self.doubt is None
+
+    def _one_build_decides(self, outcome: Outcome) -> bool:
+        """Whether the builds, each counted once, do not prove it."""
+        builds = self._arms and layouts.between_builds(self._arms, self._alpha)
+        if not builds:
+            return False
+        proven = builds.high < self.tau if outcome == "pass" else builds.low > self.tau
+        return not proven
+
+    def _between_processes(self) -> tuple[Sequence[float], Arms | None]:
+        """Differences and arms without what their builds differ by: that was looked at apart."""
+        if not self._arms or self._arms.builds is None:
+            return self.values, self._arms
+        arms = layouts.within_builds(self._arms)
+        return [b - h for b, h in zip(arms.base, arms.head, strict=True)], arms
 
 
 def _regressions(

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, cast
 from advisor.errors import InterruptedByUserError
 from advisor.experiments.interleave import Round, interleaved
 from advisor.gate import origins, validity
+from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.measure import WHOLE
-from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.verdict import Decided, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from advisor.gate.entries import Arm
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm
+    from advisor.gate.records import Inputs
     from advisor.model import MeasurePlan
 
 MARGIN = 1.2
@@ -106,9 +107,16 @@ class Session:
             head = self._run(program, "head", plan, self.left_s)
         self.plans[program.name] = plan
         runs = [head]
-        if not head.problem:
-            runs.append(self._run(program, "base", plan, max(self.left_s, HANGS * head.wall_s)))
-            self._hear_base(program.name, runs[-1])
+        limit_s = HANGS * head.wall_s
+        builds = range(len(self.bench.builds["head"]))
+        turns: list[tuple[Arm, int]] = [("base", 0)]
+        turns += [(arm, build) for build in builds[1:] for arm in ("head", "base")]
+        for arm, build in turns:
+            if runs[-1].problem:
+                break
+            runs.append(self._run(program, arm, plan, max(self.left_s, limit_s), build))
+            if arm == "base":
+                self._hear_base(program.name, runs[-1])
         self._update(program.name, warm_ups=runs)
 
     def _hear_base(self, name: str, base: RunEntry) -> None:
@@ -210,7 +218,9 @@ class Session:
 
         def run(arm: str, _: int) -> RunEntry:
             limit_s = max(self.left_s, HANGS * self._longest_s(name))
-            return self._run(program, cast("Arm", arm), self.plans[name], limit_s)
+            counted = sum(pair.discarded is None for pair in self.programs[name].pairs)
+            build = counted % len(self.bench.builds["head"])  # builds take turns
+            return self._run(program, cast("Arm", arm), self.plans[name], limit_s, build)
 
         def disturbed(runs: Mapping[str, RunEntry]) -> str | None:
             entry = self.programs[name]
@@ -229,9 +239,11 @@ class Session:
         self._update(program.name, pairs=[*self.programs[program.name].pairs, pair])
         self.say(f"{program.name}: {self._told(pair)}")
 
-    def _run(self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float) -> RunEntry:
+    def _run(
+        self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float, build: int = 0
+    ) -> RunEntry:
         """One process, stopped after `limit_s`: a program that hangs may not outlast the budget."""
-        run = self.bench.run(program, arm, plan, max(SHORT_RUN_S, limit_s))
+        run = self.bench.run(program, arm, plan, max(SHORT_RUN_S, limit_s), build)
         if run.problem and run.problem.kind == "interrupted":
             msg = "Interrupted: no verdict. What was measured until then is in the report."
             raise InterruptedByUserError(msg)
@@ -265,7 +277,7 @@ class Session:
         entry = self.programs[name]
         if entry.pairs:
             return max(pair.base.wall_s + pair.head.wall_s for pair in entry.pairs)
-        return sum(run.wall_s for run in entry.warm_ups)
+        return sum(run.wall_s for run in entry.warm_ups[-len(ARMS) :])
 
     def _longest_s(self, name: str) -> float:
         entry = self.programs[name]

@@ -18,7 +18,7 @@ from advisor.model import Neighbour
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.records import GpuReadings, PairEntry, ProgramEntry, RunEntry
+    from advisor.gate.entries import GpuReadings, PairEntry, ProgramEntry, RunEntry
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""

@@ -15,13 +15,15 @@ from advisor import objective
 from advisor.gate import allowances, origins, validity
 from advisor.gate.allowances import THROUGHPUT
 from advisor.gate.compared import Comparable
-from advisor.gate.records import ARMS, Inputs, PairEntry, ProgramEntry, RunEntry, WorkloadVerdict
+from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
+from advisor.gate.records import Inputs, WorkloadVerdict
 from advisor.gate.rule import Rule, judge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.records import Arm, Verdict
+    from advisor.gate.entries import Arm
+    from advisor.gate.records import Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -75,6 +77,11 @@ def belongs(workload: str, program: ProgramEntry) -> bool:
     return workload == program.name or workload.startswith(f"{program.name}: ")
 
 
+def _about(verdict: str, only: str) -> bool:
+    """Whether a verdict on `verdict`, a program as a whole or one figure of it, is on `only`."""
+    return verdict == only or only.startswith(f"{verdict}: ")
+
+
 def difference(base: float, head: float) -> float:
     """d of one pair of rates: ln of how many times better base was, above zero: head is worse."""
     return math.log(objective.THROUGHPUT.gain(head, base))
@@ -95,6 +102,9 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
         comparable += found
         verdicts += named
         notes += said
+    if inputs.only is not None:
+        comparable = [c for c in comparable if c.name == inputs.only]
+        verdicts = [v for v in verdicts if _about(v.name, inputs.only)]
     if comparable:
         judgements = judge(
             {c.name: c.differences for c in comparable},
@@ -103,6 +113,7 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
             {c.name: c.tau for c in comparable},
         )
         verdicts += [c.verdict(judgements[c.name], rule, len(comparable)) for c in comparable]
+    verdicts = [_as_accepted(each, inputs) for each in verdicts]
     verdicts.sort(key=_worst_first)
     discarded = sum(pair.discarded is not None for p in programs for pair in p.pairs)
     if not verdicts:
@@ -115,10 +126,9 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
             discarded_pairs=discarded,
             notes=tuple(notes),
         )
-    verdict = next(v for v in PRECEDENCE if any(w.verdict == v for w in verdicts))
-    leading = next(w for w in verdicts if w.verdict == verdict)
+    leading = verdicts[0]
     return Decided(
-        verdict=verdict,
+        verdict=_counts_as(leading),
         reason=leading.reason,
         workloads=tuple(verdicts),
         leading=leading,
@@ -127,10 +137,28 @@ def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     )
 
 
+def _as_accepted(found: WorkloadVerdict, inputs: Inputs) -> WorkloadVerdict:
+    """A regression with what was accepted of it: all of it, or less than is proven."""
+    meant = [each for each in inputs.accepted if each.workload == found.name]
+    if found.verdict != "regression" or found.ci_low_pct is None or not meant:
+        return found
+    most = max(meant, key=lambda each: each.up_to)
+    said = f"{100 * most.up_to:g} % accepted by {most.who or 'a label'}"
+    if found.ci_low_pct > 100 * most.up_to:
+        reason = f"{found.reason}, and by more than the {said}"
+        return found.model_copy(update={"reason": reason})
+    reason = f"{found.reason}; up to {said}{f': {most.why}' if most.why else ''}"
+    return found.model_copy(update={"reason": reason, "accepted": most})
+
+
+def _counts_as(found: WorkloadVerdict) -> Verdict:
+    return "pass" if found.accepted else found.verdict
+
+
 def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     slowdown = workload.slowdown_pct
     return (
-        PRECEDENCE.index(workload.verdict),
+        PRECEDENCE.index(_counts_as(workload)),
         math.inf if slowdown is None else -slowdown,
         workload.name,
     )
@@ -281,6 +309,9 @@ def _of_figure(
         pairs=pairs,
         figure=figure,
         threshold=inputs.limits[program.name][figure],
+        higher_is_better=allowances.higher_is_better(
+            figure, inputs.own_figures.get(program.name, {})
+        ),
         values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
         unit=allowances.UNITS.get(figure, ""),
     )

@@ -6,19 +6,16 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from advisor.gate import allowances, validity
-from advisor.gate.records import ARMS, WorkloadVerdict
+from advisor.gate import validity
+from advisor.gate.compared import words
+from advisor.gate.entries import ARMS
+from advisor.gate.records import WorkloadVerdict
 from advisor.gate.verdict import difference
 from advisor.report.markdown import as_markdown
 
 if TYPE_CHECKING:
-    from advisor.gate.records import (
-        CalibrationEntry,
-        GateRecord,
-        PairEntry,
-        ProgramEntry,
-        Rate,
-    )
+    from advisor.gate.entries import PairEntry, ProgramEntry, Rate
+    from advisor.gate.records import BisectStep, CalibrationEntry, GateRecord
 
 TITLES = {
     "pass": "No regression",
@@ -47,6 +44,10 @@ SMALLEST_SHOWN_PCT = 0.05
 def title(record: GateRecord) -> str:
     if record.mode == "calibrate" and record.calibration and record.verdict != "invalid":
         return "Calibrated"
+    if record.bisection and record.verdict == "regression":
+        return "First bad commit" if len(record.bisection.suspects) == 1 else "Bad commits"
+    if record.verdict == "pass" and any(w.accepted for w in record.workloads):
+        return "Accepted slowdown"
     return TITLES[record.verdict]
 
 
@@ -69,6 +70,8 @@ def next_step(record: GateRecord) -> str:
         return "The baseline grows with every call." if undecided else ""
     if record.mode == "calibrate" and record.verdict != "invalid":
         return ""
+    if record.mode == "bisect":
+        return ""
     if any(program.stopped for program in record.programs) and record.verdict == "inconclusive":
         return "More time (--max-minutes) would decide it, or a shorter benchmark."
     if record.attribution:
@@ -83,24 +86,34 @@ def pct(value: float | None) -> str:
 
 def slowdown(workload: WorkloadVerdict | GateRecord) -> str:
     """`9.7 % slower (8.9 % to 10.4 %)`; in brackets a negative number means faster."""
+    worst = workload if isinstance(workload, WorkloadVerdict) else _worst(workload)
+    return _slowdown(workload, worst)
+
+
+def slowdown_of(step: BisectStep, record: GateRecord) -> str:
+    """The same of one commit of a range."""
+    return _slowdown(step, _worst(record))
+
+
+def _slowdown(
+    workload: WorkloadVerdict | GateRecord | BisectStep, about: WorkloadVerdict | None
+) -> str:
     value = workload.slowdown_pct
-    if value is None:
+    if value is None or about is None:
         return "not measured"
-    figure = _leading_figure(workload)
-    worse, better = (f"more {figure}", f"less {figure}") if figure else ("slower", "faster")
+    worse, better, change = words(about.figure, higher_is_better=about.better == "higher")
     said = f"{abs(value):.1f} % {worse if value > 0 else better}"
     if abs(value) < SMALLEST_SHOWN_PCT:
         said = "none"
     if workload.ci_low_pct is None and workload.ci_high_pct is None:
         return f"{said} (too few pairs for bounds)"
     low, high = pct(workload.ci_low_pct), pct(workload.ci_high_pct)
-    return f"{said} ({'growth' if figure else 'slowdown'} between {low} and {high})"
+    return f"{said} ({change} between {low} and {high})"
 
 
-def _leading_figure(found: WorkloadVerdict | GateRecord) -> str | None:
-    """What is told of if not the rate."""
-    worst = found if isinstance(found, WorkloadVerdict) else next(iter(found.workloads), None)
-    return worst.figure if worst and worst.figure != allowances.THROUGHPUT else None
+def _worst(record: GateRecord) -> WorkloadVerdict | None:
+    """What the record's own figures are of."""
+    return next(iter(record.workloads), None)
 
 
 def allowed_pct(record: GateRecord) -> float:
@@ -112,7 +125,7 @@ def allowed_pct(record: GateRecord) -> float:
 
 def mde(workload: WorkloadVerdict | GateRecord) -> str:
     if workload.mde_pct is None:
-        return "not known: too few pairs"
+        return "not known"
     return f"{workload.mde_pct:.1f} %"
 
 

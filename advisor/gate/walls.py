@@ -10,10 +10,9 @@ from advisor.gate.git import git
 from advisor.isolation.offer import ASKED_FOR, offered, sparing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.records import Arm
     from advisor.isolation.confinement import Confinement
 
 OWN_FOLDER = "gpu-advisor"
@@ -34,9 +33,14 @@ def unprotected(cwd: Path) -> str:
     )
 
 
-def notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
+def notes(cwd: Path, withheld: Sequence[str], *, allow_writes: bool = False) -> list[str]:
     """What a reader must know of it."""
     found = []
+    if allow_writes and offered(str(cwd)).kind == "landlock":
+        found.append(
+            "--allow-writes: base and head could change what is in their checkouts, but for .git; "
+            "so nothing could be made beside .git"
+        )
     if said := unprotected(cwd):
         found.append(f"not isolated: {said}")
     if withheld:
@@ -50,19 +54,18 @@ def notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
 
 
 def of_setup(
-    arm: Arm,
-    checkouts: Mapping[Arm, Checkout],
+    checkout: Checkout,
+    others: Iterable[Path],
     scratch: Path,
     ours: Path,
     steering: Sequence[Path],
     environ: Mapping[str, str] = os.environ,
 ) -> Confinement:
-    """The isolation of the setup of `arm`: it may write where it likes, but not to the other arm,
-    to `ours` or to the files that steer the job. `scratch` is its own.
+    """The isolation of a setup: it may write where it likes, but not to `others`, the tops of
+    checkouts that are not its own, to `ours` or to the files that steer the job. `scratch` is its
+    own.
     """
-    checkout = checkouts[arm]
-    others = [each.top for each in checkouts.values() if each.top != checkout.top]
-    protected = [*others, ours]
+    protected = [*(top for top in others if top != checkout.top), ours]
     protected += [path.parent for path in steering]
     if environ.get("RUNNER_TEMP"):
         protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
+from advisor.engines.workplace import require_room
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
+from advisor.gate.entries import ARMS
+from advisor.gate.git import git
 from advisor.gate.measure import Bench
-from advisor.gate.records import ARMS, GateRecord, HostEntry, Revision
+from advisor.gate.records import GateRecord, HostEntry, Revision
 from advisor.gate.session import Session
 from advisor.gate.verdict import decide
 from advisor.machine.gpu import read_gpus
@@ -31,9 +34,10 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.gate.base import Checkout
+    from advisor.gate.entries import Arm, ProgramEntry, Statistic
     from advisor.gate.options import Options
     from advisor.gate.program import Program
-    from advisor.gate.records import Arm, Inputs, Mode, ProgramEntry, Statistic
+    from advisor.gate.records import Inputs, Mode
     from advisor.model import Gpu, Machine
 
 SETUP_LIMIT_S = 3600.0
@@ -108,12 +112,13 @@ def _leased(uuid: str | None, budget_s: float, place: Place) -> Iterator[Engine]
 def open_session(
     asked: Options,
     place: Place,
-    arms: Mapping[Arm, Checkout],
+    arms: Mapping[Arm, Sequence[Checkout]],
     programs: Sequence[Program],
     engine: Engine,
     host: HostEntry,
 ) -> Session:
-    """A session whose statistic is what calibration found here."""
+    """A session on the builds of each arm, whose statistic is what calibration found here."""
+    base, head = arms["base"][0], arms["head"][0]
     statistics: set[Statistic] = set()
     with contextlib.suppress(StateUnusableError):
         kept = calibrate.kept_at()
@@ -121,35 +126,37 @@ def open_session(
     inputs = asked.inputs.model_copy(
         update={"statistic": statistics.pop() if len(statistics) == 1 else "mean"}
     )
-    shared = bring.shared(arms["head"].top, arms["head"].cwd, asked.links)
+    shared = bring.shared(head.top, head.cwd, asked.links)
+    rebuilt = [each for builds in arms.values() for each in builds[1:]]
     bench = Bench(
         engine=engine,
-        between=origins.difference(arms["base"], arms["head"], shared),
-        checkouts=dict(arms),
+        between=origins.difference(base, head, shared, rebuilt),
+        builds=arms,
         scratch=place.scratch,
         device=first_gpu,
         window=MeasurePlan(mode="window", measure_s=asked.window_s),
         metric=inputs.metric,
         limits=asked.limits,
+        own_figures=inputs.own_figures,
         # A runner's checkout is thrown away; where an isolation holds, its .git is kept from head.
         allow_writes=asked.allow_writes
-        or (os.environ.get("CI") == "true" and bool(walls.unprotected(arms["head"].cwd))),
+        or (os.environ.get("CI") == "true" and bool(walls.unprotected(head.cwd))),
     )
     session = Session(
         bench=bench,
         asked=tuple(programs),
         inputs=inputs,
         say=place.say,
-        why_base_fails=lambda said: _why_base_fails(arms, said),
+        why_base_fails=lambda said: _why_base_fails(head, base, said),
     )
     for program in programs if bench.between else ():
-        session.know(program.name, known.names(program, arms["base"], asked.history))
+        session.know(program.name, known.names(program, base, asked.history))
     return session
 
 
-def _why_base_fails(arms: Mapping[Arm, Checkout], said: str) -> str | None:
+def _why_base_fails(head: Checkout, base: Checkout, said: str) -> str | None:
     """What base lacks that head has, and how it can have it."""
-    path = known.left_behind(arms["head"], arms["base"], said)
+    path = known.left_behind(head, base, said)
     if path is None:
         return None
     return (
@@ -158,30 +165,49 @@ def _why_base_fails(arms: Mapping[Arm, Checkout], said: str) -> str | None:
     )
 
 
-def set_up(asked: Options, place: Place, session: Session) -> None:
-    """Run --setup once in each arm: a head that cannot be built is an error, a base no baseline."""
+def set_up(
+    asked: Options, place: Place, session: Session, arms: tuple[Arm, ...] | None = None
+) -> None:
+    """Run --setup once in each build of `arms`, else of both: a head that cannot be built is an
+    error, a base no baseline."""
     if asked.setup is None:
         return
-    checkouts = session.bench.checkouts
-    arms: tuple[Arm, ...] = ARMS if checkouts["base"] is not checkouts["head"] else ("head",)
-    for arm in arms:
-        session.say(f"setting up {arm}")
-        env = {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(checkouts["head"].top)}
-        scratch = place.scratch / f"setup-{arm}"
-        failed = setup.set_up(
-            checkouts[arm].cwd,
-            asked.setup,
-            env,
-            scratch=scratch,
-            limit_s=SETUP_LIMIT_S,
-            cancel=place.cancel,
-            confined=walls.of_setup(arm, checkouts, scratch, place.scratch, place.steering),
-        )
-        for program in session.asked if failed else ():
-            if failed and arm == "base":
-                session.fail_base(program.name, f"base: {failed}", failed)
-            else:
-                session.close(program.name, error=f"head: {failed}")
+    builds = session.bench.builds
+    same = builds["base"][0] is builds["head"][0]
+    for arm in arms or (("head",) if same else ARMS):
+        for number, checkout in enumerate(builds[arm]):
+            many = f", build {number + 1} of {len(builds[arm])}" if len(builds[arm]) > 1 else ""
+            session.say(f"setting up {arm}{many}")
+            failed = _set_up(asked.setup, place, session, arm, checkout)
+            if failed is None:
+                continue
+            for program in session.asked:
+                if arm == "base":
+                    session.fail_base(program.name, f"base: {failed}", failed)
+                else:
+                    session.close(program.name, error=f"head: {failed}")
+            break
+
+
+def _set_up(
+    command: str, place: Place, session: Session, arm: Arm, checkout: Checkout
+) -> str | None:
+    """Why the setup of one checkout failed; None if it went well."""
+    builds = session.bench.builds
+    scratch = place.scratch / f"setup-{arm}-{builds[arm].index(checkout)}"
+    called_in = git(place.cwd, "rev-parse", "--show-toplevel")
+    others = [each.top for arm in ARMS for each in builds[arm]] + [Path(called_in or place.cwd)]
+    failed = setup.set_up(
+        checkout.cwd,
+        command,
+        {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(builds["head"][0].top)},
+        scratch=scratch,
+        limit_s=SETUP_LIMIT_S,
+        cancel=place.cancel,
+        confined=walls.of_setup(checkout, others, scratch, place.scratch, place.steering),
+    )
+    require_room(place.scratch)
+    return failed
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
@@ -199,13 +225,13 @@ def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
 def compose(session: Session, host: HostEntry, mode: Mode) -> GateRecord:
     """The record of what `session` has measured."""
     programs = tuple(session.programs.values())
-    checkouts = session.bench.checkouts
+    builds = session.bench.builds
     record = decided(programs, session.inputs, host, mode)
     unseen = [said for p in programs if (said := origins.unseen(p, session.bench.between))]
     return record.model_copy(
         update={
-            "base": checkouts["base"].revision,
-            "head": checkouts["head"].revision,
+            "base": builds["base"][0].revision,
+            "head": builds["head"][0].revision,
             "notes": [*record.notes, *unseen],
         }
     )

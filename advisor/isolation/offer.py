@@ -129,8 +129,10 @@ def confinement(
     kept: Path,
     environ: Mapping[str, str],
     allow_writes: bool,
+    spared: Iterable[str] = (),
 ) -> Confinement:
-    """What one trial is told; the program of it runs in `cwd` with `environ`.
+    """What one trial is told; the program of it runs in `cwd` with `environ`. Where it may write
+    in `cwd`, it may not write `spared`, nor make anything beside them.
 
     `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
     """
@@ -138,7 +140,7 @@ def confinement(
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
     if allow_writes and offer.kind == "landlock":
-        passes.append(os.path.realpath(cwd))
+        passes += _but(os.path.realpath(cwd), map(os.path.realpath, spared))
     folder = environ.get(LAYER_FOLDER)
     in_memory = offer.in_memory and not folder
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
@@ -185,6 +187,12 @@ def cache_variables(told: Confinement, kept: Path, environ: Mapping[str, str]) -
         if each.rebuilt and (denied or thrown_away):
             lost.append(each)
     return {each.variable: str(kept / each.variable.lower()) for each in lost}
+
+
+def _but(folder: str, spared: Iterable[str]) -> list[str]:
+    """`folder`, or all that is in it but what is spared."""
+    inside = [path for path in spared if is_within(path, folder)]
+    return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
 
 
 def _caches(

@@ -45,6 +45,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     ranks.py                several ranks stop at the same step
     flops.py                the operations of one step, counted after the window
     ceilings.py             each part alone, after the window
+    in_turn.py              switches put on and taken off again, after the window
     whatif.py               settings tried from inside: what was asked for, what came of it
     applying.py             puts them in place
     switches.py             flags, copies, optimizers, calls of root modules

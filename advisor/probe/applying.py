@@ -32,13 +32,25 @@ def install(torch: Any, session: Session) -> None:
     if not asked:
         return
     session.whatif = whatif = WhatIf(session, str(asked))
+    session.patches.on_undo(whatif.patches.undo)
     if any(name.startswith(LOADER) for name in whatif.settings):
         _loader(torch, session, whatif)
+    put_on(session, whatif)
+
+
+def put_on(session: Session, whatif: WhatIf) -> None:
+    """The switches of `whatif`: on the roots that were called, and on those that will be."""
     for name, value in whatif.settings.items():
         if name in PROCESS_WIDE:
-            PROCESS_WIDE[name](torch, session, whatif)
+            PROCESS_WIDE[name](session.torch, session, whatif)
         elif name in ROOTS:
-            session.on_root.append(functools.partial(_change_root, session, whatif, name, value))
+            change = functools.partial(_change_root, session, whatif, name, value)
+            session.on_root.append(change)
+            whatif.patches.on_undo(functools.partial(session.on_root.remove, change))
+            for root in session.log.roots:
+                module = root.module()
+                if root.entered and root.parameters and module is not None:
+                    change(module)
         elif not name.startswith(LOADER):
             whatif.refuse(f"{name} is no what-if of this probe")
 
@@ -95,7 +107,7 @@ def _loader(torch: Any, session: Session, whatif: WhatIf) -> None:
                 whatif.refuse(f"{type(problem).__name__}: {problem}"[:300])
         build(self, *args, **kwargs)
 
-    session.patches.put(loader, "__init__", __init__)
+    whatif.patches.put(loader, "__init__", __init__)
 
 
 def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[str, Any]) -> None:

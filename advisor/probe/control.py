@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, exchange, flops, patience, ranks, record, steps, syncs, window
+from . import (
+    ceilings,
+    exchange,
+    flops,
+    footprint,
+    patience,
+    ranks,
+    record,
+    steps,
+    syncs,
+    window,
+)
 from .clock import start_if_in_use
+from .in_turn import InTurn
 from .session import Session
 
 BEAT_S = 1.0
@@ -29,10 +42,16 @@ def tick(session: Session, now: float) -> None:
     if session.stopping or session.capture is not None:
         return
     try:
-        if session.tally is None:
+        if session.in_turn is not None:
+            _take_turns(session, now)
+        elif session.tally is not None:
+            if flops.ended(session):
+                look_at_memory(session)
+        elif session.footprint is not None:
+            if footprint.ended(session):
+                measure_alone(session)
+        else:
             _look(session, now)
-        elif flops.ended(session):
-            measure_alone(session)
     except Exception as problem:
         session.step_aside(problem)
 
@@ -69,7 +88,7 @@ def _look(session: Session, now: float) -> None:
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
-    if session.state != "stepping" or session.tally is not None:
+    if session.state != "stepping" or session.tally or session.footprint:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
@@ -132,15 +151,51 @@ def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
 
 
 def window_is_full(session: Session) -> None:
-    """Go on to what is told of the parts where that is asked for; else stop."""
-    if not session.plan.get("ceilings_workers") or session.world_size > 1:
+    """Go on to switches in turn, or to what is told of the parts, where that is asked for; else
+    stop."""
+    plan = session.plan
+    turns = plan.get("in_turn") and not session.replayed
+    if not (turns or plan.get("ceilings_workers")) or session.world_size > 1:
         stop(session)
     session.frozen = record.full(session, ended=False)
     session.next_check = float("inf")
-    if flops.begin(session, session.frozen.get("measured")):
+    if turns:
+        session.in_turn, session.next_check = InTurn(session, tuple(plan["in_turn"])), 0.0
+    elif flops.begin(session, session.frozen.get("measured")):
+        record.beat(session)
+    else:
+        look_at_memory(session)
+
+
+def look_at_memory(session: Session) -> None:
+    """See what a step holds where it is one that can be seen into; else go on."""
+    if footprint.begin(session, session.frozen and session.frozen.get("measured")):
+        session.due = 0.0
         record.beat(session)
     else:
         measure_alone(session)
+
+
+def _take_turns(session: Session, now: float) -> None:
+    """The window is kept: whatever goes wrong from here on ends the process, and nothing else."""
+    if session.log.thread not in (None, threading.get_ident()):
+        return  # a loader's own thread: some switches are of the thread that works
+    try:
+        if now >= session.next_beat:
+            session.next_beat = now + BEAT_S
+            session.log.trim()
+            record.beat(session)
+        if now >= session.next_check:
+            spent = time.thread_time()
+            need = session.in_turn.look()
+            if need is None:
+                stop(session)
+            spent = time.thread_time() - spent
+            session.next_check = time.perf_counter() + max(need, spent / LIGHT)
+        session.due = min(session.next_beat, session.next_check)
+    except Exception as problem:
+        session.fail(problem)
+        stop(session)
 
 
 def measure_alone(session: Session) -> None:
@@ -165,7 +220,7 @@ def stop(session: Session) -> NoReturn:
     Raising would run the program's own handlers (and save a checkpoint), so it is os._exit.
     """
     session.stopping = True
-    if session.frozen is not None:
+    if session.frozen is not None and session.plan.get("ceilings_workers"):
         session.replay, session.muted = None, True
         record.beat(session)
         try:

@@ -70,6 +70,7 @@ def install(torch: Any, session: Session) -> None:
 
     def replayed(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = clock()
+        session.replayed = True
         result = replay(self, *args, **kwargs)
         capture = self.__dict__.get(CAPTURED)
         # one inside a module's own call belongs to that call

@@ -113,8 +113,16 @@ class Session:
         """Set while the operations of a step are counted, after the window."""
         self.flops: dict[str, Any] | None = None
         """What came of that."""
+        self.footprint: Any = None
+        """Set while the memory of a step is looked at, after the window."""
+        self.footprint_bytes: dict[str, int] | None = None
+        """What came of that, by kind."""
+        self.replayed = False
+        """A CUDA graph was: what it captured follows no switch any more."""
+        self.in_turn: Any = None
+        """Set once switches take turns, after the window."""
         self.frozen: dict[str, Any] | None = None
-        """The record's content as of the end of the window, while ceilings are measured."""
+        """The record's content as of the end of the window, while something else is measured."""
         self.ledger: Ledger | None = None
         """Of the last full reading."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
 import warnings
 from typing import Any, Callable
 
+from .roots import has_tf32
 from .session import Session
 from .whatif import WhatIf
 
@@ -20,26 +22,34 @@ clock = time.perf_counter
 # --- flags and copies ---------------------------------------------------------------------
 
 
-def _set_tf32(torch: Any) -> None:
+def _set_tf32(torch: Any, whatif: WhatIf) -> None:
     """By the one way that every version has, and that the newer and the older settings agree
     with: where they differ, torch raises when a program reads the older ones."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some versions call it the older way
-        torch.set_float32_matmul_precision("high")
+    before = "high" if has_tf32(torch) else "highest"
+
+    def put(precision: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some versions call it the older way
+            torch.set_float32_matmul_precision(precision)
+
+    put("high")
+    whatif.patches.on_undo(lambda: put(before))
 
 
-def _set_benchmark(torch: Any) -> None:
-    torch.backends.cudnn.benchmark = True
+def _set_benchmark(torch: Any, whatif: WhatIf) -> None:
+    flags = torch.backends.cudnn
+    whatif.patches.on_undo(functools.partial(setattr, flags, "benchmark", flags.benchmark))
+    flags.benchmark = True
 
 
-def _flag(put: Callable[[Any], None]) -> Callable[..., str | None]:
+def _flag(put: Callable[[Any, WhatIf], None]) -> Callable[..., str | None]:
     """Set after the program's own start, which may have set it otherwise."""
 
     def change(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
         kind = _device_type(module)
         if kind != "cuda":
             return f"the model runs on {kind}, where this setting does nothing"
-        put(torch)
+        put(torch, whatif)
         return None
 
     return change
@@ -49,6 +59,7 @@ def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
     """Copies from host to device only: a copy back must be waited for before it is read."""
 
     def wrapped(original: Any) -> Any:
+        @functools.wraps(original)  # modes of torch's know functions by their names
         def copy(self: Any, *args: Any, **kwargs: Any) -> Any:
             said = "non_blocking" in kwargs or any(isinstance(arg, bool) for arg in args)
             if said or session.muted or self.device.type != "cpu":
@@ -60,7 +71,7 @@ def _non_blocking(torch: Any, session: Session, whatif: WhatIf) -> None:
         return copy
 
     for name in ("to", "cuda"):
-        session.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
+        whatif.patches.put(torch.Tensor, name, wrapped(getattr(torch.Tensor, name)))
 
 
 def _set_to_none(torch: Any, session: Session, whatif: WhatIf) -> None:
@@ -72,7 +83,7 @@ def _set_to_none(torch: Any, session: Session, whatif: WhatIf) -> None:
         return zero_grad
 
     for owner in (sys.modules["torch.optim.optimizer"].Optimizer, torch.nn.Module):
-        session.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
+        whatif.patches.put(owner, "zero_grad", wrapped(owner.zero_grad))
 
 
 def _fused(torch: Any, session: Session, whatif: WhatIf) -> None:
@@ -90,7 +101,7 @@ def _fused(torch: Any, session: Session, whatif: WhatIf) -> None:
                 whatif.applied["fused"] += 1
         build(self, params, defaults)
 
-    session.patches.put(optimizer, "__init__", __init__)
+    whatif.patches.put(optimizer, "__init__", __init__)
 
 
 def _can_fuse(params: list[Any]) -> bool:
@@ -125,8 +136,12 @@ def _autocast(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None
     """Entered and left in every call: autocast caches cast weights until it is left."""
     global _dtype
     _dtype = getattr(torch, value or "bfloat16")
-    module.register_forward_pre_hook(_enter_autocast)
-    module.register_forward_hook(_leave_autocast, always_call=True)
+    hooks = (
+        module.register_forward_pre_hook(_enter_autocast),
+        module.register_forward_hook(_leave_autocast, always_call=True),
+    )
+    for hook in hooks:
+        whatif.patches.on_undo(hook.remove)
     return None
 
 
@@ -160,11 +175,13 @@ def _widened(value: Any) -> Any:
 
 
 def _channels_last(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
-    """The parameters stay the same objects, so that the optimizer keeps them."""
+    """The parameters stay the same objects, so that the optimizer keeps them; their layout is not
+    taken back, as what was made of them meanwhile has it too."""
     if not any(parameter.dim() == 4 for parameter in module.parameters()):
         return "the model has no 2-d convolution"
     module.to(memory_format=torch.channels_last)
-    module.register_forward_pre_hook(_laid_out, with_kwargs=True)
+    hook = module.register_forward_pre_hook(_laid_out, with_kwargs=True)
+    whatif.patches.on_undo(hook.remove)
     return None
 
 
@@ -226,7 +243,9 @@ def compilations() -> int:
 
 def _threads(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     """In the thread that computes; after the program's own start, which may have set it too."""
+    before = torch.get_num_threads()
     torch.set_num_threads(int(value))
+    whatif.patches.on_undo(lambda: torch.set_num_threads(before))
     return None
 
 

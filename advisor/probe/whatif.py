@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .patches import Patches
 from .session import Session
 
 LOADER = "loader."
@@ -28,6 +29,8 @@ class WhatIf:
     def __init__(self, session: Session, asked: str) -> None:
         self._session = session
         self.asked = asked
+        self.patches = Patches()
+        """What was changed for it, so that it can be taken off again."""
         words, _, site = asked.partition("@")
         self.site: str | None = site or None
         self.settings = {

@@ -121,20 +121,22 @@ def workers_of(log: Log, ledger: steps.Ledger) -> tuple[int, int]:
     return int(facts.get("workers") or 0), int(facts.get("prefetch") or 0)
 
 
-def warm_up(log: Log, ledger: steps.Ledger, measure_s: float) -> int:
-    """The first step that counts, were the run long enough."""
+def warm_up(log: Log, ledger: steps.Ledger, measure_s: float, since: float = 0.0) -> int:
+    """The first step that counts after the time `since`, were the run long enough."""
     workers, prefetch = workers_of(log, ledger)
+    bounds = ledger.bounds
+    begin = bisect.bisect_left(bounds, since)
     if ledger.kind == steps.FORWARD:
         discard = FORWARDS_DISCARDED
     else:
         batches = max(3, workers * prefetch + 2)
         discard = math.ceil(batches / max(ledger.batches_per_step, 1e-9))
-        bounds = ledger.bounds
-        if discard < ledger.steps and bounds[discard] - bounds[0] > DISCARD_LIMIT * measure_s:
-            by_time = bisect.bisect_left(bounds, bounds[0] + DISCARD_LIMIT * measure_s)
+        last = begin + discard
+        if last < ledger.steps and bounds[last] - bounds[begin] > DISCARD_LIMIT * measure_s:
+            by_time = bisect.bisect_left(bounds, bounds[begin] + DISCARD_LIMIT * measure_s) - begin
             discard = min(discard, max(3, workers + 2, by_time))
-    discard = max(discard, bisect.bisect_left(ledger.bounds, log.warm_until))
-    return _settled(ledger, discard, max(5, 2 * workers))
+    first = max(begin + discard, bisect.bisect_left(bounds, log.warm_until))
+    return _settled(ledger, first, max(5, 2 * workers))
 
 
 def _settled(ledger: steps.Ledger, first: int, size: int) -> int:
@@ -159,15 +161,20 @@ def multiple_of(log: Log, ledger: steps.Ledger) -> int:
 
 
 def find(
-    log: Log, ledger: steps.Ledger, plan: dict[str, Any], whole: bool = False
+    log: Log,
+    ledger: steps.Ledger,
+    plan: dict[str, Any],
+    whole: bool = False,
+    since: float = 0.0,
 ) -> tuple[Window | None, Need | None]:
     """The window as it stands, and what is missing for it to be full (None: it is full).
 
     `whole`: the program ended, or is never to be stopped: everything after warm-up is taken.
+    `since`: something changed then, and what came before does not count.
     """
     measure_s = float(plan.get("measure_s") or 3.0)
     min_steps = int(plan.get("min_steps") or 1)
-    steady = warm_up(log, ledger, measure_s)
+    steady = warm_up(log, ledger, measure_s, since)
     if whole:
         return _all_of_it(log, ledger, steady, min_steps), None
     done = ledger.steps
@@ -287,7 +294,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (
             log.forwards if log.running is None else [*log.forwards, (log.running[0], end)],
-            _unwatched(log, window),
+            watched_factor(log, window),
         ),
         (log.passes, 1.0),
         (log.opts, 1.0),
@@ -331,7 +338,7 @@ def _beside_device(
     return {**parts, **{name: share * scale for name, share in found.items()}}
 
 
-def _unwatched(log: Log, window: Window) -> float:
+def watched_factor(log: Log, window: Window) -> float:
     """Root forwards were watched in some batches only: what to multiply their time by."""
     inside = [
         entry[4]

@@ -42,6 +42,8 @@ class Facts:
     precisions: tuple[str, ...]
     """Compute dtypes that exist on the target, by torch name."""
     has_gpu: bool
+    cards: int = 0
+    """Cards of this machine."""
     smallest_gain: float
     budget_s: float
     measure_s: float = 3.0
@@ -92,7 +94,8 @@ class Proposal:
     """together: all others that were proven, at once."""
     title: str
     arm: Arm
-    run: Run
+    run: Run | None
+    """That was faster; None where turns in one process chose it, until its pairs have run."""
     gain: float
     """Of single runs: it plans the rounds, and is told to nobody."""
     data: Data = ()

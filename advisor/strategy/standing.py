@@ -369,10 +369,10 @@ def tried(
     """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
     kept_s = now.reserve_s if reserve else 0.0
     if ask.expected_s > now.left_s - kept_s:
-        return now.skip(ask.arm.label, ask.expected_s, kept_s=kept_s, matters=matters), None
+        return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)
     now = now.heard(answer)
     if isinstance(answer, NotRun):
-        return now.skip(ask.arm.label, answer.needed_s, matters=matters), None
+        return now.skip(ask.label, answer.needed_s, matters=matters), None
     assert isinstance(answer, Attempt)
     return now, answer

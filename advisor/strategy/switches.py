@@ -66,6 +66,8 @@ class Switch:
     extra_s: float = 0.0
     least_compute: float = 0.0
     """Without a GPU it is worth a process where the model takes this share of the time."""
+    in_turn: bool = True
+    """It can be put on while the program runs, and tells soon."""
     code: str
     """What to write in the code, around `{value}` where it has some."""
     statements: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ SWITCHES = (
         effect="fused",
         off=False,
         needs_training=True,
+        in_turn=False,
         code="torch.optim.AdamW(..., fused=True), and the same for Adam and SGD",
     ),
     Switch(
@@ -150,6 +153,7 @@ SWITCHES = (
         needs_cuda=False,
         least_compute=WORTH_COMPUTE,
         extra_s=COMPILE_S,
+        in_turn=False,
         code="model.compile()",
     ),
 )

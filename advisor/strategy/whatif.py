@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
 from advisor.strategy.facts import Proposal
+from advisor.strategy.in_turn import in_turn
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
 from advisor.strategy.rounding import within
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from advisor.model import Run
     from advisor.strategy.facts import Data
+    from advisor.strategy.in_turn import Gains
 
 MOST_ADVISED = 4
 """Proposals that get pairs of their own, the most promising first."""
@@ -46,10 +48,15 @@ def advise(now: Standing) -> Stage:
     """Try what fits into the budget; then pairs, the most promising first."""
     now = yield from try_loader_arguments(now)
     now = yield from try_buckets(now)
-    for switch in SWITCHES:
-        may_round = now.facts.consents and now.facts.allows("numeric")
-        if applies(now, switch) and (not switch.guarded or may_round):
-            now = yield from try_switch(now, switch)
+    may_round = now.facts.consents and now.facts.allows("numeric")
+    wanted = [
+        (switch, whatifs(now, switch))
+        for switch in SWITCHES
+        if applies(now, switch) and (may_round or not switch.guarded)
+    ]
+    now, told = yield from in_turn(now, wanted)
+    for switch, names in wanted:
+        now = yield from try_switch(now, switch, names, told)
     ordered = sorted(now.proposals, key=lambda p: -p.gain)
     now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
     many = len(ordered[:MOST_ADVISED])
@@ -87,8 +94,21 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     answer = yield Turn(ask=contest, standing=now)
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
-    settled = replace(proposal, arm=arm, outcome=answer)
-    return replace(now, proposals=tuple(settled if p is proposal else p for p in now.proposals))
+    runs = answer.runs(AFTER)
+    run = proposal.run or next(iter(runs), None)
+    others = tuple(p for p in now.proposals if p is not proposal)
+    if proposal.run is None and not all(sound(now, each) for each in runs):
+        return replace(now, proposals=others)  # turns saw nothing but its rate
+    settled = replace(proposal, arm=arm, run=run, outcome=answer)
+    return replace(now, proposals=(*others, settled))
+
+
+def sound(now: Standing, run: Run) -> bool:
+    """Whether what was tried in `run` took effect, is inside all bounds, and loses no results."""
+    applied = run.whatif is None or run.whatif.applied
+    fits = (run.held_gib or 0.0) <= now.facts.memory_limit_gib
+    inside = fits and not now.facts.objective.broken(run)
+    return applied and inside and not results.lost(now.originals, run)
 
 
 def all_at_once(now: Standing) -> Proposal | None:
@@ -134,20 +154,24 @@ def faster_run(
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
     now, attempt = yield from tried(now, side(now, arm, "whatif"), reserve=False, matters=False)
     run = attempt.run if attempt else None
-    if run is None or run.whatif is None or not run.whatif.applied:
+    if run is None or run.whatif is None:
         return now, None
-    if results.lost(now.originals, run) or not now.faster(run, now.front):
-        return now, None
-    fits = (run.held_gib or 0.0) <= now.facts.memory_limit_gib
-    return now, run if fits else None
+    return now, run if sound(now, run) and now.faster(run, now.front) else None
 
 
-def try_switch(now: Standing, switch: Switch) -> Stage:
-    """Run `switch`, with each of its values; a proposal if it was faster and, where it needs one,
-    inside its guard."""
+def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gains) -> Stage:
+    """Run `switch` by each of `names` that turns have not `told` of, and by the best that they
+    have; a proposal if it was faster and, where it needs one, inside its guard."""
+    untold = [name for name in names if name not in told]
+    gains = {name: gain for name in names if (gain := told.get(name)) is not None}
+    chosen = max(gains, key=lambda name: gains[name], default=None)
+    if chosen and not untold and not switch.guarded:
+        arm = Arm(candidate=now.best, whatif=chosen)
+        found = Proposal(kind="switch", title=chosen, arm=arm, run=None, gain=gains[chosen])
+        return replace(now, proposals=(*now.proposals, found))
     whatif = ""
     run: Run | None = None
-    for each in whatifs(now, switch):
+    for each in [*untold, *([chosen] if chosen else [])]:
         now, faster = yield from faster_run(now, each, switch.extra_s)
         if faster is not None and (run is None or now.faster(faster, run)):
             whatif, run = each, faster

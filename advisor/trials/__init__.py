@@ -32,7 +32,7 @@ from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.trials import traces
 from advisor.trials.classify import Finding, classify, log_tail
-from advisor.trials.disturbance import judge, on_card, window_rates
+from advisor.trials.disturbance import judge, on_card, spells_judged, window_rates
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
@@ -170,6 +170,7 @@ def _clean(
         "window_end": end,
         "windows": window_rates(judged.counted),
         "disturbance": on_card(told, telemetry),
+        "in_turn": spells_judged(reading.in_turn if reading else (), others.slices),
     }
 
 

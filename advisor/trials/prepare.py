@@ -100,6 +100,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         kept=kept,
         environ=given,
         allow_writes=trial.allow_writes,
+        spared=trial.spared,
     )
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
     copies = {

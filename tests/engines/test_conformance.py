@@ -16,6 +16,7 @@ from advisor.engines.local import LocalEngine
 from advisor.engines.recorded import Cell, RecordedEngine, Table
 from advisor.errors import StateBusyError
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +32,9 @@ sys.exit(int(sys.argv[1]))
 CHANGE = Change(
     document="c.json", path="loader.batch_size", kind="batch_size", knob_class="free", old=1, new=8
 )
-RUN = Run(
-    trial_id="old", purpose="gate", label="old", candidate_key="old", unit="unit", units=30.0,
-    units_per_s=10.0, rate_source="recorded", window_start=5.0, window_end=8.0, wall_s=4.0,
-    startup_s=0.5,
+RUN = a_run(
+    trial_id="old", purpose="gate", label="old", candidate_key="old", units=30.0, units_per_s=10.0,
+    window_start=5.0, window_end=8.0, wall_s=4.0, startup_s=0.5,
 )  # fmt: skip
 
 
@@ -56,7 +56,10 @@ def recorded_table(**_: Any) -> RecordedEngine:
 
 def recorded_formula(**_: Any) -> RecordedEngine:
     fails = {3: "crash-start"}
-    return RecordedEngine(Formula(fails=lambda values, _: fails.get(values.get("status"))))
+    formula = Formula(
+        fails=lambda values, _: fails.get(values.get("status")), switches={"tf32": 1.2}
+    )
+    return RecordedEngine(formula)
 
 
 ENGINES: dict[str, Callable[..., Engine]] = {
@@ -153,6 +156,23 @@ def test_the_machine_is_the_same_every_time(make: Callable[..., Engine]) -> None
     with make() as engine:
         assert engine.machine() == engine.machine()
         assert engine.machine().key == make().machine().key
+
+
+def test_switches_in_turn_are_told_after_the_window_or_not_at_all(
+    make: Callable[..., Engine], tmp_path: Path
+) -> None:
+    """Names are those of the plan, and the spells lie between the window and the process' end."""
+    with make() as engine:
+        asked = trial_of(engine, tmp_path)
+        plan = dataclasses.replace(asked.plan, in_turn=("tf32", "threads=2"))
+        before = engine.clock()
+        run = engine.run(dataclasses.replace(asked, plan=plan))
+        took_s = engine.clock() - before
+        assert isinstance(run, Run), run
+    assert {each.name for each in run.in_turn} <= {"", *plan.in_turn}
+    spells = [spell for each in run.in_turn for spell in each.spells]
+    assert all(run.window_end <= spell.start < spell.end for spell in spells)
+    assert all(spell.end - run.window_end < took_s for spell in spells)
 
 
 def test_waiting_for_quiet_ends(make: Callable[..., Engine]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.gate.records import (
+from advisor.gate.entries import (
     GpuReadings,
     PairEntry,
     Problem,
@@ -16,7 +16,7 @@ from advisor.gate.records import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.records import Arm
+    from advisor.gate.entries import Arm
 
 
 def rate(value: float, **more: Any) -> Rate:

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, STEADY, parse_outputs
 from gate_examples import around, failed, pair, program, program_of, run
 from test_gate_github import fork_event
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.gate import records
+from advisor.gate import texts
 from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
+from tests.gate.repos import ROOT, STEADY, parse_outputs
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted(
@@ -264,7 +264,7 @@ SAVED = {
 def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: str) -> None:
     record = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
     assert record.verdict == verdict
-    (runner.temp / "saved.json").write_text(records.dump(record))
+    (runner.temp / "saved.json").write_text(texts.dump(record))
     found = runner.call(
         mode="replay", replay=str(runner.temp / "saved.json"), on_inconclusive="fail"
     )
@@ -281,7 +281,7 @@ def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: s
 @pytest.mark.parametrize("verdict", ["inconclusive", "no-baseline"])
 def test_what_is_not_proven_is_a_warning_by_default(runner, verdict: str) -> None:
     saved = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
-    (runner.temp / "saved.json").write_text(records.dump(saved))
+    (runner.temp / "saved.json").write_text(texts.dump(saved))
     found = runner.call(mode="replay", replay=str(runner.temp / "saved.json"))
     assert found.code == 0
     assert found.outputs["verdict"] == verdict
@@ -357,7 +357,7 @@ def test_another_repository_consumes_the_action(
     found = runner.call(**{name.replace("-", "_"): text for name, text in step["with"].items()})
     assert found.code == code, found.log
     assert found.outputs["verdict"] == verdict
-    record = records.read(Path(found.outputs["report-json"]))
+    record = texts.read(Path(found.outputs["report-json"]))
     assert record.base.sha == base
     assert record.workloads[0].name == "train"
     folder = Path(found.outputs["report-md"]).parent
@@ -371,7 +371,7 @@ def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     series = Series(workload="train", unit="sample", facts={}, sessions=good)
     found = decided([SAVED["pass"]], Inputs(), HostEntry(), "history")
     red = found.model_copy(update={"reason": compare(series, 80.0, 0.05).reason})
-    (runner.temp / "night.json").write_text(records.dump(red))
+    (runner.temp / "night.json").write_text(texts.dump(red))
     (step,) = (
         step
         for step in steps_of(ROOT / "docs/examples/workflows/history-nightly.yml")

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, STEADY, Gated, Repo, new_repo
 from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
 from test_gate_github import fork_event
 
 from advisor.isolation.offer import FORCED, offered
+from tests.gate.repos import ROOT, STEADY, Gated, Repo, new_repo
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
 FILES = ("env", "path", "output", "state", "summary")
@@ -26,6 +26,13 @@ TOKENS = {
     "SSH_AUTH_SOCK": f"/run/{SECRET}",
     "BACKUP_URL": f"https://user:{SECRET}@example.com/",
 }
+
+
+@pytest.fixture
+def repo(repo: Repo) -> Repo:
+    """Isolated by the best kind that holds here."""
+    repo.env.clear()
+    return repo
 
 
 def attacked(
@@ -205,3 +212,35 @@ def test_a_variable_can_be_handed_over(repo: Repo) -> None:
     kept = repo.gate(*flags, "--keep-env", "HF_TOKEN,GITHUB_ENV").record
     assert kept.verdict == "inconclusive", kept.reason
     assert json.dumps(kept.model_dump()).count(SECRET) == 0
+
+
+WRITES_ALL = """
+import os, pathlib
+for name in ("kept.txt", "folder/new.txt", "new.txt", ".git/hooks/post-checkout", ".git/config"):
+    try: pathlib.Path(name).write_text("head was here")
+    except OSError: pass
+print("throughput:", 100)
+"""
+
+
+@pytest.mark.parametrize("where", [".", "folder"])
+def test_a_head_that_may_write_in_its_checkout_does_not_write_its_git(
+    repo: Repo, where: str
+) -> None:
+    """Where Landlock holds, --allow-writes frees what is there; the price is said."""
+    files = {"bench.py": WRITES_ALL, "folder/bench.py": WRITES_ALL.replace('("', '("../')}
+    repo.commit({**files, "kept.txt": "mine", "folder/x": ""})
+    repo.commit({"x": "1"})
+    config = (repo.path / ".git/config").read_text()
+    repo.on_github({}).env[FORCED] = "landlock"
+    repo.path /= where
+    flags = ("--allow-writes", "--max-minutes", "0.01")
+    found = repo.gate("--command", "python bench.py", *flags)
+    top = repo.path if where == "." else repo.path.parent
+    assert not (top / ".git/hooks/post-checkout").exists()
+    assert (top / ".git/config").read_text() == config
+    if where == ".":
+        assert (top / "kept.txt").read_text() == "head was here"
+        assert (top / "folder/new.txt").exists()
+        assert not (top / "new.txt").exists()
+        assert any("nothing could be made beside .git" in note for note in found.record.notes)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from gate_examples import pair, program, program_of, rate, run
 
 from advisor.gate.calibrate import calibrate, keep, kept_statistic
 from advisor.gate.noise import modes, spread_between_processes
-from advisor.gate.records import Inputs, RunEntry
+from advisor.gate.records import Inputs
+
+if TYPE_CHECKING:
+    from advisor.gate.entries import RunEntry
 
 
 def noisy(sigma: float, n: int = 40, seed: int = 5) -> list[float]:
@@ -98,7 +102,7 @@ print("throughput: 100")
 raise SystemExit(turns.stat().st_size == 3)
 """
     repo = two(crashes, crashes)
-    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
+    repo.env |= {"TURNS": str(repo.out / "turns")}
     history = ("--history", str(repo.out / "history.json"))
     found = repo.gate("--command", "python bench.py", "--mode", mode, *history)
     assert (found.code, found.record.verdict) == (2, "error"), found.stderr

@@ -10,21 +10,22 @@ import pytest
 
 from advisor.engines.formula import Formula
 from advisor.engines.recorded import RecordedEngine
+from advisor.gate import suites
 from advisor.gate.base import Checkout
-from advisor.gate.measure import Bench, benchmark_rates, entry, probe_rate, throughput_line
+from advisor.gate.measure import Bench, entry, last_told, probe_rate
 from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
-from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.model import Effects, Failure, MeasurePlan
 from advisor.trials.limits import Limits
 from advisor.trials.output import plain
+from tests.runs import a_run
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")
 
-RUN = Run(
-    trial_id="1", purpose="gate", label="head", candidate_key="k", unit="sample", units=1000.0,
-    units_per_s=200.0, rate_source="optimizer steps x batch", window_start=0.0, window_end=5.0,
+RUN = a_run(
+    label="head", units=1000.0, units_per_s=200.0, rate_source="optimizer steps x batch",
     windows=(210.0, 190.0, 205.0, 195.0, 220.0, 180.0, 200.0, 200.0), whole_units=1100.0,
-    exit_code=0, wall_s=6.0, effects=Effects(batch=8.0, workers=0, dtype="float32"),
+    window_end=5.0, exit_code=0, wall_s=6.0, effects=Effects(batch=8.0, workers=0, dtype="float32"),
 )  # fmt: skip
 
 NO_STEPS = Failure(
@@ -83,7 +84,7 @@ def test_no_output_makes_the_search_for_a_rate_slow(output: str, pattern: str) -
     """Line by line, in the beginning of each: a search that goes back and forth would take hours,
     and never come to the last line."""
     said = plain(f"{output}\nthroughput: 7\n{output}".encode())
-    assert throughput_line(said, pattern) is not None
+    assert last_told(said, pattern) is not None
 
 
 @pytest.mark.parametrize("said", ["1,234.5", "1_000", "12,345,678", "1_0"])
@@ -136,7 +137,7 @@ def test_a_failure_is_a_failure_whatever_it_printed(tmp_path) -> None:
     ],
 )
 def test_the_last_line_that_says_a_throughput_counts(text: str, found: str | None) -> None:
-    assert throughput_line(text, THROUGHPUT_LINE) == found
+    assert last_told(text, THROUGHPUT_LINE) == found
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_a_suite_that_measured_nothing_is_a_problem(tmp_path, raw: bytes, kind: 
 
 
 def test_a_suites_median_and_fast_quantile_are_rates_too() -> None:
-    rates = benchmark_rates(suite(mean=0.5, median=0.4, q1=0.25))
+    rates = suites.read(suite(mean=0.5, median=0.4, q1=0.25)).rates
     assert rates["b.py::test_x"].median == 2.5
     assert rates["b.py::test_x"].fast == 4.0
 
@@ -202,7 +203,7 @@ def test_limits_that_were_asked_for_hold_for_the_gates_runs(tmp_path) -> None:
     checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
     bench = Bench(
         engine=engine,
-        checkouts={"base": checkout, "head": checkout},
+        builds={"base": (checkout,), "head": (checkout,)},
         scratch=tmp_path,
         device=lambda: None,
         limits=Limits(start_s=7.0),

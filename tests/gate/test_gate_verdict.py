@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from gate_examples import around, failed, pair, program, program_of, rate, run, suite_of
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.gate.records import Inputs, RunEntry
+from advisor.gate.records import Inputs
 from advisor.gate.verdict import PRECEDENCE, decide
+
+if TYPE_CHECKING:
+    from advisor.gate.entries import RunEntry
 
 INPUTS = Inputs()
 

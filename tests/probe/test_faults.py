@@ -57,6 +57,12 @@ NOTED = (
 """Functions of the probe that a hook or the record calls."""
 SILENT = ("record.beat", "record.full", "record.put", "record.write", "session.Session.fail")
 """Those without which nothing can be written down."""
+FACTS = {
+    "observe.memory": "memory",
+    "observe.loss_values": "losses",
+    "observe.fingerprint": "fingerprint",
+}
+"""One fact that cannot be read takes no other along: the keys that the others have in a record."""
 UNUSED = ("batches.copied", "ceilings.begin", "inner.Watch.resume")
 
 
@@ -79,3 +85,8 @@ def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path, mode: st
         errors = json.loads(record.read_text())["errors"]
         if name not in UNUSED:
             assert any(f"fault in {name}" in error for error in errors), (name, errors)
+    for name, lost in FACTS.items():
+        content = json.loads((folder / f"{told[name][1]}.json").read_text())
+        kept = [bool(content[fact]) for fact in FACTS.values() if fact != lost]
+        assert all(kept), (name, content)
+        assert content["seen"]["device"] == "cpu"

@@ -1,0 +1,78 @@
+"""Gates on real commits, worktrees and setups, whose processes are no processes: quick."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.gate.options import add_arguments, check
+from advisor.gate.records import HostEntry
+from advisor.gate.workbench import Place
+from advisor.model import Failure
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pytest
+
+    from advisor.gate.options import Options
+    from advisor.gate.records import GateRecord
+    from advisor.model import Run, Trial
+
+
+@dataclass
+class Reads:
+    """An engine on which a commit's rate is what its file `rate` says; none: it does not run.
+    What is in its file `said` is its output."""
+
+    runs: int = 0
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[()]:
+        del limit_s
+        return ()
+
+    def run(self, trial: Trial) -> Run | Failure:
+        self.runs += 1
+        text = Path(trial.cwd, "rate").read_text()
+        said = Path(trial.cwd, "said")
+        logs = Path(trial.scratch, "logs")
+        logs.mkdir(parents=True)
+        (logs / "stdout.log").write_bytes(said.read_bytes() if said.exists() else b"")
+        if not text:
+            return Failure(
+                trial_id=trial.id, purpose="gate", label=trial.label, candidate_key="",
+                kind="crash", evidence="it broke", next_step="", exit_code=3,
+            )  # fmt: skip
+        rate = float(text) * (1 + self.runs % 7 / 5000)
+        return a_run(trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate)
+
+
+def in_process(
+    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> Callable[..., GateRecord]:
+    """Calls a mode of `module` with flags, in `cwd`, on that engine."""
+
+    @contextlib.contextmanager
+    def machine(*_: object) -> Iterator[tuple[Reads, HostEntry]]:
+        yield Reads(), HostEntry()
+
+    monkeypatch.setattr(module, "machine_to_itself", machine)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def call(mode: Callable[[Options, Place], GateRecord], *args: str) -> GateRecord:
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        what = [] if "--workload" in args else ["--command", "x"]
+        asked = check(parser.parse_args([*what, *args]), None)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        return mode(
+            asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=lambda _: None)
+        )
+
+    return call
