@@ -120,7 +120,9 @@ for x, y in loader:
 @pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
 )
-def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(project: Path) -> None:
+def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
+    project: Path, gpu_advisor: Server
+) -> None:
     """In the mapping that the program passes on, and in its style; nothing else is changed, and the
     program follows it."""
     config, before = (
@@ -129,7 +131,7 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(project: Path
     )
     config.write_bytes(before)
     (project / "train.py").write_text(PASSED_ON)
-    found = optimized(project, "--budget", "4m")
+    found = optimized(gpu_advisor, project, "--budget", "6m")
     assert found["verdict"] == "improved"
     (change,) = [each for each in found["changes"] if each["kind"] == "num_workers"]
     assert (change["from"], change["path"]) == (0, "loader.num_workers")
