@@ -26,6 +26,19 @@ LEAST_BYTES = 4 << 20
 """Records, logs and a program's own temporary files need some room."""
 
 
+def require_room(folder: str | Path) -> None:
+    """Raise TrialFailedError where the disk of `folder` has no room for the files of trials."""
+    space = os.statvfs(folder)
+    free = space.f_bavail * space.f_frsize
+    if space.f_blocks and free < LEAST_BYTES:
+        msg = (
+            f"{tempfile.gettempdir()}, where trials keep their files, has {free >> 10} KiB left. "
+            "Free space there, or set TMPDIR to another disk."
+        )
+        kind = "disk-full"
+        raise TrialFailedError(kind, msg)
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for all trials of this call; gone afterwards, and when this process is killed.
@@ -37,15 +50,7 @@ def scratch_folder() -> Iterator[Path]:
     except FileNotFoundError as problem:
         msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
         raise StateUnusableError(msg) from problem
-    space = os.statvfs(temporary)
-    free = space.f_bavail * space.f_frsize
-    if space.f_blocks and free < LEAST_BYTES:
-        msg = (
-            f"{temporary}, where trials keep their files, has {free >> 10} KiB left. "
-            "Free space there, or set TMPDIR to another disk."
-        )
-        kind = "disk-full"
-        raise TrialFailedError(kind, msg)
+    require_room(temporary)
     folder = Path(temporary, f"gpu-advisor-{secrets.token_hex(6)}")
     kept = subprocess.Popen(
         [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],

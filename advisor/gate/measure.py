@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from advisor.engines.workplace import require_room
 from advisor.experiments.lab import WAIT_S
 from advisor.files import within
 from advisor.gate import allowances, origins, suites
@@ -127,6 +128,7 @@ class Bench:
         started, clock = time.time(), time.monotonic()
         result = self.engine.run(trial)
         wall_s = time.monotonic() - clock
+        require_room(self.scratch)  # or what the run told may not be whole
         try:
             found = entry(
                 result,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.engines.local import LocalEngine
+from advisor.engines.workplace import require_room
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.experiments.lab import WAIT_SHARE
 from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
@@ -196,7 +197,7 @@ def _set_up(
     scratch = place.scratch / f"setup-{arm}-{builds[arm].index(checkout)}"
     called_in = git(place.cwd, "rev-parse", "--show-toplevel")
     others = [each.top for arm in ARMS for each in builds[arm]] + [Path(called_in or place.cwd)]
-    return setup.set_up(
+    failed = setup.set_up(
         checkout.cwd,
         command,
         {"GPU_ADVISOR_ARM": arm, "GPU_ADVISOR_HEAD": str(builds["head"][0].top)},
@@ -205,6 +206,8 @@ def _set_up(
         cancel=place.cancel,
         confined=walls.of_setup(checkout, others, scratch, place.scratch, place.steering),
     )
+    require_room(place.scratch)
+    return failed
 
 
 def measured(session: Session, host: HostEntry, mode: Mode) -> GateRecord:

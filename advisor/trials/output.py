@@ -150,7 +150,7 @@ class Stream:
                 if not total:  # the directory is there: whoever wrote this started after it
                     file = self._open()
                 if file is not None and total < LOG_BYTES:
-                    file.write(chunk[: LOG_BYTES - total])
+                    file = _kept(file, chunk[: LOG_BYTES - total])
                 total += len(chunk)
                 if self._tally.wanted:
                     *whole, line = _LINE_END.split(line + chunk)
@@ -158,15 +158,26 @@ class Stream:
                     for each in whole:
                         self._tally.add(each)
             self._tally.add(line)
+            if file is not None and total > LOG_BYTES:
+                rest = self.tail()[-(total - LOG_BYTES) :]
+                missing = total - LOG_BYTES - len(rest)
+                mark = f"\n[{missing} bytes left out]\n".encode() if missing else b""
+                file = _kept(file, mark + rest)
             if file is not None:
-                if total > LOG_BYTES:
-                    rest = self.tail()[-(total - LOG_BYTES) :]
-                    missing = total - LOG_BYTES - len(rest)
-                    file.write(f"\n[{missing} bytes left out]\n".encode() if missing else b"")
-                    file.write(rest)
                 file.close()
         finally:
             os.close(self._fd)
+
+
+def _kept(file: BinaryIO, data: bytes) -> BinaryIO | None:
+    """The log with `data` in it; None if it takes no more: the program is read to its end anyway,
+    for who writes into a pipe that nobody reads is killed."""
+    try:
+        file.write(data)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def _joined(first: Part, second: Part) -> Part:
