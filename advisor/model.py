@@ -26,7 +26,15 @@ TIERS: dict[Tier, frozenset[KnobClass]] = {
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
-    "baseline", "search", "effects", "quality", "confirm", "whatif", "profile", "gate"
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "scaling",
+    "profile",
+    "gate",
 ]
 
 EffectVerdict = Literal["took effect", "ignored", "unknown"]
@@ -381,6 +389,26 @@ class Flops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a training step held at its fullest moment, in bytes, by the tensors' own sizes."""
+
+    model: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """What it keeps from step to step."""
+    activations: int
+    """Made by forwards, the batch among them."""
+    workspace: int
+    """Made by backwards and updates."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.model + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCeiling:
     workers: int
     units_per_s: float
@@ -413,6 +441,21 @@ class Shares:
     validation: float | None = None
     sampling: float | None = None
     saving: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A network that the program calls from its own code, one of several that take turns."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """`relight.py:61` where it was called first."""
+    share: float
+    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call, as most had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,6 +576,9 @@ class Run:
     wait_share: float | None = None
     """Part of the window inside the loader's `__next__`; None without a loader."""
     shares: Shares = field(default_factory=Shares)
+    stages: tuple[Stage, ...] = ()
+    """Networks that took turns, in the order of their first calls; none of a training, and where
+    there is only one."""
     whole_units: float = 0.0
     """Units that were finished from load to result, not extrapolated from forwards."""
     peak_mem_gib: float | None = None
@@ -549,6 +595,8 @@ class Run:
     ceilings: Ceilings | None = None
     flops: Flops | None = None
     """None where no card computed, or the plan did not ask for the parts."""
+    footprint: Footprint | None = None
+    """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
     in_turn: tuple[InTurn, ...] = ()

@@ -230,6 +230,7 @@ def facts_of(job: Job, lab: Lab) -> Facts:
         memory_limit_gib=job.memory_limit_gib,
         precisions=job.target.precisions,
         has_gpu=bool(job.machine.gpus),
+        cards=len(job.machine.gpus),
         smallest_gain=job.invocation.settings.defaults.smallest_gain,
         budget_s=job.budget_s,
         measure_s=job.options.window_s,

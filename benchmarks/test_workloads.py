@@ -21,8 +21,13 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNS = {
     "dem_completion": ("-p", "test", "--n_timestep", "6", "--tiles", "2"),
     "emberformer": ("-p", "train", "--max_steps", "4", "--epochs", "1"),
+    "relighting": ("--limit", "16", "--batch-size", "4"),
 }
-CONFIGS = {"dem_completion": "dem_completion.json", "emberformer": "emberformer.yaml"}
+CONFIGS = {
+    "dem_completion": "dem_completion.json",
+    "emberformer": "emberformer.yaml",
+    "relighting": "relighting.yaml",
+}
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 
 from advisor.machine import others
 from tests import light, warm
+from tests.light import sitecustomize  # noqa: F401  this process, too, does without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

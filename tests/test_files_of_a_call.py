@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,8 @@ from benchmarks.ways import seen
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
+    import subprocess
+
     from tests import warm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,18 +44,12 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def optimize(project: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def optimize(
+    gpu_advisor: warm.Server, project: Path, *flags: str
+) -> subprocess.CompletedProcess[str]:
     own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
-    argv = ["optimize", "c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags]
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", *argv],
-        cwd=project,
-        env={**os.environ, **own},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    words = ("c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags)
+    return gpu_advisor.call("optimize", *words, cwd=project, env={**os.environ, **own})
 
 
 LITTERS = """
@@ -119,12 +114,14 @@ def test_a_budget_smaller_than_the_baseline_ends_with_a_report(
 
 
 @pytest.mark.slow
-def test_no_secret_and_no_wider_mode_in_what_is_left(project: Path) -> None:
+def test_no_secret_and_no_wider_mode_in_what_is_left(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
     """The key beside the changed line, the token of the command and the one of its environment.
 
     Only the kept original holds the key, as it must.
     """
-    done = optimize(project, "--output", "tuned/c.json")
+    done = optimize(gpu_advisor, project, "--output", "tuned/c.json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verdict"] == "improved"
     assert (project / "c.json").read_text() == CONFIG
@@ -143,7 +140,7 @@ def test_no_secret_and_no_wider_mode_in_what_is_left(project: Path) -> None:
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
     (project / "tuned" / "c.json").write_text("{}")
-    again = optimize(project, "--output", "tuned/c.json")
+    again = optimize(gpu_advisor, project, "--output", "tuned/c.json")
     assert again.returncode == OutputRefusedError.exit_code
     assert (project / "tuned" / "c.json").read_text() == "{}"
 

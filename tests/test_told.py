@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.isolation.offer import FORCED
 from tests.light import PYTHONPATH
+
+if TYPE_CHECKING:
+    from tests.warm import Server
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "tests" / "fixtures" / "programs" / "odd_infer.py"
@@ -27,7 +30,7 @@ pytest.importorskip("torch")
 
 
 def optimize(
-    folder: Path, config: str, how: str | None = None, *flags: str
+    gpu_advisor: Server, folder: Path, config: str, how: str | None = None, *flags: str
 ) -> tuple[int, str, str]:
     """Exit code, standard error and report of a call over `config`, whose bytes must stay."""
     (folder / ".git").mkdir(exist_ok=True)
@@ -35,11 +38,8 @@ def optimize(
     (folder / "c.yaml").write_text(config)
     (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
     command = ["--", sys.executable, "odd_infer.py", "c.yaml", how] if how else []
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "advisor", "optimize", "c.yaml", "--dry-run"),
-            *("--window", "0.3s", "--budget", "45s", *flags, *command),
-        ],
+    done = gpu_advisor.call(
+        "optimize", "c.yaml", "--dry-run", "--window", "0.3s", "--budget", "45s", *flags, *command,
         cwd=folder,
         env={
             **os.environ,
@@ -47,11 +47,7 @@ def optimize(
             "GPU_ADVISOR_RUNTIME_DIR": str(folder / ".lock"),
             "CUDA_VISIBLE_DEVICES": "",
         },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    )  # fmt: skip
     assert (folder / "c.yaml").read_text() == config
     report = folder / "report.md"
     return done.returncode, done.stderr, report.read_text() if report.exists() else ""
@@ -66,10 +62,10 @@ def row(report: str, knob: str) -> str:
 
 @pytest.mark.slow
 def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(
-    tmp_path: Path,
+    tmp_path: Path, gpu_advisor: Server
 ) -> None:
     """One process finds it out; the line where the loader is built is named."""
-    code, stderr, report = optimize(tmp_path, "batch_size: 2\n", "overrides")
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "overrides")
     assert code == 0, stderr
     lines = PROGRAM.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
@@ -79,10 +75,12 @@ def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(
 
 
 @pytest.mark.slow
-def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(tmp_path: Path) -> None:
+def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(
+    tmp_path: Path, gpu_advisor: Server
+) -> None:
     """It is not even tried, however much faster another would be."""
     config = "batch_size: 1   # must be 1: the tiles differ in size\n"
-    code, stderr, report = optimize(tmp_path, config)
+    code, stderr, report = optimize(gpu_advisor, tmp_path, config)
     assert code == 0, stderr
     assert "must be 1: the tiles differ in size" in row(report, "batch_size")
     assert "batch_size=2" not in report
@@ -90,28 +88,34 @@ def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(tmp_path: P
 
 @pytest.mark.slow
 def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
-    tmp_path: Path,
+    tmp_path: Path, gpu_advisor: Server
 ) -> None:
     """The exit code was 0 and a rate was there: over work that was not done."""
-    code, stderr, report = optimize(tmp_path, "batch_size: 2\n", "oom")
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "oom")
     assert code == FAILURE_EXIT_CODES["work-not-done"]
     assert "(work-not-done): caught in the forward: OutOfMemoryError: CUDA out of" in stderr
     assert report == ""
 
 
 @pytest.mark.slow
-def test_a_precision_that_never_comes_is_told_with_the_one_that_did(tmp_path: Path) -> None:
+def test_a_precision_that_never_comes_is_told_with_the_one_that_did(
+    tmp_path: Path, gpu_advisor: Server
+) -> None:
     """Autocast stays off without a card; no gain is claimed for it."""
-    code, stderr, report = optimize(tmp_path, "precision: fp32\n")
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "precision: fp32\n")
     assert code == 0, stderr
     assert "ignored by the program" in row(report, "precision")
     assert "it computed in float32 whatever the config says." in row(report, "precision")
 
 
 @pytest.mark.slow
-def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: Path) -> None:
+def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
+    tmp_path: Path, gpu_advisor: Server
+) -> None:
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
-    code, stderr, report = optimize(tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m")
+    code, stderr, report = optimize(
+        gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m"
+    )
     assert code == 0, stderr
     assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
@@ -119,17 +123,19 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(tmp_path: 
 
 @pytest.mark.slow
 def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, gpu_advisor: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped where nothing isolates; with --allow-writes the program may, and that is told."""
     monkeypatch.setenv(FORCED, "guard")
     mine = tmp_path / "best.ckpt"
     mine.write_text("good weights")
-    code, stderr, report = optimize(tmp_path, "batch_size: 4\n", "overwrites")
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 4\n", "overwrites")
     assert (code, mine.read_text()) == (FAILURE_EXIT_CODES["outputs-not-apart"], "good weights")
     assert str(mine) in stderr
     assert "--allow-writes" in stderr
     assert report == ""
-    code, stderr, report = optimize(tmp_path, "batch_size: 4\n", "overwrites", "--allow-writes")
+    code, stderr, report = optimize(
+        gpu_advisor, tmp_path, "batch_size: 4\n", "overwrites", "--allow-writes"
+    )
     assert (code, mine.read_text()) == (0, "worse weights"), stderr
     assert "the program wrote to best.ckpt" in report

@@ -1,9 +1,11 @@
-"""`gpu-advisor` as a process of its own that need not import anything: a server forks one a call.
+"""Processes that need not import anything: a server has done that, and forks one a call.
 
-    python -m tests.warm    reads a JSON request a line, answers with the pid and then the exit code
+    python -m tests.warm advisor|torch    reads a JSON request a line, answers with the pid and then
+                                          the exit code
 
-A call has its own pid, environment, working directory, standard streams and exit code, like any
-other; only the imports, half a second of CPU each time, were done before.
+`advisor` calls are `gpu-advisor`, `torch` calls are programs that import torch. A call has its own
+pid, environment, working directory, standard streams and exit code, like any other; only the
+imports, from half a second of CPU to one and a half each time, were done before.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, NoReturn, Self
 
 from advisor.__main__ import COMMANDS, main
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 AT_START = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -32,13 +36,14 @@ AT_START = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 class Server:
-    """Calls `gpu-advisor`, one call at a time."""
+    """Calls `gpu-advisor`, or Python programs, one call at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "advisor") -> None:
         self._files = tempfile.TemporaryDirectory(prefix="gpu-advisor-test-")
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.warm"],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "tests.warm", kind],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            bufsize=0,  # what was read ahead would not be waited for
         )  # fmt: skip
 
     def call(
@@ -49,74 +54,194 @@ class Server:
         Raises TimeoutExpired, after the process was killed.
         """
         stdout, stderr = (Path(self._files.name, name) for name in ("stdout", "stderr"))
-        request = {
-            "argv": argv,
-            "cwd": str(cwd),
-            "env": dict(os.environ if env is None else env),
-            "stdout": str(stdout),
-            "stderr": str(stderr),
-        }
-        assert self._server.stdin is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        pid = self._answer(timeout_s)
+        started = self.start(
+            argv, cwd=cwd, env=os.environ if env is None else env, stdout=stdout, stderr=stderr
+        )
         try:
-            code = self._answer(timeout_s)
+            code = started.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            os.kill(pid, signal.SIGKILL)
-            self._answer(timeout_s)
+            os.kill(started.pid, signal.SIGKILL)
+            started.wait(timeout_s)
             raise
         said, complained = (path.read_text(errors="replace") for path in (stdout, stderr))
         return subprocess.CompletedProcess(["gpu-advisor", *argv], code, said, complained)
 
-    def _answer(self, timeout_s: float) -> int:
+    def start(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: Path, stderr: Path
+    ) -> Call:
+        """Begin a call whose output goes into the files; the one before must have ended."""
+        request = {
+            "argv": argv,
+            "cwd": str(cwd),
+            "env": dict(env),
+            "stdout": str(stdout),
+            "stderr": str(stderr),
+        }
+        assert self._server.stdin is not None
         assert self._server.stdout is not None
-        if not select.select([self._server.stdout], [], [], timeout_s)[0]:
-            msg = "gpu-advisor"
-            raise subprocess.TimeoutExpired(msg, timeout_s)
-        return int(self._server.stdout.readline())
+        self._server.stdin.write(f"{json.dumps(request)}\n".encode())
+        return Call(self._server.stdout)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """No more calls."""
         with self._server:
             assert self._server.stdin is not None
             self._server.stdin.close()
         self._files.cleanup()
 
 
-def serve() -> None:
-    """Fork for each request on stdin; the child leaves through the interpreter's own exit."""
+class Call:
+    """A process that a server began, as `subprocess.Popen` would show it."""
+
+    def __init__(self, told: IO[bytes]) -> None:
+        self._told = told
+        self.returncode: int | None = None
+        self.pid = self._answer(60.0)
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, minus the number of the signal that ended it. Raises TimeoutExpired."""
+        if self.returncode is None:
+            self.returncode = self._answer(timeout)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Its exit code where it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0.0)
+        return None
+
+    def _answer(self, timeout_s: float) -> int:
+        if not select.select([self._told], [], [], timeout_s)[0]:
+            msg = "a call of a server"
+            raise subprocess.TimeoutExpired(msg, timeout_s)
+        return int(self._told.readline())
+
+
+def advisor() -> Callable[..., NoReturn]:
+    """What makes a fork go on as `gpu-advisor ARGV`, with its use cases imported."""
     for module, _ in COMMANDS.values():
         importlib.import_module(module)
+
+    def become(argv: list[str], env: dict[str, str]) -> NoReturn:
+        if any(env.get(name) != os.environ.get(name) for name in AT_START):
+            os.execve(sys.executable, [sys.executable, "-m", "advisor", *argv], env)
+        entered(env)
+        sys.argv = ["gpu-advisor", *argv]
+        main()
+
+    return become
+
+
+def torch() -> Callable[..., NoReturn]:
+    """What makes a fork go on as `python ARGV` in a session of its own, torch's import done."""
+    searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = [path for path in sys.path if path not in {"", str(ROOT), *searched}]
+    before = set(sys.modules)
+    importlib.import_module("torch")
+    done = {name: module for name, module in sys.modules.items() if name not in before}
+
+    def become(argv: list[str], env: dict[str, str]) -> NoReturn:
+        os.setsid()
+        entered(env)
+        for name in done:
+            del sys.modules[name]
+        sys.meta_path.insert(0, Imported(done))
+        script = os.path.abspath(argv[0])  # noqa: PTH100  links stay, as in Python's own
+        there = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
+        # What our own path holds was found before torch was imported; that of others comes now.
+        there = [path for path in there if path not in searched]
+        sys.path[:] = [os.path.dirname(os.path.realpath(script)), *there, *own]  # noqa: PTH120
+        sys.argv, sys.orig_argv = list(argv), [sys.executable, *argv]
+        sys.modules.pop("sitecustomize", None)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("sitecustomize")
+        program = types.ModuleType("__main__")
+        program.__file__ = script
+        sys.modules["__main__"] = program
+        exec(compile(Path(script).read_bytes(), script, "exec"), program.__dict__)
+        sys.exit()
+
+    return become
+
+
+class Imported:
+    """A finder of modules whose code has run: whoever waits for their import sees one.
+
+    `torch` brings back all the others at once, but those that somebody waits for by name.
+    """
+
+    WAITED_FOR = ("torch.cuda",)
+
+    def __init__(self, done: dict[str, types.ModuleType]) -> None:
+        self._done = done
+        self._specs: dict[str, ModuleSpec | None] = {}
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name not in self._done:
+            return None
+        self._specs[name] = self._done[name].__spec__
+        return ModuleSpec(name, self)
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return self._done[spec.name]
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._specs[module.__name__]
+        if module.__name__ == "torch":
+            for name in self.WAITED_FOR:
+                importlib.import_module(name)
+            sys.meta_path.remove(self)
+            for name, each in self._done.items():
+                sys.modules.setdefault(name, each)
+
+
+KINDS = {"advisor": advisor, "torch": torch}
+
+
+def serve(kind: str) -> None:
+    """Fork for each request on stdin; the child leaves through the interpreter's own exit."""
+    become = KINDS[kind]()
     gc.freeze()  # what no call of ours has made need not be looked through by any
     while request := os.read(0, 1 << 20):
         while not request.endswith(b"\n"):
             request += os.read(0, 1 << 20)
         pid = os.fork()
         if not pid:
-            become(**json.loads(request))
+            child(become, **json.loads(request))
         os.write(1, f"{pid}\n".encode())
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         os.write(1, f"{code}\n".encode())
 
 
-def become(argv: list[str], cwd: str, env: dict[str, str], stdout: str, stderr: str) -> None:
-    """This process goes on as `gpu-advisor ARGV`; never returns."""
+def child(
+    become: Callable[..., NoReturn],
+    argv: list[str],
+    cwd: str,
+    env: dict[str, str],
+    stdout: str,
+    stderr: str,
+) -> NoReturn:
+    """This process goes on as the call."""
     for number, path in enumerate((os.devnull, stdout, stderr)):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)
     os.chdir(cwd)
-    if any(env.get(name) != os.environ.get(name) for name in AT_START):
-        os.execve(sys.executable, [sys.executable, "-m", "advisor", *argv], env)
+    become(argv, env)
+
+
+def entered(env: Mapping[str, str]) -> None:
+    """The environment is `env`."""
     os.environ.clear()
     os.environ.update(env)
-    sys.argv = ["gpu-advisor", *argv]
-    main()
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):  # it is for the one who asks
-        serve()
+        serve(sys.argv[1])

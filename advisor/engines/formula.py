@@ -89,6 +89,8 @@ class Formula:
     """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
     files: Callable[[int], int] | None = None
     """Files that a batch of so many items leaves; None: not known."""
+    side_by_side: Mapping[int, float] = field(default_factory=dict)
+    """Times the rate of one process that so many have, where `num_gpus` asks for them."""
     ignored: frozenset[str] = frozenset()
     """Settings that the program does not follow."""
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
@@ -121,7 +123,8 @@ class Formula:
         batch, step_s, load_s = self._costs(values)
         workers = self._number(values, "num_workers", 0)
         whole_s = max(step_s, load_s) if workers else step_s + load_s
-        return self.switches.get(whatif or "", 1.0) * batch / whole_s
+        crowd = self.side_by_side.get(self._number(values, "num_gpus", 1), 1.0)
+        return crowd * self.switches.get(whatif or "", 1.0) * batch / whole_s
 
     def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
         """One process at `values`; ignored settings are as in `original`."""
@@ -202,6 +205,7 @@ class Formula:
             stdout_tail=self._printed(used, trial),
             output_digest="same",
             files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
+            ranks=many if (many := self._number(used, "num_gpus", 1)) in self.side_by_side else 1,
             startup_s=startup_s,
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,

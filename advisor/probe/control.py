@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from . import ceilings, exchange, flops, patience, ranks, record, steps, window
+from . import ceilings, exchange, flops, footprint, patience, ranks, record, steps, window
 from .clock import start_if_in_use
 from .in_turn import InTurn
 from .session import Session
@@ -33,10 +33,14 @@ def tick(session: Session, now: float) -> None:
     try:
         if session.in_turn is not None:
             _take_turns(session, now)
-        elif session.tally is None:
+        elif session.tally is not None:
+            if flops.ended(session):
+                look_at_memory(session)
+        elif session.footprint is not None:
+            if footprint.ended(session):
+                measure_alone(session)
+        else:
             _look(session, now)
-        elif flops.ended(session):
-            measure_alone(session)
     except Exception as problem:
         session.step_aside(problem)
 
@@ -73,7 +77,7 @@ def _look(session: Session, now: float) -> None:
         elif need is None and session.rank == 0:
             ranks.announce(session, now)
     session.due = min(session.next_beat, session.next_check)
-    if session.state != "stepping" or session.tally is not None:
+    if session.state != "stepping" or session.tally or session.footprint:
         session.due = 0.0
     if many:
         session.due = 0.0 if session.target else min(session.due, now + ranks.LOOK_S)
@@ -145,6 +149,15 @@ def window_is_full(session: Session) -> None:
     if turns:
         session.in_turn, session.next_check = InTurn(session, tuple(plan["in_turn"])), 0.0
     elif flops.begin(session, session.frozen.get("measured")):
+        record.beat(session)
+    else:
+        look_at_memory(session)
+
+
+def look_at_memory(session: Session) -> None:
+    """See what a step holds where it is one that can be seen into; else go on."""
+    if footprint.begin(session, session.frozen and session.frozen.get("measured")):
+        session.due = 0.0
         record.beat(session)
     else:
         measure_alone(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from . import cards, gradients, observe, steps, window
+from . import cards, gradients, observe, stages, steps, window
 from .averages import not_above
 from .clock import DeviceClock
 from .log import Root
@@ -45,6 +45,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "wait_share": window.wait_share(log, found, clock),
             "backward_share": window.overlap(log.passes, found.start, found.end) / found.seconds,
             "shares": window.shares(log, found, clock),
+            "stages": _stages(session, found, clock),
             "whole_units": ledger.whole_units,
             "finished_batches": ledger.finished_batches,
             "batch": ledger.batch,
@@ -53,6 +54,17 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
             "notes": found.notes,
         }
     }
+
+
+def _stages(
+    session: Session, found: window.Window, clock: DeviceClock | None
+) -> list[dict[str, Any]]:
+    """The networks that took turns; none where that cannot be told."""
+    try:
+        return stages.told(session.log, found, clock)
+    except Exception as problem:
+        session.fail(problem)
+        return []
 
 
 def _shrunk_from(session: Session, start: float, batch: float | None) -> float | None:

@@ -40,6 +40,7 @@ def write(session: Session, state: str) -> None:
     session.state = state
     content = session.frozen or full(session, ended=state == "exited")
     content.update(_head(session), ceilings=session.ceilings, flops=session.flops)
+    content["footprint"] = session.footprint_bytes
     content["in_turn"] = [] if session.in_turn is None else session.in_turn.told()
     try:
         put(session, content)

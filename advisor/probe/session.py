@@ -109,6 +109,10 @@ class Session:
         """Set while the operations of a step are counted, after the window."""
         self.flops: dict[str, Any] | None = None
         """What came of that."""
+        self.footprint: Any = None
+        """Set while the memory of a step is looked at, after the window."""
+        self.footprint_bytes: dict[str, int] | None = None
+        """What came of that, by kind."""
         self.replayed = False
         """A CUDA graph was: what it captured follows no switch any more."""
         self.in_turn: Any = None

@@ -132,6 +132,8 @@ def optimizers(torch: Any, session: Session) -> None:
         session.updates += 1
         if session.fused is None:
             session.fused = _is_fused(optimizer)
+        if session.footprint is not None:
+            session.attempt(session.footprint.stepped, optimizer)
         step_ended(end)
 
     dress(__init__, build)

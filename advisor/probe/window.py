@@ -294,7 +294,7 @@ def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[s
     parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
         (
             log.forwards if log.running is None else [*log.forwards, (log.running[0], end)],
-            _unwatched(log, window),
+            watched_factor(log, window),
         ),
         (log.passes, 1.0),
         (log.opts, 1.0),
@@ -338,7 +338,7 @@ def _beside_device(
     return {**parts, **{name: share * scale for name, share in found.items()}}
 
 
-def _unwatched(log: Log, window: Window) -> float:
+def watched_factor(log: Log, window: Window) -> float:
     """Root forwards were watched in some batches only: what to multiply their time by."""
     inside = [
         entry[4]

@@ -62,6 +62,7 @@ def typical(runs: Sequence[Run]) -> Run:
         shares=Shares(**shares),
         ceilings=_ceilings_of(runs),
         flops=next((run.flops for run in runs if run.flops is not None), None),
+        footprint=next((run.footprint for run in runs if run.footprint is not None), None),
         peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
     )
 

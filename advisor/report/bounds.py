@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from advisor.model import Interval
 from advisor.report import numbers
 from advisor.report.bottleneck import FEWEST_RUNS, typical
+from advisor.report.stages import entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,6 +120,7 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
                 hidden = [share / 2 for share in hidden]
             bound = _without(hidden)
             found.append(Bound(title=title, detail=detail, at_most=bound))
+    found += _of_stages(runs)
     forwards = run.effects.forwards_per_unit or 0.0
     if forwards >= SAMPLER_FORWARDS:
         found.append(
@@ -132,6 +134,29 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
             )
         )
     return tuple(sorted(found, key=lambda b: -(b.at_most.estimate if b.at_most else float("inf"))))
+
+
+def _of_stages(runs: Sequence[Run]) -> list[Bound]:
+    """Each of several networks that take turns, were its calls to take no time at all."""
+    found = []
+    for stage in entries(runs):
+        if stage.share < WORTH_SAYING:
+            continue
+        site = f" at {stage.site}" if stage.site else ""
+        detail = (
+            f"{stage.share:.1%} of the time is the network {stage.name}{site}, called "
+            f"{numbers.number(stage.calls_per_unit)} times a {runs[-1].unit} with "
+            f"{numbers.count(stage.batch)} at once. This is if it took no time at all."
+        )
+        shares = [
+            each.share
+            for run in runs
+            for each in run.stages
+            if (each.name, each.site) == (stage.name, stage.site)
+        ]
+        title = f"Give {stage.name} more at once, or make it faster"
+        found.append(Bound(title=title, detail=detail, at_most=_without(shares)))
+    return found
 
 
 def _share(run: Run, name: str) -> float:

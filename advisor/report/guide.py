@@ -168,7 +168,7 @@ def signs(report: Report) -> list[Sign]:
                 good=numbers.interval(
                     side.units_per_s, side.units_per_s_low, side.units_per_s_high
                 ),
-                bad=f"below {numbers.number(side.units_per_s_low * (1 - band))}",
+                bad=f"below {numbers.number(side.units_per_s_low / (1 + band))}",
                 then="see whether others are at work and the machine is well: `gpu-advisor doctor`",
             )
         )

@@ -56,6 +56,22 @@ class Gain(_Part):
     pairs: int
 
 
+class StageEntry(_Part):
+    """One of several networks that take turns."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """Where it was called first."""
+    share: float
+    """Of the time, mean over equal runs."""
+    share_low: float
+    share_high: float
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call."""
+
+
 class Side(_Part):
     """One configuration, before or after. Null: not measured."""
 
@@ -88,6 +104,11 @@ class Side(_Part):
     """Rate with the loader bypassed (a cached batch replayed)."""
     shares: dict[str, float] = Field(default_factory=dict)
     """Where a unit's time goes; the parts add up to 1."""
+    stages: list[StageEntry] = Field(default_factory=list)
+    """Networks that take turns, in the order of their first calls; empty where there is one."""
+    footprint_gib: dict[str, float] = Field(default_factory=dict)
+    """What a training step of the original held at its fullest moment, by the tensors' own sizes:
+    model, gradients, optimizer, activations, workspace. Empty: not measured."""
 
 
 class ChangeEntry(_Part):
@@ -182,7 +203,7 @@ class ComparisonEntry(_Part):
     """Two arms against each other."""
 
     purpose: str
-    """`confirm`, `whatif`, `quality`."""
+    """`confirm`, `whatif`, `quality`, `scaling`."""
     title: str
     before: str
     """What ran: `original`, `batch_size=8`."""

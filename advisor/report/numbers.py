@@ -123,3 +123,8 @@ def plural(unit: str) -> str:
     if unit.endswith("y") and unit[-2:-1] not in "aeiou":
         return f"{unit[:-1]}ies"
     return f"{unit}s"
+
+
+def one(unit: str) -> str:
+    """`a tile`, `an image`."""
+    return f"{'an' if unit[:1] in 'aeio' else 'a'} {unit}"

@@ -11,7 +11,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
-from advisor.report import figures, guide, markdown, numbers, sensitivity, tiers, view
+from advisor.report import (
+    figures,
+    footprint,
+    guide,
+    markdown,
+    numbers,
+    sensitivity,
+    several,
+    stages,
+    tiers,
+    view,
+)
 
 if TYPE_CHECKING:
     from advisor.report.model import Report
@@ -64,6 +75,7 @@ def environment() -> Environment:
         "gib": numbers.gib,
         "measure": numbers.measure,
         "number": numbers.number,
+        "one": numbers.one,
         "percent": numbers.percent,
         "plural": numbers.plural,
         "ratio": numbers.ratio,
@@ -73,9 +85,12 @@ def environment() -> Environment:
     }
     found.globals |= {
         "figures": figures,
+        "footprint": footprint,
         "guide": guide,
         "patch_file": patch_file,
         "sensitivity": sensitivity,
+        "several": several,
+        "stages": stages,
         "tiers": tiers,
         "view": view,
     }

@@ -10,10 +10,13 @@ from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.model import Candidate, Interval, Run, Shares
 from advisor.report.bottleneck import typical
 from advisor.report.model import Side
+from advisor.report.stages import entries
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
     from advisor.strategy.standing import Standing
+
+GIB = 1024.0**3
 
 
 def sides(now: Standing, winner: Candidate) -> tuple[Side, Side]:
@@ -77,6 +80,8 @@ def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -
         forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
+        stages=entries(runs),
+        footprint_gib=_footprint(first),
     )
 
 
@@ -96,6 +101,12 @@ def _middle(values: list[float | None]) -> float | None:
 
 def _most(values: list[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _footprint(run: Run | None) -> dict[str, float]:
+    if run is None or run.footprint is None:
+        return {}
+    return {part: bytes_ / GIB for part, bytes_ in asdict(run.footprint).items()}
 
 
 def _shares(shares: Shares) -> dict[str, float]:

@@ -142,7 +142,7 @@ def measures(report: Report) -> list[Row]:
 
     table = [
         (f"{units}/s", [_rate(side) for side in sides]),
-        (f"time a {unit}", [numbers.duration(_seconds(side, 1), 3) for side in sides]),
+        (f"time {numbers.one(unit)}", [numbers.duration(_seconds(side, 1), 3) for side in sides]),
         *(
             (
                 f"{count:,} {units}{extent}",
@@ -161,7 +161,7 @@ def measures(report: Report) -> list[Row]:
     if report.objective == "latency" or any("latency" in each for each in report.constraints):
         for share in (95, 50):
             told = [numbers.quantity(getattr(side, f"latency_p{share}_ms"), "ms") for side in sides]
-            table.insert(1, (f"latency of a {unit}, p{share}", told))
+            table.insert(1, (f"latency of {numbers.one(unit)}, p{share}", told))
     if any(side.tokens_per_s is not None for side in sides) and unit != "token":
         table.insert(1, ("tokens/s", [numbers.number(side.tokens_per_s) for side in sides]))
     if any(side.wait_share is not None for side in sides):
@@ -170,7 +170,7 @@ def measures(report: Report) -> list[Row]:
         table.append(("power", [numbers.quantity(side.power_w, "W") for side in sides]))
     if any(side.energy_j_per_unit is not None for side in sides):
         joules = [numbers.quantity(side.energy_j_per_unit, "J") for side in sides]
-        table.append((f"energy a {unit}", joules))
+        table.append((f"energy {numbers.one(unit)}", joules))
     if report.price_per_hour is not None:
         hours = [_seconds(side, 1_000, with_start) for side in sides]
         prices = [
@@ -209,7 +209,7 @@ def costs(report: Report) -> list[str]:
     if before.energy_j_per_unit is not None and after.energy_j_per_unit is not None:
         told.append(
             f"energy {numbers.number(before.energy_j_per_unit)} to "
-            f"{numbers.number(after.energy_j_per_unit)} J a {report.unit}"
+            f"{numbers.number(after.energy_j_per_unit)} J {numbers.one(report.unit)}"
         )
     for name in _measure_names(report):
         old, new = before.quality.get(name), after.quality.get(name)

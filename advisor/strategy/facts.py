@@ -42,6 +42,8 @@ class Facts:
     precisions: tuple[str, ...]
     """Compute dtypes that exist on the target, by torch name."""
     has_gpu: bool
+    cards: int = 0
+    """Cards of this machine."""
     smallest_gain: float
     budget_s: float
     measure_s: float = 3.0

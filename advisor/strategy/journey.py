@@ -12,6 +12,7 @@ from advisor.strategy.ignored import settle_quality
 from advisor.strategy.loader import settle_loader, tune_loader
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
+from advisor.strategy.several import side_by_side
 from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
 from advisor.strategy.steps import tune_steps
 from advisor.strategy.whatif import advise
@@ -50,6 +51,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
         now = yield from tune_loader(now)
     now = yield from prove(now, now.best)
     now = yield from settle_quality(now)
+    now = yield from side_by_side(now)
     now = yield from advise(now)
     return Stop(reason="done", standing=now)
 

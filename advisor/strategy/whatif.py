@@ -85,11 +85,12 @@ def settle(now: Standing, proposal: Proposal) -> Stage:
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
     runs = answer.runs(AFTER)
-    others = tuple(p for p in now.proposals if p is not proposal)
-    if not all(sound(now, run) for run in runs):
-        return replace(now, proposals=others)
     run = proposal.run or next(iter(runs), None)
-    return replace(now, proposals=(*others, replace(proposal, arm=arm, run=run, outcome=answer)))
+    others = tuple(p for p in now.proposals if p is not proposal)
+    if proposal.run is None and not all(sound(now, each) for each in runs):
+        return replace(now, proposals=others)  # turns saw nothing but its rate
+    settled = replace(proposal, arm=arm, run=run, outcome=answer)
+    return replace(now, proposals=(*others, settled))
 
 
 def sound(now: Standing, run: Run) -> bool:

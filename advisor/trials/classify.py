@@ -172,7 +172,8 @@ def _swallowed(_: Trial, ending: Ending) -> Finding | None:
     lines = ending.output.splitlines()
     if again:
         lines = [line for line in lines if not _signed(RESOURCES, [line])]
-    finding = _signed(SWALLOWED, lines) or (None if again else _logged_exception(lines))
+    known = _missed(ending)
+    finding = _signed(SWALLOWED, lines) or (None if again else _logged_exception(lines, known))
     if finding is not None:
         return finding
     if again:
@@ -320,11 +321,22 @@ def _lines(problem: ProgramException) -> list[str]:
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
-def _logged_exception(lines: Sequence[str]) -> Finding | None:
+def _missed(ending: Ending) -> tuple[str, ...]:
+    """What was raised by parents of processes that we stopped: they miss what those would have
+    left or sent."""
+    parents = {process.ppid for process in ending.processes if process.state == "stopped"}
+    return tuple(
+        _lines(process.exception)[0]
+        for process in ending.processes
+        if process.exception is not None and process.pid in parents
+    )
+
+
+def _logged_exception(lines: Sequence[str], known: tuple[str, ...]) -> Finding | None:
     """A traceback in the output of a program that ended well: something was caught and lost.
 
     What Python prints when an object is torn down is no loss of work, nor is an optional import
-    that was missing.
+    that was missing, nor what is `known` to come from our own doing.
     """
     for number, line in enumerate(lines):
         if line.strip() != _TRACEBACK:
@@ -332,6 +344,8 @@ def _logged_exception(lines: Sequence[str]) -> Finding | None:
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
         raised = next(iter(_exception_lines(lines[number:])), None)
+        if raised and raised.startswith(known or ("\n",)):
+            continue
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None

@@ -11,8 +11,10 @@ from advisor.model import (
     Ceilings,
     Effects,
     Flops,
+    Footprint,
     InTurn,
     Shares,
+    Stage,
     WhatIfOutcome,
 )
 from advisor.trials.records import Loader
@@ -31,6 +33,10 @@ UNTOLD = {
     "step": "how many samples a step holds",
 }
 """Why a unit is no sample."""
+FORWARD = "root forward"
+APART = 0.5
+"""Calls times items of a network that is given every unit once differ from one by no more, in a
+window that may cut its calls in two."""
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 
@@ -55,6 +61,7 @@ class Reading:
     latency_p95_ms: float | None = None
     wait_share: float | None = None
     shares: Shares = field(default_factory=Shares)
+    stages: tuple[Stage, ...] = ()
     whole_units: float = 0.0
     peak_mem_gib: float | None = None
     peak_host_gib: float | None = None
@@ -67,6 +74,7 @@ class Reading:
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
     flops: Flops | None = None
+    footprint: Footprint | None = None
     whatif: WhatIfOutcome | None = None
     in_turn: tuple[InTurn, ...] = ()
     cards: tuple[Card, ...] = ()
@@ -121,6 +129,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         latency_p95_ms=lead.latency_p95_ms,
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=lead.shares or Shares(),
+        stages=lead.stages,
         whole_units=sum(rank.window.whole_units for rank in ranks),
         peak_mem_gib=allocated if on_device else host,
         peak_host_gib=host,
@@ -136,6 +145,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         if first.ceilings
         else None,
         flops=first.flops,
+        footprint=first.footprint,
         whatif=first.whatif,
         in_turn=first.in_turn,
         cards=tuple(_known(rank.record.card for rank in ranks)),
@@ -208,7 +218,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
     if autocast_dtype is None and seen.compute_dtype != seen.model_dtype:
         autocast_dtype = seen.compute_dtype  # entered inside the forward
     return Effects(
-        batch=rank.window.batch,
+        batch=_batch(rank.window),
         batch_asked=loader.asked_batch,
         workers=loader.workers,
         data_items=loader.length,
@@ -239,6 +249,21 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )
+
+
+def _batch(window: Measured) -> float | None:
+    """Units of one call: where several networks take turns, of the one that takes most at once.
+
+    Which of them takes most of the time, and so counts the units, may change with the batch.
+    """
+    if window.kind != FORWARD or (window.forwards_per_unit or 1.0) > 1.0 + APART:
+        return window.batch
+    each = [
+        stage.batch
+        for stage in window.stages
+        if stage.batch and abs(stage.batch * stage.calls_per_unit - 1.0) < APART
+    ]
+    return max([*each, *([window.batch] if window.batch else [])], default=None)
 
 
 # --- what a reader should know of it -------------------------------------------------------

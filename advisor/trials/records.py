@@ -29,10 +29,12 @@ from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
     Flops,
+    Footprint,
     InTurn,
     JsonScalar,
     LoaderCeiling,
     Shares,
+    Stage,
     TrainingSign,
     WhatIfOutcome,
 )
@@ -78,6 +80,7 @@ class Measured:
     wait_share: Finite | None
     backward_share: Finite | None
     shares: Shares | None
+    stages: tuple[Stage, ...] = ()
     whole_units: Finite
     finished_batches: int
     batch: Finite | None
@@ -232,6 +235,7 @@ class ProcessRecord:
     whatif: WhatIfOutcome | None = None
     ceilings: Alone | None = None
     flops: Flops | None = None
+    footprint: Footprint | None = None
     in_turn: tuple[InTurn, ...] = ()
 
     unread: str | None = None

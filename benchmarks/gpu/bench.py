@@ -38,8 +38,8 @@ class Bench:
     """`time.monotonic()` at which it must be over."""
     simulated: bool
     short: bool
-    """Simulated, and all steps: two minutes on two idle cores. Rates of whole programs mean nothing
-    there."""
+    """Simulated, and all steps: two to three minutes on two idle cores. Rates of whole programs
+    mean nothing there."""
     environ: Mapping[str, str]
     own_time: Mapping[str, str]
     """Of programs of one thread over simulated cards: what others take does not show in them."""

@@ -21,7 +21,7 @@ KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
 DEM_S, EMBER_S, GATE_S = 110, 90, 45
-SHORT_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 45, 75
+SHORT_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 50, 90
 """Budgets in a short run: each is over sooner where the machine is quiet."""
 TOO_SMALL = 24
 """Exit code of a budget that buys no proof."""

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,28 +15,26 @@ from advisor.model import MeasurePlan
 from tests.light import PYTHONPATH
 from tests.probe import program
 
+if TYPE_CHECKING:
+    from tests.warm import Server
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
 
 
-def optimized(project: Path, *flags: str) -> dict[str, Any]:
+def optimized(gpu_advisor: Server, project: Path, *flags: str) -> dict[str, Any]:
     """report.json of a call over `project`."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "advisor", "optimize", "c.json", "--window", "0.4s", *flags),
-            *("--", sys.executable, "train.py", "c.json"),
-        ],
+    done = gpu_advisor.call(
+        "optimize", "c.json", "--window", "0.4s", *flags,
+        "--", sys.executable, "train.py", "c.json",
         cwd=project,
         env={
             **os.environ,
             "PYTHONPATH": PYTHONPATH,
             "GPU_ADVISOR_RUNTIME_DIR": str(project / ".lock"),
         },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
+        timeout_s=500.0,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads((project / "report.json").read_text())
     return found
@@ -54,10 +52,12 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="one CPU: no number of workers is faster"
 )
-def test_loader_arguments_in_the_code_are_found_measured_and_patched(project: Path) -> None:
+def test_loader_arguments_in_the_code_are_found_measured_and_patched(
+    project: Path, gpu_advisor: Server
+) -> None:
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()
-    found = optimized(project, "--budget", "6m")
+    found = optimized(gpu_advisor, project, "--budget", "6m")
     (advice,) = found["advice"]
     line = next(n for n, text in enumerate(code.splitlines(), 1) if "DataLoader(" in text)
     assert advice["site"] == f"train.py:{line} DataLoader(...)"
@@ -84,12 +84,12 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(project: Pa
 
 
 @pytest.mark.slow
-def test_a_program_that_has_them_on_gets_no_suggestion(project: Path) -> None:
+def test_a_program_that_has_them_on_gets_no_suggestion(project: Path, gpu_advisor: Server) -> None:
     """As many workers as this host has CPUs, prefetching and persistent: no trial."""
     code = (project / "train.py").read_text()
     cpus = len(os.sched_getaffinity(0))
     on = f"num_workers={cpus}, prefetch_factor=4, persistent_workers=True"
     (project / "train.py").write_text(code.replace("num_workers=0", on).replace("0.004", "0.0"))
-    found = optimized(project, "--budget", "90s")
+    found = optimized(gpu_advisor, project, "--budget", "90s")
     assert [trial["label"] for trial in found["trials"] if "persistent" in trial["label"]] == []
     assert [entry for entry in found["advice"] if "prefetch" in entry["title"]] == []

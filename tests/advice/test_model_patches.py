@@ -137,7 +137,9 @@ def test_what_was_tried_from_inside_the_patch_does_again(tmp_path: Path) -> None
         scratch.mkdir()
         plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif)
         command = (sys.executable, "train.py")
-        return program.run(scratch, *command, cwd=work, plan=plan).measured.effects
+        return program.run(
+            scratch, *command, cwd=work, plan=plan, begin=program.forked
+        ).measured.effects
 
     before = seen("before")
     assert (before.dtype, before.set_to_none) == ("float32", False)

@@ -129,6 +129,7 @@ def measured(work: Path, whatif: str | None = None) -> Reading:
         scratch,
         *(sys.executable, "train.py"),
         cwd=work,
+        begin=program.forked,
         plan=MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif),
         env={"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
         timeout_s=150.0,

@@ -16,6 +16,7 @@ from advisor.engines.local import LocalEngine
 from advisor.engines.recorded import Cell, RecordedEngine, Table
 from advisor.errors import StateBusyError
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +32,9 @@ sys.exit(int(sys.argv[1]))
 CHANGE = Change(
     document="c.json", path="loader.batch_size", kind="batch_size", knob_class="free", old=1, new=8
 )
-RUN = Run(
-    trial_id="old", purpose="gate", label="old", candidate_key="old", unit="unit", units=30.0,
-    units_per_s=10.0, rate_source="recorded", window_start=5.0, window_end=8.0, wall_s=4.0,
-    startup_s=0.5,
+RUN = a_run(
+    trial_id="old", purpose="gate", label="old", candidate_key="old", units=30.0, units_per_s=10.0,
+    window_start=5.0, window_end=8.0, wall_s=4.0, startup_s=0.5,
 )  # fmt: skip
 
 

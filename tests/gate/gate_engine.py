@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
-from advisor.model import Failure, Run
+from advisor.model import Failure
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from advisor.gate.options import Options
     from advisor.gate.records import GateRecord
-    from advisor.model import Trial
+    from advisor.model import Run, Trial
 
 
 @dataclass
@@ -47,11 +48,8 @@ class Reads:
                 trial_id=trial.id, purpose="gate", label=trial.label, candidate_key="",
                 kind="crash", evidence="it broke", next_step="", exit_code=3,
             )  # fmt: skip
-        return Run(
-            trial_id=trial.id, purpose="gate", label=trial.label, candidate_key="", unit="sample",
-            units=1.0, units_per_s=float(text) * (1 + self.runs % 7 / 5000), rate_source="formula",
-            window_start=0.0, window_end=1.0,
-        )  # fmt: skip
+        rate = float(text) * (1 + self.runs % 7 / 5000)
+        return a_run(trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate)
 
 
 def in_process(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import STEADY
 from gate_examples import around, program_of
 
 from advisor.errors import SettingsError
@@ -16,6 +15,7 @@ from advisor.gate.records import Acceptance, HostEntry, Inputs, Revision
 from advisor.gate.verdict import decide
 from advisor.gate.workbench import decided
 from advisor.settings import load
+from tests.gate.repos import STEADY
 
 if TYPE_CHECKING:
     from pathlib import Path

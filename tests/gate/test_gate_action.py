@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, STEADY, parse_outputs
 from gate_examples import around, failed, pair, program, program_of, run
 from test_gate_github import fork_event
 
@@ -26,6 +25,7 @@ from advisor.gate import texts
 from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
+from tests.gate.repos import ROOT, STEADY, parse_outputs
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted(

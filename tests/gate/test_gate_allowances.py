@@ -16,8 +16,8 @@ from advisor.gate.measure import last_told
 from advisor.gate.records import HostEntry, Inputs, OwnFigure, Revision
 from advisor.gate.verdict import decide
 from advisor.gate.workbench import decided
-from advisor.model import Run
 from advisor.settings import load
+from tests.runs import a_run
 
 
 def measured(memory_base: float, memory_head: float, **more: float):
@@ -177,11 +177,7 @@ def test_what_the_output_does_not_tell_is_not_measured(tmp_path) -> None:
 
 
 def test_the_latency_at_p95_is_read_from_the_run() -> None:
-    seen = Run(
-        trial_id="", purpose="gate", label="head", candidate_key="", unit="sample", units=1.0,
-        units_per_s=1.0, rate_source="steps", window_start=0.0, window_end=1.0, latency_p95_ms=7.5,
-    )  # fmt: skip
-    assert allowances.figures(seen)["latency_p95"] == 7.5
+    assert allowances.figures(a_run(latency_p95_ms=7.5))["latency_p95"] == 7.5
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, STEADY, Gated, Repo, new_repo
 from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
 from test_gate_github import fork_event
 
 from advisor.isolation.offer import FORCED, offered
+from tests.gate.repos import ROOT, STEADY, Gated, Repo, new_repo
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
 FILES = ("env", "path", "output", "state", "summary")
@@ -26,6 +26,13 @@ TOKENS = {
     "SSH_AUTH_SOCK": f"/run/{SECRET}",
     "BACKUP_URL": f"https://user:{SECRET}@example.com/",
 }
+
+
+@pytest.fixture
+def repo(repo: Repo) -> Repo:
+    """Isolated by the best kind that holds here."""
+    repo.env.clear()
+    return repo
 
 
 def attacked(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from conftest import ROOT, STEADY, Repo
 from gate_engine import in_process
 
 from advisor.gate import bisect, report, texts
 from advisor.gate.commits import Commit, Suspects
+from tests.gate.repos import ROOT, STEADY, Repo
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -102,7 +102,7 @@ print("throughput: 100")
 raise SystemExit(turns.stat().st_size == 3)
 """
     repo = two(crashes, crashes)
-    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
+    repo.env |= {"TURNS": str(repo.out / "turns")}
     history = ("--history", str(repo.out / "history.json"))
     found = repo.gate("--command", "python bench.py", "--mode", mode, *history)
     assert (found.code, found.record.verdict) == (2, "error"), found.stderr

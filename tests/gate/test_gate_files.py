@@ -12,18 +12,18 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import STEADY
 from gate_examples import around, program_of
 
 from advisor.gate import texts
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
+from tests.gate.repos import STEADY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Repo
+    from tests.gate.repos import Repo
 
 NAMES = (
     "gate.md",

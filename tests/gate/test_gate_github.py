@@ -8,13 +8,13 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import STEADY, parse_outputs
 from gate_examples import around, program_of
 
 from advisor.errors import UsageError
 from advisor.gate import forks, github, report
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
+from tests.gate.repos import STEADY, parse_outputs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import STEADY
 
 from advisor.errors import ReportError
 from advisor.gate import history, trend
 from advisor.gate.history import Series, Session, baseline_of, compare, facts_of, key_of
 from advisor.gate.records import HostEntry
 from benchmarks.history_nights import red_nights
+from tests.gate.repos import STEADY
 
 HOST = HostEntry(cpu="x", cpus=8, gpus=["NVIDIA H100"], driver="560", power_limit_w=700.0)
 

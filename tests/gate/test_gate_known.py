@@ -6,12 +6,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import STEADY
 
 from advisor.errors import UsageError
 from advisor.gate import history
 from advisor.gate.base import base_checkout, base_revision, head_checkout
 from advisor.gate.history import History, Series
+from tests.gate.repos import STEADY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,17 +15,17 @@ from advisor.gate.base import Checkout
 from advisor.gate.measure import Bench, entry, last_told, probe_rate
 from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
-from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.model import Effects, Failure, MeasurePlan
 from advisor.trials.limits import Limits
 from advisor.trials.output import plain
+from tests.runs import a_run
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")
 
-RUN = Run(
-    trial_id="1", purpose="gate", label="head", candidate_key="k", unit="sample", units=1000.0,
-    units_per_s=200.0, rate_source="optimizer steps x batch", window_start=0.0, window_end=5.0,
+RUN = a_run(
+    label="head", units=1000.0, units_per_s=200.0, rate_source="optimizer steps x batch",
     windows=(210.0, 190.0, 205.0, 195.0, 220.0, 180.0, 200.0, 200.0), whole_units=1100.0,
-    exit_code=0, wall_s=6.0, effects=Effects(batch=8.0, workers=0, dtype="float32"),
+    window_end=5.0, exit_code=0, wall_s=6.0, effects=Effects(batch=8.0, workers=0, dtype="float32"),
 )  # fmt: skip
 
 NO_STEPS = Failure(

@@ -48,7 +48,6 @@ def card(two, tmp_path: Path):
             for key, value in stub.env().items()
             if key in {"LD_LIBRARY_PATH", "NVML_STUB_SCRIPT"}
         }
-        repo.env["GPU_ADVISOR_ISOLATION"] = "guard"  # the programs write the card's script
         return repo
 
     make.stub = stub

@@ -8,7 +8,6 @@ import sysconfig
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import STEADY
 from gate_examples import pair, program, run
 
 from advisor.gate.base import Checkout
@@ -16,6 +15,7 @@ from advisor.gate.entries import LoadedEntry
 from advisor.gate.origins import difference, unseen
 from advisor.gate.records import Inputs, Revision
 from advisor.gate.verdict import decide
+from tests.gate.repos import STEADY
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ import time
 
 import jsonschema
 import pytest
-from conftest import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
+
+from tests.gate.repos import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
 
@@ -25,6 +26,7 @@ def steady(rate: float) -> str:
 def same(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
     """A gate on a head that is 1 % slower, with a setup that notes its calls."""
     repo = new_repo(tmp_path_factory.mktemp("same"), gpu_advisor)
+    repo.env.clear()  # isolated by the best kind that holds here
     base_and_head(repo, steady(100), steady(99))
     log = "echo $GPU_ADVISOR_ARM $PWD >> $GPU_ADVISOR_HEAD/../out/setup.log"
     return repo, repo.gate(*BENCH, "--setup", log, "--json")
@@ -34,6 +36,7 @@ def same(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
 def slower(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
     """A gate on a head that is 10 % slower."""
     repo = new_repo(tmp_path_factory.mktemp("slower"), gpu_advisor)
+    repo.env.clear()
     base_and_head(repo, steady(100), steady(90))
     return repo, repo.gate(*BENCH)
 
@@ -170,7 +173,7 @@ def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
     """The eighth run (two warm-ups, three pairs) takes so long that no fourth pair fits."""
     text = TURNS.format(when="== 8", seconds=20)
     repo = two(text, text).on_github()
-    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
+    repo.env |= {"TURNS": str(repo.out / "turns")}
     found = repo.gate(*BENCH, "--json", "--max-minutes", "0.9")
     assert (found.code, found.json["verdict"]) == (3, "inconclusive"), found.stderr
     assert "the budget of 0.9 minutes was spent" in found.json["workloads"][0]["reason"]
@@ -183,7 +186,7 @@ def test_a_budget_that_is_spent_after_three_pairs(two) -> None:
 def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
     text = TURNS.format(when=">= 5", seconds=600)
     repo = two(text, text)
-    repo.env |= {"TURNS": str(repo.out / "turns"), "GPU_ADVISOR_ISOLATION": "guard"}
+    repo.env |= {"TURNS": str(repo.out / "turns")}
     found = repo.gate(*BENCH, "--json", "--max-minutes", "0.3")
     assert found.json["verdict"] in {"error", "no-baseline"}
     assert "timeout" in found.json["workloads"][0]["reason"]

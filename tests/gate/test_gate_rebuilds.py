@@ -6,7 +6,6 @@ import itertools
 import math
 
 import pytest
-from conftest import STEADY
 from gate_engine import in_process
 from gate_examples import around, pair, program, run
 
@@ -17,6 +16,7 @@ from advisor.gate.rule import Rule
 from advisor.gate.verdict import decide
 from benchmarks.gate_error_rates import rates
 from benchmarks.gate_worlds import REBUILT
+from tests.gate.repos import STEADY
 
 BENCH = ("--command", "python bench.py")
 

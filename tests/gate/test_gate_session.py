@@ -16,6 +16,7 @@ from advisor.gate.program import Program
 from advisor.gate.records import HostEntry, Inputs, Revision
 from advisor.gate.session import Session
 from advisor.model import Disturbance, Neighbour, Run
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,17 +60,12 @@ class Host:
         turn = self.done.count(process)  # 0 is the warm-up
         self.done.append(process)
         assert len(self.asked_s) == len(self.done), "no look before the process"
-        return Run(
+        return a_run(
             trial_id=trial.id,
             purpose=trial.purpose,
             label=trial.label,
-            candidate_key="",
-            unit="sample",
             units=100.0,
             units_per_s={"base": 100.0, "head": 99.9}[trial.label] + turn % 7 / 100,
-            rate_source="formula",
-            window_start=0.0,
-            window_end=1.0,
             disturbance=self.script(trial.label, turn - 1) if turn else QUIET,
         )
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from conftest import ROOT
+
+from tests.gate.repos import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from advisor.machine.telemetry import Sampler
 from advisor.model import Card, Telemetry
 
 if TYPE_CHECKING:
-    from conftest import StubProcess
+    from tests.machine.conftest import StubProcess
 
 A = Watched("GPU-aaaa-1", "NVIDIA H100")
 B = Watched("GPU-bbbb-2", "NVIDIA H100")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from conftest import StubProcess
+
+    from tests.machine.conftest import StubProcess
 
 
 def write(root: Path, path: str, text: str) -> None:

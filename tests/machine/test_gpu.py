@@ -15,10 +15,10 @@ from advisor.machine import gpu
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import StubProcess
     from nvml_stub import NvmlStub
 
     from advisor.model import Gpu
+    from tests.machine.conftest import StubProcess
 
 SECOND = {f"gpu1.{key}": value for key, value in LAPTOP.items()} | {
     "gpu1.power.limit": 115_000,

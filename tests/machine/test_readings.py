@@ -13,7 +13,7 @@ from advisor.machine.readings import GpuProcess, GpuSample
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import StubProcess
+    from tests.machine.conftest import StubProcess
 
 # Field of GpuSample, key of the stub's script, raw value, value in our unit.
 READINGS = [

@@ -19,9 +19,8 @@ from advisor.machine.telemetry import Sampler, _Owner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import StubProcess
-
     from advisor.machine.recording import Recording
+    from tests.machine.conftest import StubProcess
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from typing import Any
 from advisor.model import MeasurePlan
 from advisor.trials.reading import Reading, read
 from advisor.trials.records import ProcessRecord, Records
+from tests import light, warm
 from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
@@ -49,6 +53,42 @@ class Outcome:
         return true_rate(path, reading.window_start, reading.window_end)
 
 
+Begun = subprocess.Popen[bytes] | warm.Call
+Begin = Callable[..., Begun]
+"""Begins a command in a session of its own, its output into files."""
+
+
+def fresh(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdout: Path, stderr: Path
+) -> Begun:
+    """As a process of its own."""
+    with stdout.open("wb") as said, stderr.open("wb") as complained:
+        return subprocess.Popen(
+            command, cwd=cwd, env=env, stdout=said, stderr=complained, start_new_session=True
+        )
+
+
+READ_AT_IMPORT = ("OMP_", "MKL_", "LD_")
+"""Environment variables that torch's libraries read once."""
+
+
+def forked(command: Sequence[str], **how: Any) -> Begun:
+    """`python PROGRAM ...` from a process that has imported torch before the probe comes."""
+    env: Mapping[str, str] = how["env"]
+    changed = [name for name, value in env.items() if value != os.environ.get(name)]
+    if light.WHOLE in env or any(name.startswith(READ_AT_IMPORT) for name in changed):
+        return fresh(command, **how)
+    return with_torch().start(command[1:], **how)
+
+
+@functools.cache
+def with_torch() -> warm.Server:
+    """The one of this session."""
+    server = warm.Server("torch")
+    atexit.register(server.close)
+    return server
+
+
 def run(
     scratch: Path,
     *command: str,
@@ -57,6 +97,7 @@ def run(
     cwd: Path | None = None,
     allow_writes: bool = False,
     timeout_s: float = 60.0,
+    begin: Begin = fresh,
 ) -> Outcome:
     """Run `command` as the launcher would: spec, PYTHONPATH, PATH, process group."""
     records = scratch / "probe"
@@ -85,14 +126,12 @@ def run(
     environment["PATH"] = os.pathsep.join([str(PROBE / "bin"), here, environment["PATH"]])
     said, complained = scratch / "stdout", scratch / "stderr"
     # Into files: loader workers, which hold a pipe for seconds longer, are not waited for.
-    with said.open("wb") as stdout, complained.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, cwd=cwd, env=environment, stdout=stdout, stderr=stderr, start_new_session=True
-        )
-        try:
-            process.wait(timeout_s)
-        finally:
-            _end(process)
+    process = begin(command, cwd=cwd, env=environment, stdout=said, stderr=complained)
+    try:
+        process.wait(timeout_s)
+    finally:
+        _end(process)
+    assert process.returncode is not None
     processes = Records(records).read()
     return Outcome(
         reading=read(processes, plan),
@@ -104,7 +143,7 @@ def run(
     )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Begun) -> None:
     """The whole group; first those that still take away the semaphores of spawned workers."""
     end_s = time.monotonic() + 2.0
     with contextlib.suppress(ProcessLookupError):
@@ -114,9 +153,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, 0)
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.wait(60.0)
 
 
 def python(scratch: Path, program: str, *args: str, **options: Any) -> Outcome:
-    """Run one of the fixture programs with this interpreter."""
+    """Run one of the fixture programs, which imports torch, with this interpreter."""
+    options.setdefault("begin", forked)
     return run(scratch, sys.executable, str(PROGRAMS / program), *args, **options)

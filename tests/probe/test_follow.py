@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.model import MeasurePlan
 from advisor.probe.follow import carried, isolating
 from advisor.trials.prepare import into_cleared
-from tests.probe.program import PROGRAMS, python, run
+from tests.probe.program import python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TRAIN = str(PROGRAMS / "ok_train.py")
 WAYS = {
     "exec": "os.execve(sys.executable, [sys.executable, *line], {})",
     "exec, bytes": "os.execve(sys.executable, [sys.executable, *line], {b'A': b'b'})",
@@ -27,9 +27,13 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cleared_environment_is_followed_into(tmp_path: Path, way: str) -> None:
     """A program that starts itself again, or another one, with an environment of its own."""
-    code = f"import os, subprocess, sys; line = [{TRAIN!r}]; {WAYS[way]}"
-    reading = run(tmp_path, sys.executable, "-c", code).measured
-    assert reading.effects.batch == 16
+    again = tmp_path / "again.py"
+    again.write_text("open('made.txt', 'w').close()\n")
+    code = f"import os, subprocess, sys; line = [{str(again)!r}]; {WAYS[way]}"
+    outcome = run(tmp_path, sys.executable, "-c", code, plan=MeasurePlan(mode="whole"))
+    assert outcome.exit_code == 0, outcome.stderr
+    made = str(tmp_path / "cwd" / "made.txt")
+    assert made in [name for record in outcome.records for name in record.writes], outcome.records
 
 
 @pytest.mark.parametrize("context", ["spawn", "forkserver"])

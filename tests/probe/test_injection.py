@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import PROBE, PROGRAMS, python, run
+from tests.probe.program import PROBE, PROGRAMS, fresh, python, run
 
 WHOLE = MeasurePlan(mode="whole")
 
@@ -37,7 +37,7 @@ def test_results_are_bit_exact(tmp_path: Path) -> None:
     """The probe draws no random number, in the program or in its workers."""
     program = [sys.executable, str(PROGRAMS / "ok_losses.py")]
     alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    outcome = python(tmp_path, "ok_losses.py", plan=WHOLE)
+    outcome = python(tmp_path, "ok_losses.py", plan=WHOLE, begin=fresh)
     assert outcome.stdout == alone
     assert outcome.measured.whole_units == 160
 
@@ -108,7 +108,7 @@ def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["module", "in-place"])
 def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
     """No graph break and no warning because of the probe; the calls are seen all the same."""
-    outcome = python(tmp_path, "ok_compiled.py", how)
+    outcome = python(tmp_path, "ok_compiled.py", how, begin=fresh)
     reading = outcome.measured
     assert outcome.stdout.strip() == "breaks 0"
     assert "hooks" not in outcome.stderr
@@ -126,7 +126,7 @@ def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> No
 )
 def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: str) -> None:
     """What, and how far the program was; what it prints is unchanged."""
-    outcome = python(tmp_path, "ok_raises.py", where, plan=WHOLE)
+    outcome = python(tmp_path, "ok_raises.py", where, plan=WHOLE, begin=fresh)
     (record,) = outcome.records
     assert record.exception is not None
     assert record.exception.where == where
@@ -137,7 +137,7 @@ def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: s
 
 def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     """Exit code 0 does not hide it. The record is whole: replaced, never rewritten in place."""
-    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE)
+    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE, begin=fresh)
     assert outcome.exit_code == 0
     (record,) = outcome.records
     assert record.exception is None

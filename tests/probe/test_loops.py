@@ -163,44 +163,21 @@ def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
     assert (reading.shares.validation is not None) == (batches == 60)
 
 
-def test_two_ranks_by_torchrun(tmp_path: Path) -> None:
-    """Ranks stop at the same step, their rates add up, the launcher is no rank."""
-    outcome = run(
-        tmp_path,
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        str(_free_port()),
-        str(PROGRAMS / "ok_ranks.py"),
-    )
-    _two_ranks(outcome)
-
-
 def test_two_ranks_by_spawn_of_which_one_is_slow(tmp_path: Path) -> None:
-    """Ranks that reduce gradients have one rate; who is waited for shows in the backwards."""
+    """They stop at the same step and their rates, which are one where gradients are reduced, add
+    up; who is waited for shows in the backwards. benchmarks/matrix.py has those of torchrun."""
     env = {"PORT": str(_free_port()), "UNEVEN": "1"}
     outcome = python(tmp_path, "ok_ranks.py", "spawn", env=env)
-    _two_ranks(outcome)
     reading = outcome.measured
+    assert outcome.exit_code == 0, outcome.stderr
+    assert (reading.ranks, len(reading.rank_units_per_s)) == (2, 2)
+    assert close(reading.units_per_s, outcome.true_rate("0") + outcome.true_rate("1"))
+    assert len({record.steps for record in outcome.records if record.state == "stopped"}) == 1
     slow, fast = sorted(reading.rank_units_per_s)
     assert close(slow, fast)
     assert reading.effects.workers == 1
     assert any(note.startswith("rank 1 is the straggler") for note in reading.notes)
     assert any(note.startswith("2 loader workers, 1 in each of 2 ranks") for note in reading.notes)
-
-
-def _two_ranks(outcome) -> None:
-    reading = outcome.measured
-    assert outcome.exit_code == 0, outcome.stderr
-    assert reading.ranks == 2
-    assert len(reading.rank_units_per_s) == 2
-    truth = outcome.true_rate("0") + outcome.true_rate("1")
-    assert close(reading.units_per_s, truth)
-    steps = {record.steps for record in outcome.records if record.state == "stopped"}
-    assert len(steps) == 1
 
 
 def _free_port() -> int:

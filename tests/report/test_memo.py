@@ -5,23 +5,14 @@ from __future__ import annotations
 import pytest
 
 from advisor import profile
-from advisor.model import Effects, Run, Shares
+from advisor.model import Effects, Shares
 from advisor.report.bottleneck import diagnose
+from tests.runs import a_run
 
 
 def memo(fields: Effects, ranks: int, step_ms: float) -> str:
     """Of two equal runs."""
-    run = Run(
-        trial_id="1",
-        purpose="profile",
-        label="original",
-        candidate_key="k",
-        unit="sample",
-        units=100.0,
-        units_per_s=50.0,
-        rate_source="made up",
-        window_start=0.0,
-        window_end=2.0,
+    run = a_run(
         step_ms=step_ms,
         step_kind="optimizer step",
         shares=Shares(compute=0.9, other=0.1),

@@ -89,3 +89,9 @@ def test_a_gain_shows_its_interval() -> None:
 )
 def test_units_have_a_plural(unit: str, units: str) -> None:
     assert numbers.plural(unit) == units
+
+
+def test_a_unit_has_its_article() -> None:
+    assert [numbers.one(unit) for unit in ("tile", "image", "sample", "item")] == [
+        "a tile", "an image", "a sample", "an item",
+    ]  # fmt: skip

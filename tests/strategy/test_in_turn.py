@@ -33,7 +33,12 @@ HELP = {"tf32", "channels_last", "non_blocking"}
 
 
 def search_of(
-    folder: Path, *, start_s: float = START_S, budget_s: float = 1e9, **more: Any
+    folder: Path,
+    *,
+    start_s: float = START_S,
+    budget_s: float = 1e9,
+    workload: dict[str, Any] | None = None,
+    **more: Any,
 ) -> tuple[FormulaSearch, RecordedEngine]:
     """Of a training on a GPU that starts slowly and hardly waits for data."""
     engine = on_formula(
@@ -44,7 +49,8 @@ def search_of(
         load_s=1e-6,
         **{"step_kind": "optimizer step", "observed": OFF, "switches": SWITCHES, **more},
     )
-    found = formula_search(folder, engine, CONFIG, workload=GUARD, budget_s=budget_s)
+    workload = {**GUARD, **(workload or {})}
+    found = formula_search(folder, engine, CONFIG, workload=workload, budget_s=budget_s)
     return found, engine
 
 
@@ -115,14 +121,32 @@ def test_a_switch_that_fades_in_fresh_processes_is_no_advice(tmp_path: Path) -> 
     assert "non_blocking" not in [advice.title for advice in advice_of(found)]
 
 
+def test_what_took_no_effect_in_fresh_processes_is_no_advice(tmp_path: Path) -> None:
+    """Turns saw nothing but its rate, so its pairs are asked for the rest."""
+
+    class Refuses(RecordedEngine):
+        def run(self, trial: Trial) -> Run | Failure:
+            found = super().run(trial)
+            if isinstance(found, Failure) or found.whatif is None:
+                return found
+            return replace(found, whatif=replace(found.whatif, applied=False))
+
+    found, engine = search_of(tmp_path, kind=Refuses)
+    assert "non_blocking" in tried(engine)
+    assert advice_of(found) == ()
+
+
 @pytest.mark.parametrize(
-    "observed", [{"world_size": 2}, {"compiled": True}], ids=["ranks", "compiled"]
+    ("observed", "workload"),
+    [({"world_size": 2}, {}), ({"compiled": True}, {}), ({}, {"unit-regex": "^step"})],
+    ids=["ranks", "compiled", "counted lines"],
 )
 def test_programs_in_which_a_switch_tells_late_take_none_in_turn(
-    observed: dict[str, Any], tmp_path: Path
+    observed: dict[str, Any], workload: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Ranks would have to change at one step, compiled code is compiled anew."""
-    _, engine = search_of(tmp_path, observed={**OFF, **observed})
+    """Ranks would have to change at one step, compiled code is compiled anew, and where lines of
+    output are counted nobody counts steps."""
+    _, engine = search_of(tmp_path, observed={**OFF, **observed}, workload=workload)
     assert taken_in_turn(engine) == []
     assert "non_blocking" in tried(engine)
 
@@ -150,7 +174,7 @@ def test_a_drifting_process_is_seen_through(tmp_path: Path) -> None:
 
 def test_noise_between_processes_does_not_choose(tmp_path: Path) -> None:
     """All spells are of one process."""
-    for seed in range(20):
+    for seed in range(6):
         engine = on_formula(
             process_s=WINDOW_S, startup_s=START_S, first_s=START_S, coded=CODED, load_s=1e-6,
             step_kind="optimizer step", observed=OFF, switches=SWITCHES, noise=0.1, seed=seed,

@@ -6,25 +6,12 @@ import pytest
 
 from advisor.model import ResultFile, Run
 from advisor.strategy import results
+from tests.runs import a_run
 
 
 def run(*files: ResultFile, units: float = 1000.0, step_kind: str = "loader batch") -> Run:
     """One that finished so many units and left `files`."""
-    return Run(
-        trial_id="001",
-        purpose="baseline",
-        label="original",
-        candidate_key="k",
-        unit="sample",
-        units=units,
-        units_per_s=100.0,
-        rate_source="made up",
-        window_start=0.0,
-        window_end=10.0,
-        whole_units=units,
-        step_kind=step_kind,
-        results=files,
-    )
+    return a_run(units=units, whole_units=units, step_kind=step_kind, results=files)
 
 
 def lines(items: int, *first: tuple[float | str, ...], path: str = "preds.jsonl") -> ResultFile:

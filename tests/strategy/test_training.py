@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.advice import proven_advice
 from advisor.report import sentences
 from benchmarks.formula_search import formula_search, on_formula
 
@@ -38,6 +39,22 @@ def test_a_batch_of_a_training_is_advised_with_its_reason(
     assert decision.outcome == "advised"
     assert words.replace("64", str(dict(decision.data)["to"])) in sentences.why(decision)
     assert search.standing.proposals[0].outcome is not None
+
+
+def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) -> None:
+    """Linear for SGD, the square root for Adam, and that neither was tried."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"})
+    search = formula_search(tmp_path, engine, BATCH)
+    (advice,) = [
+        each
+        for each in proven_advice(search.standing, search.lab.program)
+        if each.kind == "training-batch"
+    ]
+    times = dict(search.decisions["batch_size"].data)["to"] / 4
+    said = sentences.advised(advice)
+    assert f"{times:.3g} times the rate with SGD" in said
+    assert f"{times**0.5:.3g} times (the square root) with Adam" in said
+    assert "neither was tried" in said
 
 
 def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ def test_bf16_trains_close_to_fp32(program: Program) -> None:
     assert half == pytest.approx(full, rel=0.05)
 
 
+def test_gradient_checkpointing_trains_the_same(program: Program) -> None:
+    """It makes again what it did not keep: only memory and time differ."""
+    kept = program.train("--max_steps", "2", train__accumulation_steps=1)
+    again = program.train(
+        "--max_steps", "2", train__accumulation_steps=1, model__gradient_checkpointing=True
+    )
+    assert again == pytest.approx(kept, rel=1e-4)
+
+
 def test_lr_written_without_a_point_is_understood(program: Program) -> None:
     """YAML 1.1 reads 1e-3 as a string."""
     assert program.train("--max_steps", "1", train__lr="1e-3")

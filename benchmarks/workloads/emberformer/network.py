@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Emberformer(nn.Module):
@@ -21,8 +22,11 @@ class Emberformer(nn.Module):
         nhead: int,
         num_layers: int,
         dim_feedforward: int,
+        decoder_width: int = 8,
+        gradient_checkpointing: bool = False,
     ) -> None:
         super().__init__()
+        self.gradient_checkpointing = gradient_checkpointing
         self.encode = nn.Sequential(
             nn.Conv2d(channels, d_model, patch, stride=patch), nn.GELU(),
             nn.Conv2d(d_model, d_model, 3, padding=1),
@@ -34,15 +38,23 @@ class Emberformer(nn.Module):
         self.temporal = nn.TransformerEncoder(layer, num_layers, enable_nested_tensor=False)
         self.decode = nn.Sequential(
             nn.Conv2d(d_model, d_model, 3, padding=1), nn.GELU(),
-            nn.ConvTranspose2d(d_model, 8, patch, stride=patch), nn.GELU(),
+            nn.ConvTranspose2d(d_model, decoder_width, patch, stride=patch), nn.GELU(),
         )  # fmt: skip
-        self.head = nn.Conv2d(8 + channels, 1, 3, padding=1)
+        self.head = nn.Conv2d(decoder_width + channels, 1, 3, padding=1)
+
+    def _over_time(self, tokens: Tensor) -> Tensor:
+        """The temporal layers, made again in the backward pass where that is asked for."""
+        if not self.gradient_checkpointing or not self.training:
+            return self.temporal(tokens)
+        for layer in self.temporal.layers:
+            tokens = checkpoint(layer, tokens, use_reentrant=False)
+        return tokens
 
     def forward(self, frames: Tensor) -> Tensor:
         batch, steps = frames.shape[:2]
         tokens = self.encode(frames.flatten(0, 1))
         width, places = tokens.shape[1], tokens.shape[2:]
         tokens = tokens.reshape(batch, steps, width, -1).permute(0, 3, 1, 2).flatten(0, 1)
-        latest = self.temporal(tokens + self.time)[:, -1]
+        latest = self._over_time(tokens + self.time)[:, -1]
         grid = latest.reshape(batch, -1, width).transpose(1, 2).reshape(batch, width, *places)
         return self.head(torch.cat([self.decode(grid), frames[:, -1]], dim=1))[:, 0]

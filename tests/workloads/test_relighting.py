@@ -1,0 +1,187 @@
+"""The relighting program: its stages, its shards, and the variant that swallows failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.strategy import results
+from advisor.trials import run_trial
+from benchmarks.workloads.relighting import portraits, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = "config/relighting.yaml"
+COUNT = 48
+POINTS = 0.03
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield
+    torch.set_num_threads(before)
+
+
+class Program:
+    """The program on few portraits, in a folder of its own."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        cfg = yaml.safe_load((root / CONFIG).read_text())
+        cfg["data"]["portraits"] = COUNT
+        self.config = folder / "config.yaml"
+        self.config.write_text(yaml.safe_dump(cfg))
+        self.out = folder / cfg["output"]["dir"]
+
+    def command(self, *flags: str) -> tuple[str, ...]:
+        module = "benchmarks.workloads.relighting.run"
+        return (sys.executable, "-m", module, "-c", str(self.config), *flags)
+
+    def printed(self, *flags: str) -> str:
+        """What it says, as a process of its own."""
+        done = subprocess.run(
+            self.command(*flags), cwd=self.folder, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": f"{self.root}:{os.environ.get('PYTHONPATH', '')}"},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def trial(self, *flags: str, **plan: Any) -> Run | Failure:
+        """The same under the probe, as a search runs it."""
+        number = len(list(self.folder.glob("scratch-*")))
+        return run_trial(
+            Trial(
+                id=f"{number:03d}",
+                purpose="search",
+                label="original",
+                candidate=Candidate(),
+                command=self.command(*flags),
+                cwd=str(self.folder),
+                unit="image",
+                scratch=str(self.folder / f"scratch-{number}"),
+                plan=MeasurePlan(**plan),
+                env=(("PYTHONPATH", f"{self.root}:{os.environ.get('PYTHONPATH', '')}"),),
+            )
+        )
+
+
+@pytest.fixture
+def program(root: Path, tmp_path: Path) -> Program:
+    return Program(root, tmp_path)
+
+
+def test_every_image_is_relit_whatever_the_batch(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches change nothing but rounding, and the trained networks find the person."""
+    monkeypatch.chdir(program.folder)
+    left: list[dict[str, Any]] = []
+    for batch in (1, 16):
+        run.main(["-c", str(program.config), "--batch-size", str(batch), "--limit", "20"])
+        shard = json.loads((program.out / "shard_0.json").read_text())
+        assert (shard["processed"], shard["failed"]) == (20, 0)
+        assert shard["mask_iou"] > 0.85
+        left.append({p.name: portraits.read(p) for p in sorted(program.out.glob("*.jpg"))})
+    assert len(left[0]) == 20
+    for name, image in left[0].items():
+        assert np.abs(image - left[1][name]).mean() < 0.01
+
+
+def test_each_process_takes_its_share_of_the_rows(program: Program) -> None:
+    said = program.printed("--num-gpus", "2", "--limit", "13", "--batch-size", "4")
+    assert "Processed: 13 " in said
+    assert "Failed: 0" in said
+    shards = [json.loads((program.out / f"shard_{rank}.json").read_text()) for rank in (0, 1)]
+    assert [shard["processed"] for shard in shards] == [7, 6]
+    assert len(list(program.out.glob("*.jpg"))) == 13
+
+
+def test_images_of_a_csv_are_those_that_are_relit(program: Program) -> None:
+    """Paths are relative to the CSV; without truth nothing is compared."""
+    rng = np.random.default_rng(0)
+    for name in ("a.jpg", "b.jpg"):
+        portraits.write(program.folder / name, portraits.portrait(rng).image)
+    table = program.folder / "own.csv"
+    table.write_text("path\na.jpg\nb.jpg\n")
+    said = program.printed("--csv", str(table))
+    assert "Processed: 2 " in said
+    assert "no truth" in said
+    assert {path.name for path in program.out.glob("*.jpg")} == {"a.jpg", "b.jpg"}
+
+
+def test_the_stages_are_found_with_the_shares_of_the_programs_own_clock(program: Program) -> None:
+    """By root module, from outside: within three points, over the window that was measured."""
+    kept = program.folder / "scratch-0" / "trace"  # what is written elsewhere is thrown away
+    found = program.trial("--batch-size", "1", "--trace", str(kept), mode="whole")
+    assert isinstance(found, Run), found
+    start, end = found.window_start, found.window_end
+    own: dict[str, float] = {}
+    for name, enter, left in json.loads((kept / "trace_0.json").read_text()):
+        inside = max(0.0, min(left, end) - max(enter, start))
+        own[name] = own.get(name, 0.0) + inside / (end - start)
+    seen = {stage.name: stage.share for stage in found.stages}
+    assert seen.keys() == {"Segmenter", "AlbedoNet", "ShadowNet"}
+    for network, stage in (
+        ("Segmenter", "segmentation"),
+        ("AlbedoNet", "albedo"),
+        ("ShadowNet", "shadow"),
+    ):
+        assert seen[network] == pytest.approx(own[stage], abs=POINTS)
+    assert max(seen, key=lambda name: seen[name]) == "Segmenter"
+    assert (found.effects.batch, found.step_kind) == (1, "root forward")
+
+
+def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(program: Program) -> None:
+    """Two side by side are measured to the end of the window; the parent then misses what they
+    would have written, which is our doing."""
+    found = program.trial("--num-gpus", "2", "--csv", str(endless(program)), measure_s=2.0)
+    assert isinstance(found, Run), found
+    assert found.ranks == 2
+    assert found.units_per_s == pytest.approx(sum(found.rank_units_per_s))
+
+
+def endless(program: Program) -> Path:
+    """A CSV of far more rows than are waited for."""
+    rng = np.random.default_rng(0)
+    portraits.write(program.folder / "a.jpg", portraits.portrait(rng).image)
+    table = program.folder / "endless.csv"
+    table.write_text("path\n" + "a.jpg\n" * 100_000)
+    return table
+
+
+SWALLOWS = ("--on-error", "skip", "--target-size", "first")
+"""Written for one image at a time: in a batch every mask gets the first image's size."""
+
+
+def test_a_run_that_swallowed_its_failures_has_not_done_its_work(program: Program) -> None:
+    """It ends with exit code 0 and says in passing that all of it failed."""
+    found = program.trial(*SWALLOWS, "--batch-size", "4", mode="whole")
+    assert isinstance(found, Failure), found
+    assert found.kind == "work-not-done"
+    assert found.evidence == f"Failed: {COUNT}"
+
+
+def test_a_larger_batch_that_loses_every_image_is_given_up(program: Program) -> None:
+    """Stopped before it could say so, it still leaves no files: more masks a second are no work."""
+    window = {"measure_s": 0.4, "min_steps": 4}
+    single = program.trial(*SWALLOWS, "--batch-size", "1", **window)
+    several = program.trial(*SWALLOWS, "--batch-size", "2", **window)
+    assert isinstance(single, Run), single
+    if isinstance(several, Run):
+        assert dict(results.lost([single], several))["stop"] == "fewer-files"
+    else:
+        assert several.kind == "work-not-done"
+    assert results.lost([single], single) == ()
