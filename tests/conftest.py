@@ -17,21 +17,26 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST = (
+    "test_failures.py",
+    "test_gate_real.py",
+    "test_gate_attacks.py",
+    "test_gate_origins.py",
+    "test_gate_nvml.py",
+    "test_profile.py",
+    "test_lifetime.py",
     "test_optimize.py",
     "test_patched_programs.py",
-    "test_loops.py",
-    "test_gate_real.py",
     "test_told.py",
-    "test_failures.py",
-    "test_model_patches.py",
     "test_matrix.py",
+    "test_guarded_program.py",
 )
-"""Files of tests begun first, so that no process is alone with one at the end."""
+"""Files of tests begun first, in this order, so that no process is alone with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take longest come first; within a file the order stays."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    turn = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turn.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -142,7 +142,7 @@ def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> 
     """Whatever it proved."""
     (project / "lines.py").write_text(LINES)
     (project / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
-    flags = ("--dry-run", "--json", "--window", "0.2s", "--budget", "15s")
+    flags = ("--dry-run", "--json", "--window", "0.2s", "--budget", "30s")
     done = gpu_advisor.call("optimize", "infer.yaml", *flags, cwd=project, env=environment(project))
     found = result_of(done)
     assert (project / "infer.yaml").read_text() == CONFIG

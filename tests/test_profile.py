@@ -122,30 +122,18 @@ def test_what_a_card_says_is_told_and_what_it_withholds_too(
         assert words in stdout
 
 
-def test_a_command_alone_is_enough_and_nothing_is_left_behind(project: Path, told: Told) -> None:
-    before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
-    found = told("--", *TRAIN)
-    assert found["ok"] is True
-    assert found["failure"] is None
-    assert found["unit"] == "samples"
-    assert found["batch"] == 16
-    assert found["workers"] == 0
-    assert found["ranks"] == 1
+def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: Told) -> None:
+    text = (project / "infer.yaml").read_bytes()
+    found = told("infer.yaml")
+    assert (found["ok"], found["failure"]) == (True, None)
+    assert found["unit"] == "signals"
+    assert (found["batch"], found["workers"], found["ranks"]) == (2, 0, 1)
+    assert found["forwards_per_unit"] == 20
     assert found["window"]["end"] > found["window"]["start"]
     assert found["units"] > 0
     assert found["units_per_s"] > 0
     assert sum(found["shares"].values()) == pytest.approx(1.0)
     assert all(each["at_most"]["low"] > 1 for each in found["advice"])
-    assert {p: p.stat().st_mtime_ns for p in before} == before
-    assert {p.name for p in project.iterdir()} - {p.name for p in before} == {".lock"}
-
-
-def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: Told) -> None:
-    text = (project / "infer.yaml").read_bytes()
-    found = told("infer.yaml")
-    assert found["unit"] == "signals"
-    assert found["batch"] == 2
-    assert found["forwards_per_unit"] == 20
     assert (project / "infer.yaml").read_bytes() == text
     assert not (project / "results").exists(), "outputs belong into scratch"
 
@@ -159,14 +147,22 @@ def test_a_workload_may_be_named_without_its_config(told: Told) -> None:
     assert found["batch"] is None
 
 
-def test_the_memo_begins_with_the_bottleneck_and_bounds_what_would_help(profile: Profile) -> None:
+def test_a_command_alone_is_enough_and_nothing_is_left_behind(
+    project: Path, profile: Profile
+) -> None:
+    """The memo begins with the bottleneck, and bounds what would help."""
+    before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
     code, stdout, stderr = profile("--", *TRAIN)
     assert code == 0, stderr
     assert "Code outside the model's calls takes" in stdout.splitlines()[0]
     for title in ("Where the time goes", "Ceiling of each part", "by how much at most"):
         assert title in stdout
     assert "compute alone" in stdout
+    assert "samples" in stdout
+    assert "batch 16, workers 0" in stdout
     assert "trial 1" in stderr
+    assert {p: p.stat().st_mtime_ns for p in before} == before
+    assert {p.name for p in project.iterdir()} - {p.name for p in before} == {".lock"}
 
 
 @pytest.mark.parametrize("kind", ["crash-import", "no-steps"])

@@ -7,9 +7,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import STEADY, Gated, Repo
 
 from advisor.trials.output import Stream, Tally
+from tests.gate.repos import STEADY, Gated, Repo
 from tests.isolation.conftest import NAMESPACE
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import nvml_stub, simulated_gpu
+from tests.light import PYTHONPATH
 from tests.simulated_gpu import Card
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
+PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 LARGE = Card(uuid="GPU-aaaaaaaa-0000-0000-0000-00000000000f", name="NVIDIA H100 80GB HBM3")
 SMALL = Card(
     uuid="GPU-bbbbbbbb-0000-0000-0000-00000000000e", name="NVIDIA GeForce RTX 3090", memory_gib=24
@@ -43,7 +43,7 @@ def environ(tmp_path: Path) -> Mapping[str, str]:
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(nvml_stub.H100, ON_THE_BUS)
     own = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(PROGRAMS)]),
+        "PYTHONPATH": os.pathsep.join([PYTHONPATH, str(PROGRAMS)]),
         "GPU_ADVISOR_RUNTIME_DIR": str(tmp_path),
         "NO_COLOR": "1",
     }

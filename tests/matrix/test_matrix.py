@@ -15,14 +15,9 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 
-QUICK = {"shell script"}
-"""Case of the README's test command; tests/probe runs the other loops without the command."""
-
-
-def marks(case: Case) -> list[pytest.MarkDecorator]:
-    if case.needs:
-        return [pytest.mark.frameworks]
-    return [] if case.name in QUICK else [pytest.mark.slow]
+def marks(case: Case) -> pytest.MarkDecorator:
+    """tests/probe runs these loops without the command, in README's test command too."""
+    return pytest.mark.frameworks if case.needs else pytest.mark.slow
 
 
 @pytest.mark.parametrize(

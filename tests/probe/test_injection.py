@@ -108,7 +108,7 @@ def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["module", "in-place"])
 def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
     """No graph break and no warning because of the probe; the calls are seen all the same."""
-    outcome = python(tmp_path, "ok_compiled.py", how, begin=fresh)
+    outcome = python(tmp_path, "ok_compiled.py", how)
     reading = outcome.measured
     assert outcome.stdout.strip() == "breaks 0"
     assert "hooks" not in outcome.stderr
@@ -126,7 +126,7 @@ def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> No
 )
 def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: str) -> None:
     """What, and how far the program was; what it prints is unchanged."""
-    outcome = python(tmp_path, "ok_raises.py", where, plan=WHOLE, begin=fresh)
+    outcome = python(tmp_path, "ok_raises.py", where, plan=WHOLE)
     (record,) = outcome.records
     assert record.exception is not None
     assert record.exception.where == where
@@ -137,7 +137,7 @@ def test_an_uncaught_exception_is_noted(tmp_path: Path, where: str, last_line: s
 
 def test_a_swallowed_out_of_memory_is_seen(tmp_path: Path) -> None:
     """Exit code 0 does not hide it. The record is whole: replaced, never rewritten in place."""
-    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE, begin=fresh)
+    outcome = python(tmp_path, "ok_raises.py", "caught", plan=WHOLE)
     assert outcome.exit_code == 0
     (record,) = outcome.records
     assert record.exception is None
