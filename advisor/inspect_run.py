@@ -92,7 +92,7 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
         cpus=machine.cpus,
         memory_limit_gib=machine.ram_limit_gib,
         precisions=aim.precisions,
-        has_gpu=bool(machine.gpus),
+        cards=len(machine.gpus),
         smallest_gain=asked.settings.defaults.smallest_gain,
         budget_s=NO_BUDGET_S,
     )

@@ -110,7 +110,7 @@ class Aim:
                 self.facts,
                 memory_limit_gib=self.job.memory_limit_gib,
                 precisions=aimed.precisions,
-                has_gpu=True,
+                cards=max(1, self.facts.cards),
             )
 
 
@@ -229,7 +229,6 @@ def facts_of(job: Job, lab: Lab) -> Facts:
         cpus=job.machine.cpus,
         memory_limit_gib=job.memory_limit_gib,
         precisions=job.target.precisions,
-        has_gpu=bool(job.machine.gpus),
         cards=len(job.machine.gpus),
         smallest_gain=job.invocation.settings.defaults.smallest_gain,
         budget_s=job.budget_s,

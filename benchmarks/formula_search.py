@@ -149,7 +149,7 @@ def formula_search(
         cpus=cpus,
         memory_limit_gib=memory_gib,
         precisions=precisions,
-        has_gpu=gpu,
+        cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
         host_noise=host_noise,

@@ -270,8 +270,10 @@ def short(name: str, chars: int) -> str:
 
 def processes(record: GateRecord) -> int:
     """Processes that were started for the timed pairs and the warm-ups."""
-    warm_ups = sum(len(program.warm_ups) for program in record.programs)
-    return warm_ups + runs(record)
+    steps = record.bisection.steps if record.bisection else []
+    whole = [*record.programs, *(program for step in steps for program in step.programs)]
+    warm_ups = sum(len(program.warm_ups) for program in whole)
+    return warm_ups + sum(len(ARMS) * len(program.pairs) for program in whole)
 
 
 def runs(record: GateRecord) -> int:

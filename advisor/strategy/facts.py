@@ -41,9 +41,8 @@ class Facts:
     """What a candidate may use: the target card's usable memory, or this host's RAM."""
     precisions: tuple[str, ...]
     """Compute dtypes that exist on the target, by torch name."""
-    has_gpu: bool
-    cards: int = 0
-    """Cards of this machine."""
+    cards: int
+    """GPUs of this machine; 0 without any."""
     smallest_gain: float
     budget_s: float
     measure_s: float = 3.0
@@ -51,6 +50,11 @@ class Facts:
     """Relative spread between equal processes, as this host showed it before."""
     quality_reference: tuple[tuple[str, float], ...] = ()
     """The original's quality from before the first rewrite, by measure."""
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether there is one to compute on."""
+        return self.cards > 0
 
     def allows(self, knob_class: KnobClass) -> bool:
         """Whether the workload's tier lets knobs of this class change."""

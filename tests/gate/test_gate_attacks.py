@@ -244,3 +244,29 @@ def test_a_head_that_may_write_in_its_checkout_does_not_write_its_git(
         assert (top / "folder/new.txt").exists()
         assert not (top / "new.txt").exists()
         assert any("nothing could be made beside .git" in note for note in found.record.notes)
+
+
+def test_that_it_is_a_job_does_not_free_the_checkout(repo: Repo) -> None:
+    """CI=true says that the checkout is thrown away; where an isolation holds nothing is freed."""
+    repo.commit({"bench.py": WRITES_ALL, "kept.txt": "mine", "folder/x": ""})
+    repo.commit({"x": "1"})
+    repo.on_github({}).env[FORCED] = "landlock"
+    repo.gate("--command", "python bench.py", "--max-minutes", "0.01")
+    assert (repo.path / "kept.txt").read_text() == "mine"
+    assert not (repo.path / "folder/new.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_a_setup_does_not_reach_the_environment_that_we_run_in(repo: Repo, kind: str) -> None:
+    """RUNNER_TEMP is the job's, and it may write there; not into what is ours in it."""
+    temp = repo.path.parent / "temp"
+    (temp / "gpu-advisor" / "app").mkdir(parents=True)
+    (temp / "others").mkdir()
+    repo.commit({"bench.py": STEADY.format(rate=100)})
+    repo.commit({"x": "1"})
+    repo.on_github({}, RUNNER_TEMP=str(temp)).env[FORCED] = kind
+    setup = f"echo x > {temp}/gpu-advisor/app/advisor.py; echo x > {temp}/others/x; true"
+    flags = ("--setup", setup, "--max-minutes", "0.01")
+    repo.gate("--command", "python bench.py", *flags)
+    assert not (temp / "gpu-advisor" / "app" / "advisor.py").exists()
+    assert (temp / "others" / "x").exists()

@@ -111,6 +111,7 @@ def test_the_report_tells_every_commit_that_was_measured(repo, search) -> None:
     text = report.markdown(record)
     assert "**First bad commit**" in report.lines(record)
     assert f"| {shas[2][:12]} | commit 2 | good |" in text
+    assert "- Processes: 39, in" in text, "the ends, one commit that breaks, one that is good"
     schema = json.loads((ROOT / "docs" / "gate.schema.json").read_text())
     jsonschema.validate(json.loads(texts.dump(record)), schema)
     assert all(step.commit.sha[:12] in report.comment(record) for step in record.bisection.steps)

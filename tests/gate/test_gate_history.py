@@ -7,11 +7,14 @@ import math
 import random
 import subprocess
 import sys
+import threading
+from typing import Any
 
 import pytest
+from gate_engine import in_process
 
 from advisor.errors import ReportError
-from advisor.gate import history, trend
+from advisor.gate import history, modes, trend
 from advisor.gate.history import Series, Session, baseline_of, compare, facts_of, key_of
 from advisor.gate.records import HostEntry
 from benchmarks.history_nights import red_nights
@@ -201,3 +204,36 @@ def test_sessions_are_appended_after_the_verdict_and_red_ones_marked(two) -> Non
     assert [s["red"] for s in kept] == [False] * 10 + [True]
     again = repo.gate(*call, "--enforce")
     assert (again.code, again.record.verdict) == (1, "regression")
+
+
+def test_a_session_waits_for_who_is_writing_and_keeps_what_they_wrote(
+    repo, tmp_path, monkeypatch
+) -> None:
+    """Who holds the file has read it before this session ends, and writes it after."""
+    repo.commit({"rate": "100"})
+    path = tmp_path / "h.json"
+    holding, ended = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with history.held(path):
+            past = history.read(path)
+            holding.set()
+            ended.wait(1)
+            series_ = history.Series(workload="other", unit="u", facts={"n": "1"})
+            session = history.Session(created="x", sha=None, units_per_s=1.0, processes=1)
+            history.claim(path).write(path, history.dump(history.grown(past, series_, session)))
+
+    measured = modes.measured
+
+    def then_the_other(*args: Any) -> Any:
+        record = measured(*args)
+        threading.Thread(target=other, daemon=True).start()
+        holding.wait(5)
+        return record
+
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes)
+    monkeypatch.setattr(modes, "measured", then_the_other)
+    gate(modes.with_history, "--mode", "history", "--history", str(path))
+    ended.set()
+    kept = {each.workload for each in history.read(path).series.values()}
+    assert kept == {"command", "other"}

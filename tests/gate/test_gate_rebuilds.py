@@ -54,6 +54,12 @@ def test_a_build_that_is_as_slow_as_the_others_head_leaves_it_open_and_says_so()
     assert decide((built([100, 80, 90], [74, 60, 68]),), Inputs()).verdict == "regression"
 
 
+def test_builds_that_lie_differently_are_no_modes_of_their_processes() -> None:
+    """Two of head's builds are slow and one of base's: that is not "more often in a slow mode"."""
+    found = decide((built([100, 100, 91], [86.3, 79, 79]),), Inputs())
+    assert found.verdict == "regression", found.reason
+
+
 def test_equal_builds_pass_as_early_as_without() -> None:
     found = decide((built([100, 100.5, 99.5], [100.1, 99.9, 100]),), Inputs())
     assert (found.verdict, found.leading.pairs) == ("pass", 5)

@@ -31,7 +31,7 @@ def shares_of(calls: list[tuple[str, float, float]], start: float, end: float) -
 def test_each_network_has_its_share_of_the_time(tmp_path: Path, batch: int) -> None:
     """Within three points of the program's own clock; only the first one is called in batches."""
     plan = MeasurePlan(mode="whole")
-    outcome = python(tmp_path, "ok_stages.py", str(batch), str(400 // batch), plan=plan)
+    outcome = python(tmp_path, "ok_stages.py", str(batch), str(80 // batch), plan=plan)
     reading = outcome.measured
     own = shares_of(ast.literal_eval(outcome.stdout), reading.window_start, reading.window_end)
     assert [stage.name for stage in reading.stages] == ["Finder", "Painter", "Shader"]
