@@ -153,7 +153,7 @@ def parse_outputs(text: str) -> dict[str, str]:
 def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
     """An empty repository on branch main, in `folder`.
 
-    Its programs mean no harm, and nothing isolates them: that is a third of what a process of
+    Its programs mean no harm, and nothing isolates them: that is a quarter of what a process of
     theirs takes. Where isolation is the rule, a test asks for a kind of it or clears `env`.
     """
     path, out = folder / "project", folder / "out"
