@@ -1,0 +1,43 @@
+"""Words that several nouns share: classes, phases, purposes, as closed sets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+JsonScalar = str | int | float | bool | None
+
+KnobClass = Literal["free", "training", "numeric", "quality"]
+"""free: results cannot change; training: optimisation changes; numeric: rounding changes;
+quality: the product itself changes."""
+
+Tier = Literal["safe", "balanced", "fastest"]
+
+TIERS: dict[Tier, frozenset[KnobClass]] = {
+    "safe": frozenset({"free", "training"}),
+    "balanced": frozenset({"free", "training", "numeric"}),
+    "fastest": frozenset({"free", "training", "numeric", "quality"}),
+}
+"""How far results may change: not, by rounding, in the product; and the classes that then may."""
+
+Phase = Literal["train", "eval", "test", "any"]
+
+Purpose = Literal[
+    "baseline",
+    "search",
+    "effects",
+    "quality",
+    "confirm",
+    "whatif",
+    "scaling",
+    "profile",
+    "gate",
+]
+
+EffectVerdict = Literal["took effect", "ignored", "unknown"]
+
+TrainingSign = Literal["optimizer", "backward", "gradients", "moved", "asked"]
+"""optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
+itself; moved: its parameters changed; asked: it takes gradients that may only be guidance."""
+
+TRAINING_STEPS = ("optimizer step", "training step")
+"""Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""

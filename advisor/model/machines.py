@@ -1,0 +1,96 @@
+"""What a host and its cards are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProfile:
+    """Datasheet figures of one card: dense rates, 16-bit inputs with fp32 accumulation."""
+
+    name: str
+    """`rtx-3090`"""
+    title: str
+    """`NVIDIA GeForce RTX 3090`"""
+    match: tuple[str, ...]
+    """Device names (lower case) that mean this card."""
+    memory_gib: float
+    bandwidth_gb_per_s: float
+    fp32_tflops: float
+    tf32_tflops: float | None
+    bf16_tflops: float | None
+    fp16_tflops: float | None
+    fp8_tflops: float | None
+    tdp_w: float
+    compute_capability: str
+    l2_mb: float | None
+    pcie: str
+    context_mib: int
+    eta_compute: float
+    eta_bandwidth: float
+    source: str
+
+    def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
+        """Rate at a compute dtype, by torch name; None where the card has none, or it is not
+        known."""
+        rates = {
+            "float32": self.tf32_tflops if tf32 else self.fp32_tflops,
+            "float16": self.fp16_tflops,
+            "bfloat16": self.bf16_tflops,
+        }
+        return rates.get(dtype or "")
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Compute dtypes that exist on this card, by torch name."""
+        have = [("float32", 1.0), ("float16", self.fp16_tflops), ("bfloat16", self.bf16_tflops)]
+        return tuple(name for name, rate in have if rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    index: int
+    name: str
+    uuid: str | None
+    memory_total_gib: float | None
+    memory_free_gib: float | None
+    driver: str | None
+    power_limit_w: float | None
+    compute_capability: str | None
+    profile: str | None
+    mig: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What this host is and may use."""
+
+    cpu_model: str
+    cpus: int
+    """CPUs this process may really use: affinity and cgroup quota, not the socket's count."""
+    ram_gib: float
+    ram_limit_gib: float
+    """The smaller of RAM and the cgroup's limit."""
+    shm_gib: float | None
+    os: str
+    python: str
+    gpus: tuple[Gpu, ...] = ()
+    gpu_note: str | None = None
+    """Why there is no GPU, in one sentence."""
+    wsl: bool = False
+
+    @property
+    def key(self) -> str:
+        """Stable facts only: runs of two machines with the same key may be compared."""
+        facts = [
+            self.cpu_model,
+            self.cpus,
+            round(self.ram_gib),
+            [g.name for g in self.gpus],
+            [g.driver for g in self.gpus],
+            [g.power_limit_w for g in self.gpus],
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]

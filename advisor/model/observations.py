@@ -1,0 +1,300 @@
+"""What was seen of one process beside its rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.model.kinds import JsonScalar, TrainingSign
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What the program really did, as the probe saw it."""
+
+    batch: float | None = None
+    """Units in one loader batch or one root forward; not times accumulation."""
+    batch_asked: int | None = None
+    """What the DataLoader was built with; `batch` is less where the data cannot fill it."""
+    workers: int | None = None
+    """Loader worker processes alive during the window."""
+    data_items: int | None = None
+    """Items of the data set that the measured DataLoader goes through."""
+    left_out: int | None = None
+    """Samples of one pass over the loader that drop_last leaves out."""
+    padding_share: float | None = None
+    """Part of the positions of the batches that is padding; None where nothing tells."""
+    prefetch_factor: int | None = None
+    persistent_workers: bool | None = None
+    pin_memory: bool | None = None
+    dtype: str | None = None
+    """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
+    autocast_dtype: str | None = None
+    tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    threads: int | None = None
+    """CPU threads that torch gives one operation."""
+    compiled: bool | None = None
+    channels_last: bool | None = None
+    accumulation: float | None = None
+    trains: TrainingSign | None = None
+    """What was seen that speaks for a training, the clearest sign; None: nothing was."""
+    world_size: int | None = None
+    forwards_per_unit: float | None = None
+    input_shapes: tuple[str, ...] = ()
+    """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    device: str | None = None
+    fused: bool | None = None
+    """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
+    set_to_none: bool | None = None
+    """Whether zero_grad dropped gradients instead of filling them with zeros."""
+    loader_passed: tuple[tuple[str, JsonScalar], ...] = ()
+    """Arguments by name of the measured DataLoader, where its call passes a mapping on (`**`)."""
+    loader_site: str | None = None
+    """`trainer.py:88` where the measured DataLoader was built."""
+    model_site: str | None = None
+    """`trainer.py:95` where the root module was called."""
+    fingerprint: str | None = None
+    """Digest of the first root outputs and losses: equal when nothing computed changed."""
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Of the first root forwards: some of the numbers that went in, evenly spread."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """The same of what came out."""
+    arguments: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the program's argparse parsers returned, by destination."""
+    defaulted_arguments: tuple[str, ...] = ()
+    """Destinations of `arguments` that were not on the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOutcome:
+    """What became of a plan's what-if inside the process."""
+
+    name: str
+    """As asked for: `loader.num_workers=4@train.py:88`."""
+    applied: bool
+    why: str | None = None
+    """Why it did not apply."""
+    cost_s: float | None = None
+    """Paid once, before the window: compilation."""
+    caution: str | None = None
+    """What may be different with it, beyond speed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """A stretch of a running process in which one switch was on, or none."""
+
+    start: float
+    """Epoch seconds; what it took to settle lies before it."""
+    end: float
+    units_per_s: float
+    disturbed: bool | None = None
+    """Others were in the way; None: the host does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurn:
+    """One switch that took turns with others in one process: enough to choose by, no proof."""
+
+    name: str
+    """As asked for: `threads=4`; empty: the program as it is, between the others."""
+    applied: bool = True
+    why: str | None = None
+    """Why it did not apply."""
+    spells: tuple[Spell, ...] = ()
+    """In order of time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The card a process computed on, as CUDA told it there."""
+
+    index: int
+    """As CUDA counts in that process; NVML may count otherwise."""
+    name: str | None = None
+    uuid: str | None = None
+    """As torch spells it; None before torch 2.5."""
+    total_gib: float | None = None
+    available_gib: float | None = None
+    """Free, and what the process held itself: all that it could have."""
+    compute_capability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """Floating-point operations of one step, by torch's own formulas for matrix products,
+    convolutions and attention."""
+
+    per_step: float | None = None
+    uncounted: tuple[str, ...] = ()
+    """Operations that torch has no formula for, such as kernels of others' making: there was more
+    than what is counted."""
+    why: str | None = None
+    """Why nothing was counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncPoint:
+    """A line that gives numbers of tensors to the host: a device is waited for there."""
+
+    site: str
+    """`train.py:83`"""
+    call: str
+    """The method: `item`, `cpu`, `__bool__`."""
+    per_step: float
+    ms: float | None = None
+    """Mean wait of a call; None where no device computes, and nothing is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What a training step held at its fullest moment, in bytes, by the tensors' own sizes."""
+
+    model: int
+    """Parameters and buffers."""
+    gradients: int
+    optimizer: int
+    """What it keeps from step to step."""
+    activations: int
+    """Made by forwards, the batch among them."""
+    workspace: int
+    """Made by backwards and updates."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+        return self.model + self.gradients + self.optimizer + self.activations + self.workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderCeiling:
+    workers: int
+    units_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Rates of the parts, each alone in the same process."""
+
+    compute_units_per_s: float | None = None
+    loader: tuple[LoaderCeiling, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Parts of the measured window's wall clock; those measured add up to 1."""
+
+    data_wait: float | None = None
+    host_to_device: float | None = None
+    """A device had nothing to do while the host copied to it, or could not queue ahead for that."""
+    compute: float | None = None
+    """Of the host in the model's calls; where a device computes, of that device at work."""
+    launch: float | None = None
+    """A device had no more to do than the kernels that the host was just launching."""
+    sync: float | None = None
+    """A device had nothing to do because the host had waited for it instead of queueing ahead."""
+    other: float | None = None
+    """Host code between the calls above: tokenising, clipping, post-processing, writing; where a
+    device computes, with nothing queued for it."""
+    validation: float | None = None
+    sampling: float | None = None
+    saving: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A network that the program calls from its own code, one of several that take turns."""
+
+    name: str
+    """Of its class."""
+    site: str | None = None
+    """`relight.py:61` where it was called first."""
+    share: float
+    """Of the window's wall clock: in its calls; of a device, at work for them."""
+    calls_per_unit: float
+    batch: float | None = None
+    """Items of one call, as most had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """Outside-process readings over the window; None where the machine does not say."""
+
+    gpu_util_pct: float | None = None
+    gpu_mem_used_gib: float | None = None
+    """Highest."""
+    gpu_mem_others_gib: float | None = None
+    """Highest that processes which are not the program's own held there, at work or not."""
+    power_w: float | None = None
+    energy_j: float | None = None
+    """Growth of the card's energy counter."""
+    sm_clock_mhz: float | None = None
+    """Median over the busy samples."""
+    sm_clock_spread_pct: float | None = None
+    """Middle 90 % of the busy samples' SM clock, as percent of its median."""
+    mem_clock_mhz: float | None = None
+    """Median over the busy samples."""
+    temperature_c: float | None = None
+    """Highest."""
+    event_reasons: tuple[tuple[str, float], ...] = ()
+    """Name of the clock event reason and the share of busy samples that carried it (`idle`: of
+    all samples)."""
+    busy_samples: int | None = None
+    """Samples with work on the GPU; None where that cannot be told."""
+    foreign_pids: int | None = None
+    """Processes at work on the GPU that are not the program's own; where the driver does not say
+    who works, all that hold a context there."""
+    pcie_tx_mb_per_s: float | None = None
+    pcie_rx_mb_per_s: float | None = None
+    samples: int = 0
+    cpu_util_pct: float | None = None
+    """Of the CPUs this process may use; 100 means all of them busy."""
+    gaps: tuple[tuple[str, str], ...] = ()
+    """Reading and the reason it is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Another program that was at work on this host."""
+
+    name: str
+    """Its command name: `firefox`."""
+    cpus: float
+    """CPUs it kept busy: 0.5 is half of one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """What others took from a run inside its measured window; what it does to itself is none.
+
+    A part of the window in which others took next to nothing is clean. Where the clean parts
+    are long enough the rate is counted over them alone, and the run is not disturbed.
+    """
+
+    disturbed: bool | None = None
+    """The rate had to be counted over time that others disturbed; None: the host does not tell."""
+    clean_share: float | None = None
+    """Share of the window in which nobody disturbed it."""
+    others_cpus: float | None = None
+    """Mean number of CPUs, of those the run may use, that other processes kept busy."""
+    waited_cpus: float | None = None
+    """Mean number of the run's own threads that were ready and did not get a CPU."""
+    steal_share: float | None = None
+    """Share of CPU time that the hypervisor gave to somebody else."""
+    foreign_gpu_pids: int | None = None
+    """Processes on the card that are not the run's own."""
+    clocks_held: tuple[tuple[str, float], ...] = ()
+    """Clock event reasons that held the card down, and the share of busy samples of each."""
+    who: tuple[Neighbour, ...] = ()
+    """The busiest others, most first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultFile:
+    """A file of items (lines, rows, the first dimension of an array, a picture) that a run left."""
+
+    path: str
+    items: int
+    size_bytes: int
+    first: tuple[tuple[float | str, ...], ...] = ()
+    """Values of the first items, in order; of texts a digest."""

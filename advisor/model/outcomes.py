@@ -1,0 +1,55 @@
+"""What was proven, and what became of every knob."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.model.kinds import JsonScalar, KnobClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and the bounds it was proven to lie between."""
+
+    estimate: float
+    low: float
+    high: float
+    n: int
+    """Number of independent units (processes or pairs of processes)."""
+    confidence: float = 0.95
+
+
+Outcome = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What became of one knob, and on which evidence; the sentence is the report's."""
+
+    document: str
+    path: str
+    kind: str
+    knob_class: KnobClass
+    outcome: Outcome
+    old: JsonScalar | tuple[JsonScalar, ...]
+    new: JsonScalar | tuple[JsonScalar, ...]
+    reason: str
+    """A key of the sentences that the report has."""
+    data: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the sentence is filled with."""
+    trials: tuple[str, ...] = ()
+    """Ids of the processes in which the knob was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What is proven and not ours to write: code sites, a training batch."""
+
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
+    title: str
+    gain: Interval
+    data: tuple[tuple[str, JsonScalar], ...] = ()
+    """What the sentence is filled with."""
+    site: str | None = None
+    patch: str | None = None

@@ -1,0 +1,130 @@
+"""What a config or a command line holds that can be set, and a set of changes to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from advisor.model.kinds import JsonScalar, KnobClass, Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Half-open byte range in the file as it lies on disk."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalar:
+    """One leaf of a document: what it means, how it is spelled, and where its bytes are."""
+
+    path: str
+    """`a.b[0].c`; a key with a character outside `[A-Za-z0-9_/+-]` is written `["odd.key"]`."""
+    value: JsonScalar
+    text: str
+    """The value as spelled in the file."""
+    span: Span
+    editable: bool = True
+    why: str | None = None
+    """Why it is not editable: an alias, an interpolation, a block scalar."""
+    comment: str | None = None
+    """Comment on the same line, or directly above it."""
+    choices: tuple[JsonScalar, ...] = ()
+    """The only values the program takes, where that is known."""
+    default_of: str | None = None
+    """`train.py:12`: it is written there as the program's default, and not in this document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One tunable setting of the user's program, where it is written down."""
+
+    document: str
+    """Path of the document as the user named it, or `command line`."""
+    path: str
+    kind: str
+    """A kind of the catalogue: batch_size, num_workers, prefetch_factor, timesteps, ..."""
+    phase: Phase
+    knob_class: KnobClass
+    value: JsonScalar | tuple[JsonScalar, ...]
+    unit: str | None = None
+    """What one count of the value is: sample, token, frame, second, ray."""
+    scope: str | None = None
+    """device, global or micro: who shares the value."""
+    editable: bool = True
+    why: str = ""
+    """Why it is taken for a knob, and if not editable, why not."""
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Knobs that move together or not at all."""
+
+    kind: str
+    """product, exclusive, needs-workers, schedule, fixed, lr-batch, equal, multiple, reference,
+    override"""
+    paths: tuple[str, ...]
+    why: str
+    document: str = ""
+    """The document all the paths are in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trap:
+    """A look-alike that must not be tuned."""
+
+    document: str
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One value of one document, before and after."""
+
+    document: str
+    path: str
+    kind: str
+    knob_class: KnobClass
+    old: JsonScalar
+    new: JsonScalar
+    name: str | None = None
+    """What it is called where it must be told from another knob: `train.batch_size`. None: by the
+    last part of its path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A set of changes against the document as the user wrote it. No changes: the original."""
+
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Stable identity of the values, whatever the order in which they were chosen."""
+        values = sorted((c.document, c.path, c.new) for c in self.changes)
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
+        own = [c for c in self.changes if c.kind != "schedule"] or self.changes
+        shown = [f"{c.name or _leaf(c.path)}={json.dumps(c.new)}" for c in own]
+        return " ".join(shown) or "original"
+
+    def with_changes(self, *changes: Change) -> Candidate:
+        """This candidate with `changes` on top; a change back to the old value drops out."""
+        merged = {(c.document, c.path): c for c in (*self.changes, *changes)}
+        return Candidate(changes=tuple(c for c in merged.values() if c.new != c.old))
+
+    def only(self, *classes: KnobClass) -> Candidate:
+        """The part of this candidate that belongs to `classes`."""
+        return Candidate(changes=tuple(c for c in self.changes if c.knob_class in classes))
+
+
+def _leaf(path: str) -> str:
+    return path.rsplit(".", 1)[-1]

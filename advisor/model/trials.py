@@ -1,0 +1,100 @@
+"""One process to be run, and what is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from advisor.model.kinds import Purpose
+from advisor.model.settings import Candidate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePlan:
+    """What the probe is asked to do inside one process."""
+
+    mode: Literal["window", "whole", "observe"] = "window"
+    """window: stop once the window is full. whole: let the program end by itself, measuring.
+    observe: record effects only, never stop."""
+    measure_s: float = 3.0
+    min_steps: int = 20
+    whole_batches: int = 0
+    """In window mode, finish at least this many loader batches before stopping."""
+    longest_s: float | None = None
+    """In window mode, stop so long after the first step however full the window is: for a run of
+    which only the effects are asked for."""
+    forwards_per_unit: float | None = None
+    """Known from an earlier whole unit: lets an iterative sampler stop inside a batch."""
+    ceilings_workers: tuple[int, ...] = ()
+    """After the window: replay a cached batch (compute alone), then iterate the program's own
+    DataLoader alone at each of these worker counts."""
+    ceilings_s: float = 1.5
+    whatif: str | None = None
+    """A what-if of the catalogue, tried in-process: `channels_last`,
+    `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
+    in_turn: tuple[str, ...] = ()
+    """Switches of the same catalogue: after the window each is put on for a spell and taken off
+    again, while the process runs on."""
+    memory_cap_gib: float | None = None
+    """Cap on the CUDA allocator, to stand in for a smaller card."""
+    unit_regex: str | None = None
+    """Count output lines that match; group 1, if any, is a number of units."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether a run of this plan finishes at least one item."""
+        return self.mode == "whole" or self.whole_batches > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialFile:
+    """A candidate file, written beside `original` and removed after the trial."""
+
+    original: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """What the probe is to tell of the files that a program loads."""
+
+    roots: tuple[str, ...]
+    """Folders, links resolved, of which every file that runs is told."""
+    names: tuple[str, ...]
+    """Names without a folder: such a file is told with its hash, wherever it lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One fresh process to be run: self-contained, so that any engine can run it."""
+
+    id: str
+    purpose: Purpose
+    label: str
+    candidate: Candidate
+    command: tuple[str, ...]
+    """The user's argv; tokens that name a TrialFile's original are replaced by its copy."""
+    cwd: str
+    scratch: str
+    """Directory of this trial alone: TMPDIR, outputs, probe records, logs."""
+    files: tuple[TrialFile, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    plan: MeasurePlan = field(default_factory=MeasurePlan)
+    unit: str = "sample"
+    start_limit_s: float = 300.0
+    """Longest wait for the first step."""
+    hang_limit_s: float = 60.0
+    """Longest silence after a step."""
+    total_limit_s: float = 600.0
+    steps_limit_s: float | None = None
+    """Longest time from the first step to the end of the window; None: as long as the others."""
+    allow_writes: bool = False
+    """Let the program open the user's existing files for writing, where nothing isolates it."""
+    spared: tuple[str, ...] = ()
+    """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
+    made beside them either."""
+    made: tuple[str, ...] = ()
+    """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
+    caches: str | None = None
+    """Folder that keeps what trials add to caches, for the later trials of the same call."""
+    origins: Origins | None = None
