@@ -145,8 +145,8 @@ def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> 
     flags = ("--dry-run", "--json", "--window", "0.2s", "--budget", "30s")
     done = gpu_advisor.call("optimize", "infer.yaml", *flags, cwd=project, env=environment(project))
     found = result_of(done)
+    assert found["changes"], "a program that sleeps gains by a batch in any weather"
     assert (project / "infer.yaml").read_text() == CONFIG
-    assert found["runs"] >= 2
 
 
 FAILURES = {

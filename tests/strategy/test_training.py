@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.advice import proven_advice
-from advisor.report import sentences
+from advisor.report import advised, sentences
 from benchmarks.formula_search import formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) ->
         if each.kind == "training-batch"
     ]
     times = dict(search.decisions["batch_size"].data)["to"] / 4
-    said = sentences.advised(advice)
+    said = advised.advised(advice)
     assert f"{times:.3g} times the rate with SGD" in said
     assert f"{times**0.5:.3g} times (the square root) with Adam" in said
     assert "neither was tried" in said
