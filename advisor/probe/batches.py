@@ -95,8 +95,10 @@ def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return True
-    shape = getattr(value, "shape", None)
-    return isinstance(shape, tuple) and hasattr(value, "dtype")
+    try:
+        return isinstance(getattr(value, "shape", None), tuple) and hasattr(value, "dtype")
+    except Exception:  # it answers for what it lacks in a way of its own
+        return False
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -30,7 +30,10 @@ class Padding:
         """Count one more batch; what does not fit it told of something else. False where nothing
         is left that tells."""
         if self._tellers is None:
-            self._tellers = list(_tellers(batch))
+            try:
+                self._tellers = list(_tellers(batch))
+            except Exception:  # a batch of the program's own kind
+                return False
         self._tellers = [teller for teller in self._tellers if teller.counts(batch)]
         return bool(self._tellers)
 

@@ -3,20 +3,23 @@ arguments of a loader came from a mapping."""
 
 from __future__ import annotations
 
+import collections
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from advisor.model import MeasurePlan
+from advisor.probe.padding import Padding
 from tests.probe import program
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from advisor.trials.reading import Reading
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 PROGRAM = """\
 import sys, torch
@@ -89,3 +92,33 @@ def test_batches_of_like_length_hold_every_item_and_little_padding(tmp_path: Pat
     assert seen.effects.padding_share == pytest.approx(sum(by_hand) / 4, abs=1e-3)
     assert seen.effects.batch == 8
     assert seen.whole_units == 4 * 256
+
+
+class Mapping(collections.UserDict[str, object]):
+    """Answers for what it lacks as mappings do, and not as attributes should."""
+
+    def __getattr__(self, name: str) -> object:
+        return self.data[name]
+
+
+class Refuses(dict[str, object]):
+    """Cannot be looked into at all."""
+
+    def keys(self) -> Any:
+        raise RuntimeError
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize(("kind", "share"), [(dict, 0.5), (Mapping, 0.5), (Refuses, None)])
+def test_batches_of_the_programs_own_kinds_are_looked_into_or_left_alone(
+    kind: Callable[..., object], share: float | None
+) -> None:
+    """Whatever they do where an attribute is missing, nothing is raised."""
+    tokens = torch.ones(4, 6, dtype=torch.long)
+    mask = torch.arange(6).lt(3).expand(4, 6).long()
+    padding = Padding()
+    assert padding.note(kind(input_ids=tokens, attention_mask=mask)) is (share is not None)
+    told = padding.told()
+    assert (told and told[2] / told[1]) == share
