@@ -18,7 +18,7 @@ from torch import multiprocessing
 from benchmarks.workloads.relighting import portraits
 from benchmarks.workloads.relighting.stages import Relighter
 
-STAGES = ("segmentation", "albedo", "shadow", "recombine", "files")
+STAGES = ("resize", "segmentation", "albedo", "shadow", "recombine", "files")
 LOG_EVERY_S = 2.0
 
 

@@ -1,4 +1,4 @@
-"""The four stages: segmentation of a batch; albedo, shadow and recombination of each image."""
+"""Segmentation of a batch, resized for it; albedo, shadow and recombination of each image."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ class Relighter:
     @torch.inference_mode()
     def relight(self, images: list[Array]) -> tuple[list[Array], list[Array]]:
         """Relit images (H, W, 3) and masks (H, W), each of its image's size."""
-        with self.clock.stage("segmentation"):
-            masks = self.segment(images)
+        masks = self.segment(images)
         relit = []
         for image, mask in zip(images, masks, strict=True):
             with self.clock.stage("albedo"):
@@ -86,24 +85,27 @@ class Relighter:
     def segment(self, images: list[Array]) -> list[Tensor]:
         """Masks (H, W) of the person, all images in one call of the network."""
         side = (self.size, self.size)
-        stack = torch.cat([
-            functional.interpolate(torch.from_numpy(image).permute(2, 0, 1)[None], side)
-            for image in images
-        ])  # fmt: skip
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            logits = self.segmenter(stack.to(self.device)).float()
+        with self.clock.stage("resize"):
+            stack = torch.cat([
+                functional.interpolate(torch.from_numpy(image).permute(2, 0, 1)[None], side)
+                for image in images
+            ]).to(self.device)  # fmt: skip
+        bf16 = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+        with self.clock.stage("segmentation"), bf16:
+            logits = self.segmenter(stack)
         first = images[0].shape[:2]
-        return [
-            (
-                functional.interpolate(
-                    each[None, None],
-                    first if self.target_size == "first" else image.shape[:2],
-                    mode="bilinear",
-                )[0, 0]
-                > 0
-            ).float()
-            for image, each in zip(images, logits, strict=True)
-        ]
+        with self.clock.stage("resize"):
+            return [
+                (
+                    functional.interpolate(
+                        each[None, None],
+                        first if self.target_size == "first" else image.shape[:2],
+                        mode="bilinear",
+                    )[0, 0]
+                    > 0
+                ).float()
+                for image, each in zip(images, logits.float(), strict=True)
+            ]
 
     def recombine(self, image: Array, mask: Tensor, albedo: Tensor, shading: Tensor) -> Array:
         """The person under another light, before its background; no lighter where it was dark."""
