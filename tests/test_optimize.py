@@ -147,7 +147,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory, gpu_advisor: warm.Server) ->
     (folder / "lines.py").write_text(LINES)
     (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
     for flag in (("--dry-run",), ("--output", "tuned.yaml")):
-        flags = (*flag, "--json", "--window", "0.2s", "--budget", "30s")
+        flags = (*flag, "--json", "--window", "0.2s", "--budget", "90s")
         done = gpu_advisor.call(
             "optimize", "infer.yaml", *flags, cwd=folder, env=environment(folder)
         )
