@@ -15,6 +15,7 @@ from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
 from advisor.strategy.facts import Proposal
+from advisor.strategy.grid import tune_training
 from advisor.strategy.in_turn import in_turn
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
@@ -57,7 +58,8 @@ def advise(now: Standing) -> Stage:
     now, told = yield from in_turn(now, wanted)
     for switch, names in wanted:
         now = yield from try_switch(now, switch, names, told)
-    ordered = sorted(now.proposals, key=lambda p: -p.gain)
+    now = yield from tune_training(now)
+    ordered = sorted(now.proposals, key=lambda p: (p.kind == "training-batch", -p.gain))
     now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
     many = len(ordered[:MOST_ADVISED])
     for number, proposal in enumerate(now.proposals, 1):
@@ -70,7 +72,7 @@ def advise(now: Standing) -> Stage:
 
 def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
-    `later` ones are kept back."""
+    `later` ones are kept back, as far as this one gets its own."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
@@ -79,8 +81,11 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    kept_s = later * FEWEST_ROUNDS * now.rounds_s(1)
-    rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
+    rounds = 0
+    for others in range(later, -1, -1):
+        if rounds < FEWEST_ROUNDS:
+            kept_s = others * FEWEST_ROUNDS * now.rounds_s(1)
+            rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
     contest = Contest(
@@ -96,11 +101,11 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     now = now.heard(answer)
     runs = answer.runs(AFTER)
     run = proposal.run or next(iter(runs), None)
-    others = tuple(p for p in now.proposals if p is not proposal)
+    besides = tuple(p for p in now.proposals if p is not proposal)
     if proposal.run is None and not all(sound(now, each) for each in runs):
-        return replace(now, proposals=others)  # turns saw nothing but its rate
+        return replace(now, proposals=besides)  # turns saw nothing but its rate
     settled = replace(proposal, arm=arm, run=run, outcome=answer)
-    return replace(now, proposals=(*others, settled))
+    return replace(now, proposals=(*besides, settled))
 
 
 def sound(now: Standing, run: Run) -> bool:
