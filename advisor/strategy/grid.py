@@ -30,7 +30,7 @@ from advisor.strategy.cells import (
 )
 from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, Stage, Standing, ask_for, key_of, tried
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
     if items:
         found = replace(found, most=min(found.most, max(items, start[0])))
     found = outside(now, found, start, now.front) or found
+    advised = batch is not None and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -128,14 +129,17 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
             continue
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
-        now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
+        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else None
+        matters = promise > now.facts.smallest_gain and not advised
+        now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
         if (
             attempt is not None
             and attempt.run
             and collapsed(now, found, surface, cell, attempt.run)
         ):
             first = attempt
-            now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
+            again = replace(ask, fresh=True, series="again")
+            now, attempt = yield from tried(now, again, kept_s=kept_s, matters=matters)
             attempt = attempt if attempt is not None and attempt.run else first
         if attempt is None:
             found = replace(found, stop=(("stop", "budget"),))

@@ -364,10 +364,11 @@ def ask_for(
 
 
 def tried(
-    now: Standing, ask: Ask, *, reserve: bool = True, matters: bool = True
+    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
-    kept_s = now.reserve_s if reserve else 0.0
+    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
+    proof of all that may be written needs unless told otherwise."""
+    kept_s = now.reserve_s if kept_s is None else kept_s
     if ask.expected_s > now.left_s - kept_s:
         return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)

@@ -58,15 +58,23 @@ def advise(now: Standing) -> Stage:
     now, told = yield from in_turn(now, wanted)
     for switch, names in wanted:
         now = yield from try_switch(now, switch, names, told)
-    now = yield from tune_training(now)
-    ordered = sorted(now.proposals, key=lambda p: (p.kind == "training-batch", -p.gain))
-    now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
-    many = len(ordered[:MOST_ADVISED])
-    for number, proposal in enumerate(now.proposals, 1):
-        now = yield from settle(now, proposal, later=many - number + (many > 1))
+    now = yield from prove_best(now)
     if together := all_at_once(now):
         now = replace(now, proposals=(*now.proposals, together))
         now = yield from settle(now, together)
+    before = now.proposals
+    now = yield from tune_training(replace(now, proposals=()))
+    now = yield from prove_best(now)
+    return replace(now, proposals=(*before, *now.proposals))
+
+
+def prove_best(now: Standing) -> Stage:
+    """Pairs for the most promising proposals, as far as the budget goes."""
+    ordered = sorted(now.proposals, key=lambda p: -p.gain)[:MOST_ADVISED]
+    now = replace(now, proposals=tuple(ordered))
+    for number, proposal in enumerate(ordered, 1):
+        later = len(ordered) - number + (len(ordered) > 1)
+        now = yield from settle(now, proposal, later=later)
     return now
 
 
@@ -157,7 +165,7 @@ def faster_run(
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
     """The run with `whatif`, if it applied and was faster by more than a tie."""
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
-    now, attempt = yield from tried(now, side(now, arm, "whatif"), reserve=False, matters=False)
+    now, attempt = yield from tried(now, side(now, arm, "whatif"), kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
         return now, None
