@@ -237,10 +237,11 @@ class Standing:
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
     ) -> Standing:
-        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        """Without `what`, which did not fit into the budget beside what is kept for the proof; the
+        last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, skipped=(*self.skipped, word))
+        return replace(self, skipped=(*(s for s in self.skipped if s.what != what), word))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""

@@ -7,6 +7,7 @@ nothing makes up for. What one run suggests is told to nobody before pairs have 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,8 @@ WORTH_BUCKETS = 0.1
 
 
 def advise(now: Standing) -> Stage:
-    """Try what fits into the budget; then pairs, the most promising first."""
+    """Try what fits into the budget; then pairs, the most promising first. What takes long to
+    try (compilation) waits until the rest has its proofs, and a batch of a training until last."""
     now = yield from try_loader_arguments(now)
     now = yield from try_buckets(now)
     may_round = now.facts.consents and now.facts.allows("numeric")
@@ -56,24 +58,23 @@ def advise(now: Standing) -> Stage:
         if applies(now, switch) and (may_round or not switch.guarded)
     ]
     now, told = yield from in_turn(now, wanted)
-    for switch, names in wanted:
-        now = yield from try_switch(now, switch, names, told)
-    now = yield from prove_best(now)
+    for dear in (False, True):
+        for switch, names in wanted:
+            if (switch.extra_s > now.price_s) is dear:
+                now = yield from try_switch(now, switch, names, told)
+        now = yield from prove_best(now)
     if together := all_at_once(now):
         now = replace(now, proposals=(*now.proposals, together))
         now = yield from settle(now, together)
-    before = now.proposals
-    now = yield from tune_training(replace(now, proposals=()))
-    now = yield from prove_best(now)
-    return replace(now, proposals=(*before, *now.proposals))
+    now = yield from tune_training(now)
+    return (yield from prove_best(now))
 
 
 def prove_best(now: Standing) -> Stage:
-    """Pairs for the most promising proposals, as far as the budget goes."""
-    ordered = sorted(now.proposals, key=lambda p: -p.gain)[:MOST_ADVISED]
-    now = replace(now, proposals=tuple(ordered))
-    for number, proposal in enumerate(ordered, 1):
-        later = len(ordered) - number + (len(ordered) > 1)
+    """Pairs for the most promising of what has none yet, as far as the budget goes."""
+    without = sorted((p for p in now.proposals if p.outcome is None), key=lambda p: -p.gain)
+    for number, proposal in enumerate(without[:MOST_ADVISED], 1):
+        later = min(len(without), MOST_ADVISED) - number + (len(without) > 1)
         now = yield from settle(now, proposal, later=later)
     return now
 
@@ -163,13 +164,22 @@ def joined(whatifs: Sequence[str]) -> str | None:
 def faster_run(
     now: Standing, whatif: str, extra_s: float = 0.0
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was faster by more than a tie."""
+    """The run with `whatif`, if it applied and was fast enough to deserve pairs."""
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
     now, attempt = yield from tried(now, side(now, arm, "whatif"), kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
         return now, None
-    return now, run if sound(now, run) and now.faster(run, now.front) else None
+    return now, run if sound(now, run) and promising(now, run) else None
+
+
+def promising(now: Standing, run: Run) -> bool:
+    """Better than what the best usually does by more than one standard deviation: pairs decide,
+    so one run is not held against the luckiest of several."""
+    score = now.facts.objective.score
+    usual = now.usual if not now.best.changes else (now.front,)
+    gain = now.facts.objective.gain(statistics.median(map(score, usual)), score(run))
+    return gain > 1 + now.level
 
 
 def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gains) -> Stage:
