@@ -78,6 +78,10 @@ class WhatIfOutcome:
     """Paid once, before the window: compilation."""
     caution: str | None = None
     """What may be different with it, beyond speed."""
+    told_by: str | None = None
+    """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
+    readings: int | None = None
+    """How often each item was read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ ADVICE = {
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
     "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "
     "`batch_sampler` that sorts some hundred batches by length, cuts them, and shuffles the "
-    "batches.{caution}",
+    "batches.{reading}{caution}",
     "together": "{overlap}",
     "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
     "update then averages over {times:g} times the samples, the learning rate and its schedule "
@@ -46,6 +46,10 @@ def advised(advice: Advice) -> str:
         code=data.get("code"),
         seen=f" It stayed inside its guard{looked}." if looked else "",
         cost=f" It takes {as_float(cost):.0f} s once, at the start." if cost else "",
+        reading=f" To read the length of every item took {numbers.duration(as_float(cost))} at the "
+        "start; where yours are known from their files, give those."
+        if cost
+        else "",
         caution=f" Mind that {caution}." if caution else "",
         times=new / old,
         root=(new / old) ** 0.5,
