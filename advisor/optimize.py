@@ -232,6 +232,7 @@ def facts_of(job: Job, lab: Lab) -> Facts:
         cards=len(job.machine.gpus),
         smallest_gain=job.invocation.settings.defaults.smallest_gain,
         budget_s=job.budget_s,
+        training_batch=job.options.training_batch,
         measure_s=job.options.window_s,
         host_noise=lab.recall.host_noise(),
         quality_reference=tuple((kept or {}).items()),

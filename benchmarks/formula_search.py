@@ -136,6 +136,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
+    training_batch: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -152,6 +153,7 @@ def formula_search(
         cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
+        training_batch=training_batch,
         host_noise=host_noise,
     )
     lab = Lab(

@@ -43,6 +43,10 @@ class Effects:
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
     device: str | None = None
+    optimizers: tuple[str, ...] = ()
+    """Kinds of optimizers that stepped: `AdamW`."""
+    learning_rates: tuple[float, ...] = ()
+    """All that they began with, before any schedule."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None

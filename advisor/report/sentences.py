@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run
-from advisor.report import numbers
+from advisor.report import numbers, retrained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,10 @@ REASONS = {
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
+    "changed-training-batch": "Part of what was proven, and written because --training-batch was "
+    "given: one update averages over {times:g} times the samples, {rated}. Proven is the speed; "
+    "how well it learns so was not measured, and an epoch has fewer updates.",
+    "changed-learning-rate": "Scaled with the batch, {rated}.",
     "changed-along": "Moves with what it is linked to.",
     "not-proven": "Not written: it looked faster, and the gain was not proven.",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
@@ -43,7 +47,7 @@ REASONS = {
     "no-plain-count": "{value!r} is no plain count; left alone.",
     "training-batch": "{trains}{to} was faster in the search, but one update would average over "
     "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
-    "chosen for {from}.",
+    "chosen for {from}.{untaken}",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
@@ -196,6 +200,8 @@ def why(decision: Decision) -> str:
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
+        "rated": retrained.rated(data),
+        "untaken": retrained.untaken(data),
         "band": numbers.percent(as_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",

@@ -45,6 +45,8 @@ class Facts:
     """GPUs of this machine; 0 without any."""
     smallest_gain: float
     budget_s: float
+    training_batch: bool = False
+    """The user lets the batch of a training change, and its learning rate with it."""
     measure_s: float = 3.0
     host_noise: float | None = None
     """Relative spread between equal processes, as this host showed it before."""

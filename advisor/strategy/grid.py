@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
+from advisor.knobs.tree import number_of
 from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
@@ -28,7 +29,7 @@ from advisor.strategy.cells import (
 )
 from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
@@ -203,17 +204,23 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
     allowed = inside(now, found) or [found.start]
     smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
-    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in allowed})
+    apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
+    plain = [cell for cell in allowed if cell not in apart] or [found.start]
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in plain})
+    least = math.log1p(now.facts.smallest_gain)
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
-    if found.start in allowed and gained <= math.log1p(now.facts.smallest_gain):
+    if found.start in allowed and gained <= least:
         chosen = found.start
     candidate, run = found.runs[chosen]
-    if found.batch is not None and alters_training(now, candidate, run):
-        return propose(now, found, chosen)
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
         now = settle_batch(now, found, chosen)
-    return settle_workers(now, found, chosen)
+    now = settle_workers(now, found, chosen)
+    if not apart:
+        return now
+    other = smallest_level(now, found, {cell: smooth[cell] for cell in apart})
+    better = smooth[other].log_rate - smooth[chosen].log_rate > least
+    return propose(now, found, other) if better or chosen not in allowed else now
 
 
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:
@@ -243,35 +250,60 @@ def settle_workers(now: Standing, found: Explored, chosen: Cell) -> Standing:
 
 
 def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
-    """A batch that changes how the model is trained is advised, never written."""
+    """A batch that changes how the model is trained is advised; written where the user says so."""
     assert found.batch is not None
     candidate, run = found.runs[chosen]
     key = key_of(found.batch)
+    times = grown(candidate) or 1.0
+    seen = now.original.effects
     proposal = Proposal(
         kind="training-batch",
         title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
         arm=Arm(candidate=candidate),
         run=run,
         gain=now.gain(run, now.front),
-        data=(("from", found.start[0]), ("to", chosen[0]), ("trains", sign(now))),
+        data=(
+            ("from", found.start[0]),
+            ("to", chosen[0]),
+            ("times", times),
+            ("trains", sign(now)),
+            ("optimizer", ", ".join(seen.optimizers) or None),
+        ),
         knob=key,
     )
     others = tuple(p for p in now.proposals if p.knob != key)
     now = replace(now, proposals=(*others, proposal))
+    if change_of(now.best, key) is not None:
+        return now
     return now.settle(key, "advised", "training-batch", **dict(proposal.data))
 
 
 def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
     """Whether the program trains and `candidate`, as it ran, moves its effective batch.
 
-    An accumulation that moves along makes up for it, unless the program was seen not to follow;
-    of one that steps by itself it must be seen that it does.
+    An accumulation that moves along makes up for it, unless it cannot wholly or the program was
+    seen not to follow; of one that steps by itself it must be seen that it does.
     """
     if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
         return False
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
     doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
-    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
+    if not along or any(effects.verdict(c, now.original, run) in doubt for c in along):
+        return True
+    return (grown(candidate) or 1.0) > 1.0
+
+
+def grown(candidate: Candidate) -> float | None:
+    """How many times the samples of one update it has, by what it sets: batch and accumulation;
+    None where that is not all in numbers."""
+    times = 1.0
+    for change in candidate.changes:
+        if change.kind in {"batch_size", "grad_accum"}:
+            old, new = number_of(change.old), number_of(change.new)
+            if not old or not new:
+                return None
+            times *= new / old
+    return times
 
 
 def sign(now: Standing) -> str | None:

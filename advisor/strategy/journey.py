@@ -16,6 +16,7 @@ from advisor.strategy.proof import prove
 from advisor.strategy.several import side_by_side
 from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
 from advisor.strategy.steps import tune_steps
+from advisor.strategy.training_batch import tune_training_batch
 from advisor.strategy.whatif import advise
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
         now = yield from tune_workers(now)
         now = yield from tune_loader(now)
     now = yield from prove(now, now.best)
+    now = yield from tune_training_batch(now)
     now = yield from settle_quality(now)
     now = yield from side_by_side(now)
     now = yield from advise(now)

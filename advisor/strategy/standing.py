@@ -67,6 +67,8 @@ class Standing:
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
+    beyond: bool = False
+    """A batch may grow beyond what an accumulation can make up for."""
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -292,7 +294,14 @@ class Standing:
         """The best candidate with `knob` at `value` and everything linked to it moved along."""
         source = next(s for s in self.facts.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(source.document, source.findings, knob.path, value, beside)
+        moved = knobs.move(
+            source.document,
+            source.findings,
+            knob.path,
+            value,
+            beside,
+            beyond=self.beyond,
+        )
         return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
 
 
