@@ -37,6 +37,7 @@ from advisor.report.outcome import (
 )
 from advisor.report.sides import runs_of, sides
 from advisor.strategy.proof import proven_proofs
+from advisor.strategy.tier_points import lower_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,6 +144,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
             if each.contest.purpose != "quality"
         ],
         tier=now.facts.workload.tier,
+        lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
         objective=objective.name,  # type: ignore[arg-type]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 REASONS = {
     "changed-batch": "Part of what was proven; the smallest batch within a tie of the fastest. "
     "{stopped}",
+    "changed-batch-of-tier": "Part of what was proven; the smallest batch that ran with {of_gain} "
+    "of the gain, as the tier {tier} asks: less speed, for less memory.",
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
@@ -77,6 +79,8 @@ REASONS = {
 
 STOPS = {
     "flat": "The search stopped because the rate is flat.",
+    "few-items": "The search stopped because the data hold {items} items, and a larger batch "
+    "leaves too few steps of a pass.",
     "budget": "The search stopped because the budget was spent.",
     "refused": "The search stopped because {why}.",
     "failed": "The search stopped because {value} failed: {kind}. {why}",
@@ -200,6 +204,7 @@ def why(decision: Decision) -> str:
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
+        "of_gain": numbers.percent(as_float(data.get("part"))),
         "rated": retrained.rated(data),
         "untaken": retrained.untaken(data),
         "band": numbers.percent(as_float(data.get("band"))),

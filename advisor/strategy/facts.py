@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from advisor import documents, knobs
     from advisor.experiments.attempts import Arm, KnobKey
     from advisor.experiments.comparison import Comparison
-    from advisor.model import KnobClass, Outcome, Run
+    from advisor.model import KnobClass, Outcome, Run, Tier
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -109,6 +109,16 @@ class Proposal:
     """training-batch: the knob that would be changed."""
     outcome: Comparison | None = None
     """What the pairs said; None while there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepUp:
+    """The smallest batch that ran with a tier's part of the gain."""
+
+    tier: Tier
+    knob: KnobKey
+    batch: int
+    run: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs.tree import number_of
+from advisor.model import OF_THE_GAIN
 from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
+    FLAT,
     Cell,
     Explored,
     collapsed,
@@ -27,16 +29,20 @@ from advisor.strategy.cells import (
     smallest_level,
     worth,
 )
-from advisor.strategy.facts import Proposal
+from advisor.strategy.facts import Proposal, StepUp
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Knob, Run
+    from advisor.model import Candidate, Knob, Run, Tier
     from advisor.strategy.facts import Data
 
+FEWEST_STEPS = 4
+"""Of a pass over the data in a training."""
 OWN_STEPS = ("backward", "gradients", "moved", "asked")
 """Signs of a training without an optimizer of torch's."""
 
@@ -86,7 +92,7 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         start=start,
         runs={start: (now.best, now.front)},
         points=tuple(point_of(now, run, start) for run in known),
-        most=max(1, start[0]) * 2**DOUBLINGS,
+        most=most_worth(now, start[0]),
     )
     found = outside(now, found, start, now.front) or found
     while True:
@@ -124,7 +130,20 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
                     now = settle_ignored(now, each, run)
                     return (yield from explore_others(now, each, batch, workers))
         found = with_answer(now, found, cell, candidate, attempt)
+    largest, items = max(cell[0] for cell in found.runs), now.original.effects.data_items
+    if found.stop == FLAT and items and 2 * largest > most_worth(now, start[0]):
+        found = replace(found, stop=(("stop", "few-items"), ("items", items)))
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
+
+
+def most_worth(now: Standing, batch: int) -> int:
+    """No batch that the data cannot fill; of a training none that leaves a pass a few steps, as a
+    window then sees little but what happens between passes."""
+    most = max(1, batch) * 2**DOUBLINGS
+    items, per_step = now.original.effects.data_items, now.original.effects.batch
+    if not items or not batch or per_step != batch:
+        return most
+    return max(batch, min(most, items // FEWEST_STEPS if now.trains else items))
 
 
 def explore_others(now: Standing, ignored: Knob, *axes: Knob | None) -> Stage:
@@ -211,6 +230,8 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
     if found.start in allowed and gained <= least:
         chosen = found.start
+    rates = {cell: smooth[cell].log_rate for cell in plain}
+    now, chosen = with_steps_up(now, found, rates, chosen)
     candidate, run = found.runs[chosen]
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
@@ -223,10 +244,33 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     return propose(now, found, other) if better or chosen not in allowed else now
 
 
+def with_steps_up(
+    now: Standing, found: Explored, rates: Mapping[Cell, float], chosen: Cell
+) -> tuple[Standing, Cell]:
+    """With what each tier takes of the batches that ran, and the cell that the tier asked for
+    takes: the smallest batch with its part of the gain of `chosen`. `rates` are logarithms."""
+    start = rates.get(found.start)
+    if found.batch is None or chosen[0] <= found.start[0] or start is None:
+        return now, chosen
+    taken: dict[Tier, Cell] = {}
+    for tier, part in OF_THE_GAIN.items():
+        least = start + part * (rates[chosen] - start)
+        level = [cell for cell, rate in rates.items() if rate >= least and cell[0] <= chosen[0]]
+        taken[tier] = chosen if part >= 1 else min(level, default=chosen)
+    steps = tuple(
+        StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
+        for tier, cell in taken.items()
+    )
+    return replace(now, steps_up=steps), taken[now.facts.workload.tier]
+
+
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:
     """What became of the batch, and what ended its search."""
     assert found.batch is not None
     key, facts = key_of(found.batch), dict(found.stop)
+    tier = now.facts.workload.tier
+    if chosen[0] != found.batch.value and OF_THE_GAIN[tier] < 1:
+        return now.settle(key, "found", "batch-of-tier", tier=tier, part=OF_THE_GAIN[tier])
     if chosen[0] != found.batch.value:
         return now.settle(key, "found", "batch", **facts)
     if len(found.runs) == 1 and found.stop == (("stop", "budget"),):

@@ -22,7 +22,7 @@ from advisor.strategy.prices import Prices
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
     from advisor.model import Change
-    from advisor.strategy.facts import Proposal
+    from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
 
@@ -67,6 +67,8 @@ class Standing:
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
+    steps_up: tuple[StepUp, ...] = ()
+    """Batches that do less than the best, for less memory: what the lower tiers take."""
     beyond: bool = False
     """A batch may grow beyond what an accumulation can make up for."""
 

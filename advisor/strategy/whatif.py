@@ -70,7 +70,7 @@ def advise(now: Standing) -> Stage:
 
 def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
-    `later` ones are kept back."""
+    `later` ones are kept back, if this one gets its own."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
@@ -79,7 +79,8 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    kept_s = later * FEWEST_ROUNDS * now.rounds_s(1)
+    spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+    kept_s = min(spare_s, later * FEWEST_ROUNDS * now.rounds_s(1))
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
