@@ -145,8 +145,10 @@ def code_edit(now: Standing, cwd: Path, proposal: Proposal) -> CodeEdit | None:
     path, line = place
     switch, value = switch_of(proposal.title)
     device = (seen.device or "cpu").partition(":")[0]
+    told = proposal.run.whatif if proposal.run else None
+    plain = told is not None and told.one_tensor is True
     made: dict[str, Edit] = {
-        "autocast": model_patches.autocast_edit(line, device, value),
+        "autocast": model_patches.autocast_edit(line, device, value, widen=plain),
         "channels_last": model_patches.channels_last_edit(line),
         "compile": model_patches.compile_edit(line),
         "set_to_none": model_patches.zero_grad_edit,

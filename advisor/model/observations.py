@@ -84,6 +84,8 @@ class WhatIfOutcome:
     """What may be different with it, beyond speed."""
     told_by: str | None = None
     """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
+    one_tensor: bool | None = None
+    """Autocast: what the model gives is one tensor, which went on in float32."""
     readings: int | None = None
     """How often each item was read for it."""
 

@@ -44,6 +44,7 @@ class WhatIf:
         self.caution: str | None = None
         self.told_by: str | None = None
         self.readings: int | None = None
+        self.one_tensor: bool | None = None
 
     def refuse(self, why: str) -> None:
         """Something did not apply somewhere; the first reason is kept, all of them are noted."""
@@ -67,6 +68,7 @@ class WhatIf:
             "caution": self.caution,
             "told_by": self.told_by,
             "readings": self.readings,
+            "one_tensor": self.one_tensor,
         }
 
     def _never(self, name: str) -> str:
