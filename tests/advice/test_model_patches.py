@@ -123,6 +123,14 @@ def test_a_model_is_compiled_where_it_has_its_last_value(tmp_path: Path) -> None
     assert after == code.replace("# d\n", "# d\n    model.compile()\n") + call
 
 
+def test_the_model_is_compiled_and_not_its_loss(tmp_path: Path) -> None:
+    """Though both are built in the file and called on one line."""
+    code = "criterion = Loss()\nmodel = Net()\nloss = criterion(model(x), y)\n"
+    file = written(tmp_path, code)
+    after = applied(tmp_path, file, patch_of(file, tmp_path, compile_edit(3)))
+    assert after == code.replace("Net()\n", "Net()\nmodel.compile()\n")
+
+
 @pytest.mark.parametrize(
     "code",
     [
