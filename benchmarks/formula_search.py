@@ -21,7 +21,7 @@ from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Facts, Source
+from advisor.strategy.facts import Earlier, Facts, Source
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Stop
 
@@ -154,7 +154,7 @@ def formula_search(
         smallest_gain=0.03,
         budget_s=budget_s,
         training_batch=training_batch,
-        host_noise=host_noise,
+        earlier=Earlier(host_noise=host_noise),
     )
     lab = Lab(
         engine=engine,

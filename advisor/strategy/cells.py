@@ -48,6 +48,8 @@ class Explored:
     most: int
     """No larger batch is tried."""
     stop: Data = FLAT
+    beyond: bool = False
+    """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[Cell] = field(default_factory=frozenset)
 
     def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from advisor.model import TIERS, JsonScalar
@@ -29,6 +29,16 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier calls left."""
+
+    host_noise: float | None = None
+    """Relative spread between equal processes, as this host showed it before."""
+    quality_reference: tuple[tuple[str, float], ...] = ()
+    """The original's quality from before the first rewrite, by measure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All that is known before the first process."""
 
@@ -48,10 +58,7 @@ class Facts:
     training_batch: bool = False
     """The user lets the batch of a training change, and its learning rate with it."""
     measure_s: float = 3.0
-    host_noise: float | None = None
-    """Relative spread between equal processes, as this host showed it before."""
-    quality_reference: tuple[tuple[str, float], ...] = ()
-    """The original's quality from before the first rewrite, by measure."""
+    earlier: Earlier = field(default_factory=Earlier)
 
     @property
     def has_gpu(self) -> bool:
@@ -90,6 +97,14 @@ class Skipped:
     """For it: beside what was kept for the proof."""
     matters: bool
     """It could have changed what is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the stages said so far."""
+
+    settled: tuple[Settled, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

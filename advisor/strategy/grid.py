@@ -82,8 +82,11 @@ def worker_knobs(now: Standing) -> list[Knob]:
     return [k for k in found if isinstance(v := now.current(k), int) and not isinstance(v, bool)]
 
 
-def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
-    """Ask for the most promising cell until none is, then settle both knobs."""
+def explore(
+    now: Standing, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
+) -> Stage:
+    """Ask for the most promising cell until none is, then settle both knobs; `beyond`: the batch of
+    a training may grow beyond what an accumulation can make up for."""
     start = (count_of(now, batch), count_of(now, workers))
     known = now.usual if not now.best.changes else (now.front,)
     found = Explored(
@@ -93,6 +96,7 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         runs={start: (now.best, now.front)},
         points=tuple(point_of(now, run, start) for run in known),
         most=most_worth(now, start[0]),
+        beyond=beyond,
     )
     found = outside(now, found, start, now.front) or found
     while True:
@@ -209,7 +213,7 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
     """The best with both knobs moved to `cell`, and what is linked to them."""
     for knob, value in zip((found.batch, found.workers), cell, strict=True):
         if knob is not None and value != now.current(knob):
-            moved = now.with_value(knob, value)
+            moved = now.with_value(knob, value, beyond=found.beyond)
             if isinstance(moved, knobs.Refusal):
                 return moved
             now = replace(now, best=moved)

@@ -34,11 +34,10 @@ def tune_training_batch(now: Standing) -> Stage:
     """Every training batch that was faster in the search, on top of what was proven."""
     if not now.facts.training_batch or not now.trains:
         return now
-    now = replace(now, beyond=True)
     looked_at = {proposal.knob for proposal in now.proposals}
     for knob in now.tunable("batch_size"):  # those that an accumulation made up for so far
         if key_of(knob) not in looked_at and isinstance(now.current(knob), int):
-            now = yield from explore(now, knob, None)
+            now = yield from explore(now, knob, None, beyond=True)
     for proposal in now.proposals:
         if proposal.kind == "training-batch":
             now = yield from take_up(now, proposal)
@@ -48,7 +47,7 @@ def tune_training_batch(now: Standing) -> Stage:
 def take_up(now: Standing, proposal: Proposal) -> Stage:
     """The proposal with its learning rates, run and proven; else an advice that says why."""
     knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
-    moved = now.with_value(knob, dict(proposal.data)["to"])
+    moved = now.with_value(knob, dict(proposal.data)["to"], beyond=True)
     if isinstance(moved, knobs.Refusal) or proposal.run is None:
         return now
     rates, told = rates_for(now, proposal, proposal.run)

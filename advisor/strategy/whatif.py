@@ -74,7 +74,7 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
-        candidate = now.with_value(knob, dict(proposal.data)["to"])
+        candidate = now.with_value(knob, dict(proposal.data)["to"], beyond=now.facts.training_batch)
         if isinstance(candidate, knobs.Refusal):
             return now
         arm = replace(arm, candidate=candidate)
@@ -151,8 +151,17 @@ def joined(whatifs: Sequence[str]) -> str | None:
 def faster_run(
     now: Standing, whatif: str, extra_s: float = 0.0
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was faster by more than a tie."""
+    """The run with `whatif`, if it applied and was faster by more than a tie.
+
+    It is not begun where the budget does not hold the pairs that would prove it, beside those of
+    what was faster already: what one run suggests is told to nobody.
+    """
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
+    fewest_s = FEWEST_ROUNDS * now.rounds_s(1)
+    needed_s = now.price_s + extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * extra_s
+    needed_s += fewest_s if now.proposals else 0.0
+    if needed_s > now.left_s:
+        return now.skip(arm.label, needed_s, matters=False), None
     now, attempt = yield from tried(now, side(now, arm, "whatif"), reserve=False, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
