@@ -132,6 +132,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.updates += 1
         if session.fused is None:
             session.fused = _is_fused(optimizer)
+        session.attempt(session.learning.stepped, optimizer)
         if session.footprint is not None:
             session.attempt(session.footprint.stepped, optimizer)
         step_ended(end)

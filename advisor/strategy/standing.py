@@ -16,13 +16,13 @@ from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, dis
 from advisor.experiments.comparison import Comparison
 from advisor.experiments.starts import Starts
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
-from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
+from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
     from advisor.model import Change
-    from advisor.strategy.facts import Proposal
+    from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
 
@@ -61,12 +61,23 @@ class Standing:
     """Relative spread between equal processes: two of them differ by less five times of six."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
-    settled: tuple[Settled, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    told: Told = field(default_factory=Told)
     proofs: tuple[Comparison, ...] = ()
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
+    steps_up: tuple[StepUp, ...] = ()
+    """Batches that do less than the best, for less memory: what the lower tiers take."""
+
+    @property
+    def settled(self) -> tuple[Settled, ...]:
+        """What was said of knobs, one word each."""
+        return self.told.settled
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What did not fit into the budget."""
+        return self.told.skipped
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -232,7 +243,8 @@ class Standing:
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
         """With one more word on `knob`; the last one counts."""
         word = Settled(knob=knob, outcome=outcome, reason=reason, data=tuple(data.items()))  # type: ignore[arg-type]
-        return replace(self, settled=(*(s for s in self.settled if s.knob != knob), word))
+        others = (said for said in self.settled if said.knob != knob)
+        return replace(self, told=replace(self.told, settled=(*others, word)))
 
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
@@ -241,7 +253,8 @@ class Standing:
         last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, skipped=(*(s for s in self.skipped if s.what != what), word))
+        others = tuple(s for s in self.told.skipped if s.what != what)
+        return replace(self, told=replace(self.told, skipped=(*others, word)))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""
@@ -289,11 +302,16 @@ class Standing:
         change = change_of(self.best, key_of(knob))
         return knob.value if change is None else change.new
 
-    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
-        """The best candidate with `knob` at `value` and everything linked to it moved along."""
+    def with_value(
+        self, knob: Knob, value: JsonScalar, *, beyond: bool = False
+    ) -> Candidate | knobs.Refusal:
+        """The best candidate with `knob` at `value` and everything linked to it moved along;
+        `beyond` what an accumulation can make up for."""
         source = next(s for s in self.facts.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(source.document, source.findings, knob.path, value, beside)
+        moved = knobs.move(
+            source.document, source.findings, knob.path, value, beside, beyond=beyond
+        )
         return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
 
 

@@ -117,4 +117,4 @@ def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:
         if change.kind == "batch_size"
     ]
     assert max(sizes) == 64
-    assert "The data have 100 items" in sentences.why(search.decisions["batch_size"])
+    assert "the data hold 100 items" in sentences.why(search.decisions["batch_size"])
