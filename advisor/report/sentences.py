@@ -116,6 +116,9 @@ STOPS = {
     "confirm-quality-command.",
 }
 
+NAMED = 4
+"""Files that are told by name."""
+
 KINDS = {
     "batch_size": "the batch size",
     "num_workers": "the number of loader workers",
@@ -277,6 +280,16 @@ def skipped(entry: Skipped) -> str:
     return (
         f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
         f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
+    )
+
+
+def unread(paths: Sequence[str]) -> str:
+    """Results that are not bit for bit as they were, and that nothing here can look into."""
+    some = ", ".join(paths[:NAMED]) + ("" if len(paths) <= NAMED else " and others")
+    return (
+        f"{some}: another content than the original's, which was the same in each of its runs. The "
+        "content of this format is not compared, so it may be rounding or another result: look at "
+        "them before trusting what was tried."
     )
 
 
