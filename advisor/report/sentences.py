@@ -92,6 +92,7 @@ STOPS = {
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
     "the peaks measured so far ({peaks}), more than the {limit_gib:.2f} GiB usable.",
+    "data": "The data have {items} items, and no larger batch was tried.",
     "unfilled": "The search stopped because the program never filled a batch of {value}: it saw "
     "{seen:g}.",
     "ladder-ended": "The ladder of steps ended there.",

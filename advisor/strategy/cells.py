@@ -30,6 +30,7 @@ NOTHING = -1e3
 DEAREST = 4.0
 """Usual windows, or processes, that the window of a large batch may take."""
 
+FLAT = (("stop", "flat"),)
 Cell = tuple[int, int]
 """Batch and workers; 0 stands for a knob that is not moved."""
 
@@ -45,7 +46,7 @@ class Explored:
     points: tuple[Point, ...]
     most: int
     """No larger batch is tried."""
-    stop: Data = (("stop", "flat"),)
+    stop: Data = FLAT
     refused: frozenset[Cell] = field(default_factory=frozenset)
 
     def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:

@@ -7,6 +7,7 @@ knobs are one search. It ends when nothing that was not run promises more than a
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from advisor.experiments.attempts import Arm
 from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
+    FLAT,
     Cell,
     Explored,
     collapsed,
@@ -28,7 +30,7 @@ from advisor.strategy.cells import (
 )
 from advisor.strategy.facts import Proposal
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, Stage, Standing, ask_for, key_of, tried
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
@@ -41,12 +43,12 @@ OWN_STEPS = ("backward", "gradients", "moved", "asked")
 
 
 def tune_grid(now: Standing) -> Stage:
-    """Every batch knob of the phase and every worker count; a batch that alters training alone."""
+    """Every batch knob of the phase and every worker count; a batch of a training alone."""
     batches = []
     for knob in now.tunable("batch_size"):
         value = now.current(knob)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            batches.append(knob)
+            batches += [] if only_advised(now, knob) else [knob]
         else:
             now = now.settle(key_of(knob), "listed", "no-plain-count", value=str(value))
     workers = worker_knobs(now)
@@ -60,6 +62,25 @@ def tune_grid(now: Standing) -> Stage:
             for each in workers:
                 now = yield from explore(now, None, each)
     return now
+
+
+def tune_training(now: Standing) -> Stage:
+    """Batches that would change how the model is trained: for advice, so after all else."""
+    for knob in now.tunable("batch_size"):
+        if only_advised(now, knob):
+            now = yield from explore(now, knob, None)
+    return now
+
+
+def only_advised(now: Standing, knob: Knob) -> bool:
+    """Whether a larger batch alone would move that of each update, with nothing to make up."""
+    value = now.current(knob)
+    if not now.trains or not isinstance(value, int):
+        return False
+    larger = now.with_value(knob, 2 * value)
+    return not isinstance(larger, knobs.Refusal) and all(
+        change.kind != "grad_accum" for change in larger.changes
+    )
 
 
 def tune_workers(now: Standing) -> Stage:
@@ -87,7 +108,11 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         points=tuple(point_of(now, run, start) for run in known),
         most=max(1, start[0]) * 2**DOUBLINGS,
     )
+    items = now.original.effects.data_items if batch is not None else None
+    if items:
+        found = replace(found, most=min(found.most, max(items, start[0])))
     found = outside(now, found, start, now.front) or found
+    advised = batch is not None and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -104,14 +129,17 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
             continue
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
-        now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
+        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else None
+        matters = promise > now.facts.smallest_gain and not advised
+        now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
         if (
             attempt is not None
             and attempt.run
             and collapsed(now, found, surface, cell, attempt.run)
         ):
             first = attempt
-            now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
+            again = replace(ask, fresh=True, series="again")
+            now, attempt = yield from tried(now, again, kept_s=kept_s, matters=matters)
             attempt = attempt if attempt is not None and attempt.run else first
         if attempt is None:
             found = replace(found, stop=(("stop", "budget"),))
@@ -123,6 +151,8 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
                     now = settle_ignored(now, each, run)
                     return (yield from explore_others(now, each, batch, workers))
         found = with_answer(now, found, cell, candidate, attempt)
+    if items and found.stop == FLAT and 2 * max(size for size, _ in found.runs) > items:
+        found = replace(found, stop=(("stop", "data"), ("items", items)))
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
 
 
@@ -203,7 +233,8 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
     allowed = inside(now, found) or [found.start]
     smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
-    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in allowed})
+    seen = [cell for cell in allowed if cell == found.start or not_slower(now, found, cell)]
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in seen or allowed})
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
     if found.start in allowed and gained <= math.log1p(now.facts.smallest_gain):
         chosen = found.start
@@ -214,6 +245,15 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     if found.batch is not None:
         now = settle_batch(now, found, chosen)
     return settle_workers(now, found, chosen)
+
+
+def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:
+    """Whether its own run did at least what equal runs of the start usually do: what a fit alone
+    speaks for is not worth a proof."""
+    start = now.usual if not now.best.changes else (found.runs[found.start][1],)
+    score = now.facts.objective.score
+    usual = statistics.median(score(run) for run in start)
+    return now.facts.objective.gain(usual, score(found.runs[cell][1])) >= 1
 
 
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:

@@ -235,10 +235,11 @@ class Standing:
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
     ) -> Standing:
-        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        """Without `what`, which did not fit into the budget beside what is kept for the proof; the
+        last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, skipped=(*self.skipped, word))
+        return replace(self, skipped=(*(s for s in self.skipped if s.what != what), word))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""
@@ -362,10 +363,11 @@ def ask_for(
 
 
 def tried(
-    now: Standing, ask: Ask, *, reserve: bool = True, matters: bool = True
+    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
-    kept_s = now.reserve_s if reserve else 0.0
+    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
+    proof of all that may be written needs unless told otherwise."""
+    kept_s = now.reserve_s if kept_s is None else kept_s
     if ask.expected_s > now.left_s - kept_s:
         return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)
