@@ -246,6 +246,7 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         if a.run is not None and a.ask.purpose == "confirm"
     }
     told += [f"How the rate was counted: {source}." for source in sorted(sources)]
+    told += filter(None, map(sentences.collapsed, now.proofs))
     if found.history_set_aside:
         told.append(
             "Earlier measurements were set aside: the same original now runs at another speed."

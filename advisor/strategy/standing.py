@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
@@ -34,8 +34,6 @@ WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
 """A tie is never wider: beyond it the search would see nothing at all."""
-COLLAPSED = 2.0
-"""A run so many times slower than the others promise is run again before it is believed."""
 MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
