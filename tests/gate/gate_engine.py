@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reads:
-    """An engine on which a commit's rate is what its file `rate` says; none: it does not run.
-    What is in its file `said` is its output."""
+    """An engine on which a commit's rate is what its file `rate` says, or that of its command's
+    name (`x.rate`); none: it does not run. What is in its file `said` is its output."""
 
     runs: int = 0
 
@@ -38,7 +38,8 @@ class Reads:
 
     def run(self, trial: Trial) -> Run | Failure:
         self.runs += 1
-        text = Path(trial.cwd, "rate").read_text()
+        own = Path(trial.cwd, f"{trial.command[-1]}.rate")
+        text = (own if own.exists() else Path(trial.cwd, "rate")).read_text()
         said = Path(trial.cwd, "said")
         logs = Path(trial.scratch, "logs")
         logs.mkdir(parents=True)
@@ -53,7 +54,11 @@ class Reads:
 
 
 def in_process(
-    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+    cwd: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Callable[..., GateRecord]:
     """Calls a mode of `module` with flags, in `cwd`, on that engine."""
 
@@ -71,8 +76,6 @@ def in_process(
         asked = check(parser.parse_args([*what, *args]), None)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        return mode(
-            asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=lambda _: None)
-        )
+        return mode(asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=say))
 
     return call
