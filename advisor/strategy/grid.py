@@ -143,7 +143,7 @@ def explore(
 def most_worth(now: Standing, batch: int) -> int:
     """No batch that the data cannot fill; of a training none that leaves a pass a few steps, as a
     window then sees little but what happens between passes."""
-    most = max(1, batch) * 2**DOUBLINGS
+    most: int = max(1, batch) * 2**DOUBLINGS
     items, per_step = now.original.effects.data_items, now.original.effects.batch
     if not items or not batch or per_step != batch:
         return most
