@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="TIME",
         help="wall clock to spend: 90s, 10m (default); at most a third of it goes to starting a "
-        "program that takes over 30 s to its first step",
+        "program that takes over a minute to its first step",
     )
     parser.add_argument(
         "--target",

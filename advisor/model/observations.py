@@ -308,3 +308,7 @@ class ResultFile:
     size_bytes: int
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
+    sampled: bool = False
+    """They are samples, or means, of what somebody looks at or listens to: a few may stray."""
+    digest: str | None = None
+    """Of all of it, where its content cannot be read."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.experiments.comparison import chained, neighbours
+from advisor.experiments.comparison import AFTER, chained, neighbours
 from advisor.experiments.program import COMMAND_LINE
 from advisor.model import Candidate
 from advisor.report import numbers, sentences
@@ -36,6 +36,7 @@ from advisor.report.outcome import (
     verdict_of,
 )
 from advisor.report.sides import runs_of, sides
+from advisor.strategy import results
 from advisor.strategy.proof import proven_proofs
 from advisor.strategy.tier_points import lower_points
 
@@ -245,6 +246,7 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
         if a.run is not None and a.ask.purpose == "confirm"
     }
     told += [f"How the rate was counted: {source}." for source in sorted(sources)]
+    told += filter(None, map(sentences.collapsed, now.proofs))
     if found.history_set_aside:
         told.append(
             "Earlier measurements were set aside: the same original now runs at another speed."
@@ -259,6 +261,10 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "Quality is not proven: quality-proof is one-run, so each value is of one run, which "
             "shows that this run was inside its limit and nothing of any other."
         )
+    proofs = (*now.proofs, *(p.outcome for p in now.proposals if p.outcome is not None))
+    after = [run for proof in proofs for run in proof.runs(AFTER)]
+    if unread := results.unread(now.originals, after):
+        told.append(sentences.unread(unread))
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]
     if without:

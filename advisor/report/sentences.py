@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run
 from advisor.report import numbers, retrained
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.experiments.attempts import Attempt
+    from advisor.experiments.comparison import Comparison
     from advisor.experiments.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
@@ -117,6 +119,9 @@ STOPS = {
     "in its quality-command; or let it print a figure for each item, and declare other items as "
     "confirm-quality-command.",
 }
+
+NAMED = 4
+"""Files that are told by name."""
 
 KINDS = {
     "batch_size": "the batch size",
@@ -282,6 +287,16 @@ def skipped(entry: Skipped) -> str:
     )
 
 
+def unread(paths: Sequence[str]) -> str:
+    """Results that are not bit for bit as they were, and that nothing here can look into."""
+    some = ", ".join(paths[:NAMED]) + ("" if len(paths) <= NAMED else " and others")
+    return (
+        f"{some}: another content than the original's, which was the same in each of its runs. The "
+        "content of this format is not compared, so it may be rounding or another result: look at "
+        "them before trusting what was tried."
+    )
+
+
 def slow_starts(starts: Starts) -> str | None:
     """What start-up leaves room for, and the budget that would do; None where there is enough."""
     if starts.whole_s <= starts.budget_s:
@@ -343,6 +358,21 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
     if stood_in:
         text += " Disturbed rounds had to be counted; the interval shows it."
+    return text
+
+
+def collapsed(proof: Comparison) -> str:
+    """Runs of a proof that fell far behind the others of their arm; empty where none did."""
+    before, after = proof.contest.before.arm.label, proof.contest.after.arm.label
+    slow, slow_before, rounds = proof.collapsed(AFTER), proof.collapsed(BEFORE), len(proof.counted)
+    if not slow and not slow_before:
+        return ""
+    text = (
+        f"In the proof of {after} {slow} of its {rounds} runs and {slow_before} of the {rounds} of "
+        f"{before} were less than half as fast as the others; all of them count."
+    )
+    if slow > max(1, slow_before):
+        text += f" If that is no accident, {after} is slower than its usual runs look."
     return text
 
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from advisor.experiments.comparison import COLLAPSED
 from advisor.strategy.loader import counts
-from advisor.strategy.standing import COLLAPSED, MIN_STEPS, Standing
+from advisor.strategy.standing import MIN_STEPS, Standing
 from advisor.strategy.surface import Forecast, Point, Surface
 
 if TYPE_CHECKING:

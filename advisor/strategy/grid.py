@@ -7,6 +7,7 @@ knobs are one search. It ends when nothing that was not run promises more than a
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,15 @@ from advisor.strategy.cells import (
 )
 from advisor.strategy.facts import Proposal, StepUp
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    Stage,
+    Standing,
+    ask_for,
+    change_of,
+    key_of,
+    tried,
+)
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
@@ -48,12 +57,12 @@ OWN_STEPS = ("backward", "gradients", "moved", "asked")
 
 
 def tune_grid(now: Standing) -> Stage:
-    """Every batch knob of the phase and every worker count; a batch that alters training alone."""
+    """Every batch knob of the phase and every worker count; a batch of a training alone."""
     batches = []
     for knob in now.tunable("batch_size"):
         value = now.current(knob)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            batches.append(knob)
+            batches += [] if only_advised(now, knob) else [knob]
         else:
             now = now.settle(key_of(knob), "listed", "no-plain-count", value=str(value))
     workers = worker_knobs(now)
@@ -67,6 +76,28 @@ def tune_grid(now: Standing) -> Stage:
             for each in workers:
                 now = yield from explore(now, None, each)
     return now
+
+
+def tune_training(now: Standing) -> Stage:
+    """Batches that would change how the model is trained: for advice, so after all else; none where
+    they may be written, and were searched."""
+    if now.facts.training_batch:
+        return now
+    for knob in now.tunable("batch_size"):
+        if only_advised(now, knob):
+            now = yield from explore(now, knob, None)
+    return now
+
+
+def only_advised(now: Standing, knob: Knob) -> bool:
+    """Whether a larger batch alone would move that of each update, with nothing to make up."""
+    value = now.current(knob)
+    if not now.trains or not isinstance(value, int):
+        return False
+    larger = now.with_value(knob, 2 * value)
+    return not isinstance(larger, knobs.Refusal) and all(
+        change.kind != "grad_accum" for change in larger.changes
+    )
 
 
 def tune_workers(now: Standing) -> Stage:
@@ -99,6 +130,7 @@ def explore(
         beyond=beyond,
     )
     found = outside(now, found, start, now.front) or found
+    advised = batch is not None and not beyond and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -115,14 +147,17 @@ def explore(
             continue
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
-        now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
+        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else None
+        matters = promise > now.facts.smallest_gain and not advised
+        now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
         if (
             attempt is not None
             and attempt.run
             and collapsed(now, found, surface, cell, attempt.run)
         ):
             first = attempt
-            now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
+            again = replace(ask, fresh=True, series="again")
+            now, attempt = yield from tried(now, again, kept_s=kept_s, matters=matters)
             attempt = attempt if attempt is not None and attempt.run else first
         if attempt is None:
             found = replace(found, stop=(("stop", "budget"),))
@@ -228,7 +263,8 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     allowed = inside(now, found) or [found.start]
     smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
     apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
-    plain = [cell for cell in allowed if cell not in apart] or [found.start]
+    hopeful = [c for c in allowed if found.start not in allowed or not_slower(now, found, c)]
+    plain = [cell for cell in hopeful if cell not in apart] or [found.start]
     chosen = smallest_level(now, found, {cell: smooth[cell] for cell in plain})
     least = math.log1p(now.facts.smallest_gain)
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
@@ -266,6 +302,17 @@ def with_steps_up(
         for tier, cell in taken.items()
     )
     return replace(now, steps_up=steps), taken[now.facts.workload.tier]
+
+
+def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:
+    """Whether its own run did at least what equal runs of the start usually do: what a fit alone
+    speaks for is not worth a proof."""
+    if cell == found.start:
+        return True
+    start = now.usual if not now.best.changes else (found.runs[found.start][1],)
+    score = now.facts.objective.score
+    usual = statistics.median(score(run) for run in start)
+    return now.facts.objective.gain(usual, score(found.runs[cell][1])) >= 1
 
 
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:

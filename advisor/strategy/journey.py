@@ -44,12 +44,13 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from discover(settle_missing(now))
     now = yield from tune_free(now)
     now = yield from prove(now, now.best.only("free", "training"))
+    free = now.best
     if facts.allows("numeric"):
         now = yield from tune_precision(now)
         now = yield from tune_flags(now)
     if facts.allows("quality"):
         now = yield from tune_steps(now)
-    if now.waits:
+    if now.waits and now.best.key != free.key:
         now = yield from tune_workers(now)
         now = yield from tune_loader(now)
     now = yield from prove(now, now.best)

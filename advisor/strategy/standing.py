@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts
 from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
@@ -34,8 +34,6 @@ WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
 """A tie is never wider: beyond it the search would see nothing at all."""
-COLLAPSED = 2.0
-"""A run so many times slower than the others promise is run again before it is believed."""
 MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
@@ -249,10 +247,12 @@ class Standing:
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
     ) -> Standing:
-        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        """Without `what`, which did not fit into the budget beside what is kept for the proof; the
+        last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, told=replace(self.told, skipped=(*self.skipped, word)))
+        others = tuple(s for s in self.told.skipped if s.what != what)
+        return replace(self, told=replace(self.told, skipped=(*others, word)))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""
@@ -381,10 +381,11 @@ def ask_for(
 
 
 def tried(
-    now: Standing, ask: Ask, *, reserve: bool = True, matters: bool = True
+    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
-    kept_s = now.reserve_s if reserve else 0.0
+    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
+    proof of all that may be written needs unless told otherwise."""
+    kept_s = now.reserve_s if kept_s is None else kept_s
     if ask.expected_s > now.left_s - kept_s:
         return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)

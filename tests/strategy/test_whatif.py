@@ -303,3 +303,13 @@ def test_batches_of_like_length_are_tried_where_much_is_padding(
     assert [advice.kind for advice in found] == ["buckets"] * asked
     if asked:
         assert "50 % of the positions of its batches are padding" in advised.advised(found[0])
+
+
+@pytest.mark.parametrize("budget_s", range(100, 180, 20))
+def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path: Path, budget_s: int) -> None:
+    """What several proposals need together never keeps the first of them from its rounds."""
+    switches = {"channels_last": 1.3, "cudnn_benchmark": 1.25, "tf32": 1.2}
+    engine = computing(process_s=10.0, noise=0.05, seed=budget_s, switches=switches)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=budget_s)
+    for skipped in search.standing.skipped:
+        assert skipped.needed_s > skipped.left_s, skipped
