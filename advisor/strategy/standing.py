@@ -66,8 +66,6 @@ class Standing:
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
-    steps_up: tuple[StepUp, ...] = ()
-    """Batches that do less than the best, for less memory: what the lower tiers take."""
 
     @property
     def settled(self) -> tuple[Settled, ...]:
@@ -78,6 +76,11 @@ class Standing:
     def skipped(self) -> tuple[Skipped, ...]:
         """What did not fit into the budget."""
         return self.told.skipped
+
+    @property
+    def steps_up(self) -> tuple[StepUp, ...]:
+        """Batches that do less than the best, for less memory: what the lower tiers take."""
+        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
