@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from advisor.model import Interval
@@ -59,6 +59,16 @@ def signed_rank_rank(n: int, alpha: float) -> int:
 def fewest_pairs(alpha: float) -> int:
     """The smallest number of pairs whose bounds are finite at `alpha` a side."""
     return max(1, math.ceil(-math.log2(alpha)))
+
+
+@cache
+def pairs_that_outlive(outliers: int, alpha: float) -> int:
+    """The smallest number of pairs with bounds at `alpha` a side that `outliers` of them, however
+    far out, cannot move beyond the others."""
+    n = fewest_pairs(alpha)
+    while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
+        n += 1
+    return n
 
 
 def walsh_averages(values: Sequence[float]) -> list[float]:
@@ -183,6 +193,7 @@ def t_interval(
 
 
 @cache
+@lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
     """The value that Student's t with `degrees` >= 1 stays below with `probability` in (0, 1)."""
     if probability < 0.5:

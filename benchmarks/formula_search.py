@@ -20,7 +20,7 @@ from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Facts, Source
+from advisor.strategy.facts import Earlier, Facts, Source
 from advisor.strategy.journey import journey
 from advisor.strategy.proof import proven_candidate
 
@@ -135,6 +135,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
+    training_batch: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -151,7 +152,8 @@ def formula_search(
         cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
-        host_noise=host_noise,
+        training_batch=training_batch,
+        earlier=Earlier(host_noise=host_noise),
     )
     lab = Lab(
         engine=engine,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
-from advisor.model import Failure
+from advisor.model import Failure, Shares
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @dataclass
 class Reads:
     """An engine on which a commit's rate is what its file `rate` says, or that of its command's
-    name (`x.rate`); none: it does not run. What is in its file `said` is its output."""
+    name (`x.rate`); none: it does not run. What is in its file `said` is its output; in `waits`,
+    the share of its time that it waits for data."""
 
     runs: int = 0
 
@@ -50,7 +51,12 @@ class Reads:
                 kind="crash", evidence="it broke", next_step="", exit_code=3,
             )  # fmt: skip
         rate = float(text) * (1 + self.runs % 7 / 5000)
-        return a_run(trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate)
+        waits = Path(trial.cwd, "waits")
+        share = float(waits.read_text()) if waits.exists() else None
+        shares = Shares(data_wait=share, compute=None if share is None else 1 - share)
+        return a_run(
+            trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate, shares=shares
+        )
 
 
 def in_process(
