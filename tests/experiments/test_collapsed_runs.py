@@ -146,10 +146,15 @@ class Falling(RecordedEngine):
 
 
 def searched(
-    folder: Path, falls: tuple[tuple[str, bool, int], ...], budget_s: float = 1e9, batch: int = 64
+    folder: Path,
+    falls: tuple[tuple[str, bool, int], ...],
+    budget_s: float = 1e9,
+    batch: int = 64,
+    **formula: float,
 ) -> FormulaSearch:
-    """A program whose loader gains 2x, in which these runs fall."""
-    engine = on_formula(Falling, load_s=0.01, launch_s=1e-6, unit_s=0.01, noise=0.01)
+    """A program in which these runs fall; its loader gains 2x, if `formula` says nothing else."""
+    costs = {"load_s": 0.01, "launch_s": 1e-6, "unit_s": 0.01, **formula}
+    engine = on_formula(Falling, noise=0.01, **costs)
     assert isinstance(engine, Falling)
     engine.falls = falls
     text = f"batch_size: {batch}\nnum_workers: 0\n"
@@ -167,12 +172,14 @@ def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
 
 def test_a_cell_that_fell_twice_is_left_aside_and_the_search_goes_on(tmp_path: Path) -> None:
     """All others promise otherwise, so nothing is learned of it, and it is not chosen."""
-    quiet = searched(tmp_path, ())
-    search = searched(tmp_path, (("search", True, 1), ("search", True, 2)))
+    launches = {"load_s": 4e-4, "launch_s": 0.014, "unit_s": 6e-4}
+    quiet = searched(tmp_path, (), batch=1, **launches)
+    falls = (("search", True, 1), ("search", True, 2))
+    search = searched(tmp_path, falls, batch=1, **launches)
     first, again, *others = (a.ask.arm.candidate for a in search.asked("search"))
     assert first == again
     assert first not in others
-    assert search.values["num_workers"]
+    assert search.values["batch_size"] >= quiet.values["batch_size"] / 2 > 8
     assert len(search.asked("search")) <= len(quiet.asked("search")) + 3
 
 
@@ -204,12 +211,16 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
 
 
 def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_path: Path) -> None:
-    """It ends where that became plain: no luck of a second proof outweighs it."""
-    search = searched(tmp_path, tuple(("confirm", True, n) for n in range(1, 60, 2)))
+    """It ends where that became plain, and no luck of a second proof outweighs it, however fast it
+    is otherwise."""
+    search = searched(tmp_path, tuple(("confirm", True, n) for n in range(4, 60, 4)))
     assert not search.winner.changes
     first = search.standing.proofs[0]
     assert first.collapsed(AFTER) == MOST_COLLAPSED + 1
-    assert len(first.rounds) == 2 * MOST_COLLAPSED + 1
+    assert len(first.rounds) == 4 * (MOST_COLLAPSED + 1)
+    interval = first.interval(THROUGHPUT)
+    assert interval is not None
+    assert interval.estimate > 1.5
     assert not any(proof.contest.title.endswith("again") for proof in search.standing.proofs)
     assert "If that is no accident" in sentences.collapsed(first)
 
