@@ -42,6 +42,8 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    input_dims: tuple[tuple[int, ...], ...] = ()
+    """The same of its first call, the batch dimension included."""
     device: str | None = None
     optimizers: tuple[str, ...] = ()
     """Kinds of optimizers that stepped: `AdamW`."""

@@ -236,6 +236,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if now.batch_at is not None:
+        told.append(sentences.batch_place(now.batch_at))
     if slow := sentences.slow_starts(now.starts):
         told.append(slow)
     if asked.target.note and asked.target.profile is not None:

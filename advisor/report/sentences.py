@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from advisor.experiments.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
-    from advisor.model import Interval, Neighbour
+    from advisor.model import BatchPlace, Interval, Neighbour
     from advisor.strategy.facts import Skipped
 
 REASONS = {
@@ -294,6 +294,14 @@ def unread(paths: Sequence[str]) -> str:
         f"{some}: another content than the original's, which was the same in each of its runs. The "
         "content of this format is not compared, so it may be rounding or another result: look at "
         "them before trusting what was tried."
+    )
+
+
+def batch_place(place: BatchPlace) -> str:
+    """Where the batch is, which nothing but an experiment could tell."""
+    return (
+        f"A batch is dimension {place.axis + 1} of input {place.input + 1} of the model that is "
+        f"called at {place.site}: it followed the setting of the batch when that was moved."
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.batch_place import place_of_batch
 from advisor.strategy.ignored import with_few_steps
 from advisor.strategy.prices import CEILINGS_S
 from advisor.strategy.standing import Answer, Standing, Turn
@@ -96,6 +97,10 @@ def baseline(
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
         now = replace(now, prices=now.prices.of_baselines(now.originals))
+        if not number:
+            now, place = yield from place_of_batch(now)
+            if place is not None:  # that run was read without it
+                now = replace(now, batch_at=place, originals=())
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 

@@ -15,7 +15,7 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts
-from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
@@ -57,6 +57,8 @@ class Standing:
     prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
     """Relative spread between equal processes: two of them differ by less five times of six."""
+    batch_at: BatchPlace | None = None
+    """Where the batch is, once an experiment had to show that."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     told: Told = field(default_factory=Told)
@@ -64,8 +66,6 @@ class Standing:
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
-    steps_up: tuple[StepUp, ...] = ()
-    """Batches that do less than the best, for less memory: what the lower tiers take."""
 
     @property
     def settled(self) -> tuple[Settled, ...]:
@@ -76,6 +76,11 @@ class Standing:
     def skipped(self) -> tuple[Skipped, ...]:
         """What did not fit into the budget."""
         return self.told.skipped
+
+    @property
+    def steps_up(self) -> tuple[StepUp, ...]:
+        """Batches that do less than the best, for less memory: what the lower tiers take."""
+        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -215,7 +220,10 @@ class Standing:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         workload = self.facts.workload
         plan = MeasurePlan(
-            measure_s=self.facts.measure_s, min_steps=MIN_STEPS, unit_regex=workload.unit_regex
+            measure_s=self.facts.measure_s,
+            min_steps=MIN_STEPS,
+            batch_at=self.batch_at,
+            unit_regex=workload.unit_regex,
         )
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0

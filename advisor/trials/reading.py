@@ -242,6 +242,7 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         world_size=max(ranks, record.world_size),
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=record.input_shapes,
+        input_dims=record.input_dims,
         device=seen.device,
         fused=record.fused,
         optimizers=record.learning.optimizers,

@@ -226,6 +226,7 @@ class ProcessRecord:
     """Where the dominant root module was called."""
     seen: Seen = field(default_factory=Seen)
     input_shapes: tuple[str, ...] = ()
+    input_dims: tuple[tuple[int, ...], ...] = ()
     accumulation: Finite | None = None
     trains: TrainingSign | None = None
     tokens_per_item: Finite | None = None
