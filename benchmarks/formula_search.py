@@ -21,7 +21,7 @@ from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Facts, Source
+from advisor.strategy.facts import Earlier, Facts, Source
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Stop
 
@@ -136,6 +136,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
+    training_batch: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -152,7 +153,8 @@ def formula_search(
         cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
-        host_noise=host_noise,
+        training_batch=training_batch,
+        earlier=Earlier(host_noise=host_noise),
     )
     lab = Lab(
         engine=engine,

@@ -38,9 +38,12 @@ def move(
     path: str,
     value: JsonScalar,
     beside: Mapping[str, JsonScalar] = NOTHING,
+    *,
+    beyond: bool = False,
 ) -> tuple[Change, ...] | Refusal:
     """The knob at `path` set to `value` and everything linked to it moved along, or why not.
-    `beside`: what other values of the document are set to already.
+    `beside`: what other values of the document are set to already. `beyond`: a batch may be larger
+    than what the optimizer sees now, if nothing is accumulated then.
 
     Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
     accumulation the effective batch is kept, and with it the learning rate stays right.
@@ -50,7 +53,7 @@ def move(
         return Refusal(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
         return Refusal(reason=f"{path}: {knob.why}")
-    plan = _Plan(document, findings, knob, value, beside)
+    plan = _Plan(document, findings, knob, value, beside, beyond=beyond)
     if why := plan.not_taken(path, value):
         return Refusal(reason=f"{path} = {value}: {why}")
     for link in findings.links:
@@ -75,6 +78,8 @@ class _Plan:
         knob: Knob,
         value: JsonScalar,
         beside: Mapping[str, JsonScalar],
+        *,
+        beyond: bool,
     ) -> None:
         self.findings = findings
         self.knob = knob
@@ -82,6 +87,7 @@ class _Plan:
         self.scalars = document.scalars
         self.absent = {each.path for each in document.absent}
         self.beside = beside
+        self.beyond = beyond
         self.changes: dict[str, Change] = {}
         self._plan(knob.path, value, knob.kind)
 
@@ -148,6 +154,8 @@ def _move_product(plan: _Plan, link: Link) -> str | None:
         return plan.set(yielding, _like(old * other / new, plan.old(yielding)))
     if other == 1 and (plan.knob.kind, factors[yielding]) == ("batch_size", "grad_accum"):
         return _move_total(plan, total, new / old) if total else None
+    if plan.beyond and total is None and new > old * other and factors[yielding] == "grad_accum":
+        return plan.set(yielding, _like(1, plan.old(yielding)))
     return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
 
 

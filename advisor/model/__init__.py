@@ -4,6 +4,7 @@
 """
 
 from advisor.model.kinds import (
+    OF_THE_GAIN,
     TIERS,
     TRAINING_STEPS,
     EffectVerdict,
@@ -39,6 +40,7 @@ from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, 
 from advisor.model.trials import BatchPlace, MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
+    "OF_THE_GAIN",
     "TIERS",
     "TRAINING_STEPS",
     "Advice",

@@ -39,7 +39,8 @@ def _syncs(run: Run) -> list[str]:
     if not found:
         return []
     shown = ", ".join(_point(run, point) for point in found[:MOST_SHOWN])
-    more = f", and at {len(found) - MOST_SHOWN} other lines" if len(found) > MOST_SHOWN else ""
+    left = len(found) - MOST_SHOWN
+    more = f", and at {left} other line{'s' * (left > 1)}" if left > 0 else ""
     if found[0].ms is None:
         return [
             (

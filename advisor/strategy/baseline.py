@@ -112,7 +112,7 @@ def another(now: Standing) -> bool:
         return not few or now.left_s < now.fewest_s
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
-    expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
+    expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)
     return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
 
 
@@ -122,7 +122,7 @@ def noise_of(now: Standing) -> float:
     Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
     """
     here = noise_band([run.windows or (run.units_per_s,) for run in now.usual])
-    return max(here or 0.0, now.facts.host_noise or 0.0)
+    return max(here or 0.0, now.facts.earlier.host_noise or 0.0)
 
 
 def worth_trying(now: Standing) -> bool:

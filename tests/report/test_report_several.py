@@ -48,6 +48,7 @@ def test_one_and_two_are_measured_and_the_rest_is_said_to_be_scaled() -> None:
     body = section(rendering.render(report), "How long it takes")
     assert "on the same CPUs" in body
     assert len(re.findall(r"\| scaled \|", body)) == 6
+    assert "|\n\n|" not in body, "an empty line ends a table"
 
 
 def test_without_two_side_by_side_nothing_is_told_of_more() -> None:
