@@ -57,8 +57,6 @@ class Standing:
     prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
     """Relative spread between equal processes: two of them differ by less five times of six."""
-    batch_at: BatchPlace | None = None
-    """Where the batch is, once an experiment had to show that."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     told: Told = field(default_factory=Told)
@@ -85,6 +83,11 @@ class Standing:
     def original(self) -> Run:
         """The baseline run that later ones are held against: the better one, never flattered."""
         return self.facts.objective.best(self.originals)
+
+    @property
+    def batch_at(self) -> BatchPlace | None:
+        """Where the batch is, once an experiment had to show that."""
+        return self.originals[-1].effects.batch_at if self.originals else None
 
     @property
     def usual(self) -> tuple[Run, ...]:
