@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # the probe and the tests again: a quarter of all CPU seconds.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Small operations on two threads spin for a partner that another test's process keeps waiting.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 LONGEST = (
     "test_failures.py",

@@ -40,6 +40,8 @@ REASONS = {
     "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
     "not-editable": "Left alone: {why}.",
     "never-by-itself": "Never tuned by itself: it is a {class} knob.",
+    "yours-to-share": "Never tuned by itself: how many processes or cards share the work is yours "
+    "to say.",
     "no-stage": "No stage of the search touches this kind.",
     "budget": "The budget was spent before another value could run.",
     "refused": "{why}.",

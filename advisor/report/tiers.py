@@ -84,12 +84,8 @@ def _chain(report: Report) -> list[Proven]:
     return found
 
 
-def _classes(proof: ComparisonEntry, report: Report) -> set[str]:
-    return {each.class_ for each in report.changes if each.path in (proof.settings or {})}
-
-
 def _tier_of(proof: ComparisonEntry, report: Report) -> Tier:
-    classes = _classes(proof, report)
+    classes = {each.class_ for each in report.changes if each.path in (proof.settings or {})}
     return next((tier for tier, allowed in TIERS.items() if classes <= allowed), "fastest")
 
 

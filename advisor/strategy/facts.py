@@ -105,6 +105,7 @@ class Told:
 
     settled: tuple[Settled, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    steps_up: tuple[StepUp, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -301,7 +301,7 @@ def with_steps_up(
         StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
         for tier, cell in taken.items()
     )
-    return replace(now, steps_up=steps), taken[now.facts.workload.tier]
+    return replace(now, told=replace(now.told, steps_up=steps)), taken[now.facts.workload.tier]
 
 
 def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
-from advisor.experiments.starts import Starts
+from advisor.experiments.starts import Starts, startups_s
 from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
@@ -64,8 +64,6 @@ class Standing:
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
-    steps_up: tuple[StepUp, ...] = ()
-    """Batches that do less than the best, for less memory: what the lower tiers take."""
 
     @property
     def settled(self) -> tuple[Settled, ...]:
@@ -76,6 +74,11 @@ class Standing:
     def skipped(self) -> tuple[Skipped, ...]:
         """What did not fit into the budget."""
         return self.told.skipped
+
+    @property
+    def steps_up(self) -> tuple[StepUp, ...]:
+        """Batches that do less than the best, for less memory: what the lower tiers take."""
+        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -232,7 +235,7 @@ class Standing:
     def heard(self, answer: Answer) -> Standing:
         """After `answer`, of which nothing is believed yet but what it cost."""
         usual_s = self.starts.usual_s
-        took_s = sum(usual_s if each is None else each for each in _startups_s(answer))
+        took_s = sum(usual_s if each is None else each for each in startups_s(answer))
         prices = replace(self.prices, started_s=self.prices.started_s + took_s)
         now = replace(self, clock_s=answer.left_s, prices=prices)
         if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
@@ -339,17 +342,6 @@ class Stop:
     """baseline-failed: the run that did."""
     needed_s: float | None = None
     """budget-too-small: what would do."""
-
-
-def _startups_s(answer: Answer) -> list[float | None]:
-    """Of each process that the answer took; None where it failed before it could tell."""
-    if isinstance(answer, NotRun):
-        return []
-    if isinstance(answer, Comparison):
-        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
-    else:
-        each = [answer]
-    return [a.run.startup_s if a.run else None for a in each if not a.reused]
 
 
 def key_of(knob: Knob) -> KnobKey:

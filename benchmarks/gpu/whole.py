@@ -21,7 +21,7 @@ KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
 DEM_S, EMBER_S, GATE_S, MORE_S = 110, 90, 45, 60
-SHORT_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 50, 90
+SHORT_S, SHORT_DEM_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 45, 50, 90
 """Budgets in a short run: each is over sooner where the machine is quiet."""
 AROUND_S = 45
 """What a workload takes besides its budget: its own data, made once, and two starts."""
@@ -66,7 +66,12 @@ def dem(bench: Bench) -> Iterator[Line]:
         config="config/dem_completion.json",
         program=("-m", "benchmarks.workloads.dem_completion.run", "-p", "test", "-c", "{config}"),
         once=("--tiles", "1", "--n_timestep", "2"),
-        budget_s=budget_of(bench, DEM_S),
+        budget_s=budget_of(bench, DEM_S, SHORT_DEM_S),
+        changed=(
+            ('"n_timestep": 1000', '"n_timestep": 20'),
+            ('"num_workers": 12', '"num_workers": 2'),
+        )
+        * bench.short,
     )
 
 
@@ -79,7 +84,7 @@ def emberformer(bench: Bench) -> Iterator[Line]:
         program=("-m", "benchmarks.workloads.emberformer.run", "-p", "train", "-c", "{config}"),
         once=("--max_steps", "1"),
         budget_s=budget_of(bench, EMBER_S, SHORT_EMBER_S),
-        changed=("accumulation_steps: 8", "accumulation_steps: 1") if bench.short else ("", ""),
+        changed=(("accumulation_steps: 8", "accumulation_steps: 1"),) * bench.short,
     )
 
 
@@ -92,7 +97,7 @@ def relighting(bench: Bench) -> Iterator[Line]:
         program=("-m", "benchmarks.workloads.relighting.run", "-c", "{config}",
                  "--batch-size", "1", "--num-gpus", "1"),
         once=("--limit", "2"),
-        changed=("portraits: 1600", "portraits: 400"),
+        changed=(("portraits: 1600", "portraits: 400"),),
     )  # fmt: skip
 
 
@@ -140,18 +145,20 @@ def _tuned(
     program: tuple[str, ...],
     once: tuple[str, ...],
     budget_s: int,
-    changed: tuple[str, str] = ("", ""),
+    changed: tuple[tuple[str, str], ...] = (),
 ) -> Iterator[Line]:
     """`optimize` in a copy of the repository's config, without history: before and after.
 
     The program runs once before, for the data that it generates and keeps. The words `changed` of
-    the config become the others.
+    the config become those beside them.
     """
     project = bench.folder / name
     _copy(project)
     if config is not None:
         text = (project / config).read_text(encoding="utf-8")
-        (project / config).write_text(text.replace(*changed), encoding="utf-8")
+        for before, now in changed:
+            text = text.replace(before, now)
+        (project / config).write_text(text, encoding="utf-8")
     scale = scale_of(bench)
     program = (*(word.format(config=config) for word in program), "--scale", str(scale))
     bare = bench.python(*program, *once, cwd=project, limit_s=90)

@@ -186,4 +186,5 @@ def test_items_stretched_at_random_are_sorted_as_well_as_by_hand(draw: str, tmp_
     assert patch is not None
     subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
     _, patched, same = ran(tmp_path, "again", (work / "train.py").read_text())
-    assert (patched, same) == (tried, batches)
+    assert same == batches
+    assert patched == pytest.approx(tried, abs=0.0 if draw == "torch" else SHARE)  # the seeded one

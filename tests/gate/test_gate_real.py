@@ -14,8 +14,8 @@ import jsonschema
 import pytest
 from gate_engine import in_process
 
-from advisor.gate import modes
-from tests.gate.repos import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
+from advisor.gate import modes, report
+from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
 
@@ -142,7 +142,7 @@ def test_a_program_that_is_new_in_head_has_no_baseline(two) -> None:
 def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> None:
     """A run is the unit of work: one of half a second is none of two a second, or more."""
     program = "import time; time.sleep({})"
-    found = two(program.format(0), program.format(0.5)).gate(*BENCH, "--max-minutes", "0.01")
+    found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
     runs = {run.arm: run for run in found.record.programs[0].warm_ups}
     assert runs.keys() == {"base", "head"}
     for run in runs.values():
@@ -249,15 +249,14 @@ def test_a_workload_of_the_settings_file(repo) -> None:
     assert found.json["workloads"][0]["unit"] == "image"
 
 
-def test_two_workloads_are_both_measured_before_the_verdict(repo) -> None:
-    settings = '[workload.a]\ncommand = "python a.py"\n[workload.b]\ncommand = "python b.py"\n'
-    files = {"a.py": steady(100), "b.py": steady(50), "gpu-advisor.toml": settings}
-    repo.commit(files)
-    repo.commit({"a.py": steady(80)})
-    found = repo.gate("--workload", "a,b", "--json")
-    assert found.code == 1, found.stderr
-    assert [entry.program for entry in found.record.attribution] == ["a"]
-    verdicts = {w["name"]: (w["verdict"], w["pairs"]) for w in found.json["workloads"]}
+def test_two_workloads_are_both_measured_before_the_verdict(repo, tmp_path, monkeypatch) -> None:
+    settings = '[workload.a]\ncommand = "a"\n[workload.b]\ncommand = "b"\n'
+    repo.commit({"a.rate": "100", "b.rate": "50", "gpu-advisor.toml": settings})
+    repo.commit({"a.rate": "80"})
+    record = in_process(repo.path, tmp_path, monkeypatch, modes)(modes.ab, "--workload", "a,b")
+    assert record.verdict == "regression"
+    assert [entry.program for entry in record.attribution] == ["a"]
+    verdicts = {w.name: (w.verdict, w.pairs) for w in record.workloads}
     assert verdicts == {"a": ("regression", 12), "b": ("pass", 5)}
 
 
@@ -265,8 +264,10 @@ def test_uncommitted_changes_are_head(two) -> None:
     """On the default branch itself, local changes are compared with the last commit."""
     repo = two(steady(100), steady(100))
     (repo.path / "bench.py").write_text(steady(80))
-    found = repo.gate(*BENCH)
-    assert found.code == 1, found.stderr
+    found = repo.gate(*BENCH, *WARM_UPS)
+    warm_ups = found.record.programs[0].warm_ups
+    rates = {run.arm: run.rates["command"].mean for run in warm_ups}
+    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(80, rel=0.01)}
     assert found.record.head.dirty
     assert found.record.base.sha == repo.git("rev-parse", "HEAD")
 
@@ -365,20 +366,22 @@ def test_a_replay_of_what_is_no_record_is_one_clear_error(two, content: str) -> 
     assert "bad.json" in found.stderr
 
 
-def test_calibration_says_what_the_runner_can_prove(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH, "--mode", "calibrate")
-    assert found.code == 0, found.stderr
-    entry = found.record.calibration[0]
+def test_calibration_says_what_the_runner_can_prove(repo, tmp_path, monkeypatch) -> None:
+    repo.commit({"rate": "100"})
+    said: list[str] = []
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes, said.append)
+    record = gate(modes.calibrated, "--mode", "calibrate")
+    entry = record.calibration[0]
     assert entry.placebo == "pass"
     assert entry.pairs == 12
     assert entry.noise_pct < 1
     assert entry.pairs_needed == 5
     assert list(entry.provable_pct) == [12, 17, 24]
-    assert [line.split(":")[0] for line in found.stdout.splitlines() if line] == [
+    assert [line.split(":")[0] for line in report.lines(record).splitlines() if line] == [
         "- **Calibrated**", "- Noise between equal processes of command",
         "- Slowdown that turns red nine times in ten", "- Pairs to pass at 5 %", "- Hardware",
     ]  # fmt: skip
-    assert "12 pairs (about" in found.stderr
+    assert any("12 pairs (about" in line for line in said)
 
 
 def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:
