@@ -153,7 +153,7 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
     if place := drive(place_of_batch(now), bench):
         again = bench.answer(Ask(arm=Arm(), purpose="baseline", plan=replace(plan, batch_at=place)))
         result = again.run or result
-        now = replace(now, originals=(result,), batch_at=place)
+        now = replace(now, originals=(result,))
     found = drive(experiment(now, EVERY_KIND), bench)
     return Shown(
         argv=argv,

@@ -8,6 +8,17 @@ from advisor.model.kinds import JsonScalar, TrainingSign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlace:
+    """The dimension that counts the samples, as an experiment showed it."""
+
+    site: str
+    """`train.py:95` where the module is called."""
+    input: int
+    """Which of the tensors that it is given, from 0 on."""
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What the program really did, as the probe saw it."""
 
@@ -42,6 +53,8 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    batch_at: BatchPlace | None = None
+    """Where the batch was counted, told by an experiment; None: the loader or the layers told."""
     input_dims: tuple[tuple[int, ...], ...] = ()
     """The same of its first call, the batch dimension included."""
     device: str | None = None
