@@ -61,6 +61,16 @@ def fewest_pairs(alpha: float) -> int:
     return max(1, math.ceil(-math.log2(alpha)))
 
 
+@cache
+def pairs_that_outlive(outliers: int, alpha: float) -> int:
+    """The smallest number of pairs with bounds at `alpha` a side that `outliers` of them, however
+    far out, cannot move beyond the others."""
+    n = fewest_pairs(alpha)
+    while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
+        n += 1
+    return n
+
+
 def walsh_averages(values: Sequence[float]) -> list[float]:
     """All (x_i + x_j) / 2 with i <= j, ascending."""
     return sorted((x + y) / 2 for i, x in enumerate(values) for y in values[i:])

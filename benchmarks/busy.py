@@ -87,19 +87,22 @@ def world(name: str) -> Iterator[None]:
         neighbour.join()
 
 
+def laid_out(project: Path) -> Path:
+    """What the command reads, in a folder of its own."""
+    (project / ".git").mkdir()
+    for kept in KEPT:
+        source, copy = ROOT / kept, project / kept
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("results", "__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    return project
+
+
 def one_call(name: str, budget: str | None) -> Line:
     """README's command one in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="busy-") as folder, world(name):
-        project = Path(folder)
-        (project / ".git").mkdir()
-        for kept in KEPT:
-            source, copy = ROOT / kept, project / kept
-            if source.is_dir():
-                shutil.copytree(
-                    source, copy, ignore=shutil.ignore_patterns("results", "__pycache__")
-                )
-            else:
-                shutil.copy(source, copy)
+        project = laid_out(Path(folder))
         command = [
             sys.executable,
             "-m",

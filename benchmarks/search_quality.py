@@ -26,7 +26,8 @@ from advisor.engines.formula import Formula
 from advisor.engines.noise import Noise
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
-from benchmarks.formula_search import formula_search
+from advisor.objective import THROUGHPUT, Objective
+from benchmarks.formula_search import FormulaSearch, formula_search
 from benchmarks.optuna_peers import available, best_of
 
 BATCHES = tuple(2**n for n in range(11))
@@ -43,7 +44,9 @@ class Problem(Protocol):
     def batches(self) -> Sequence[int]: ...
 
     @property
-    def workers(self) -> Sequence[int]: ...
+    def workers(self) -> Sequence[int]:
+        """Empty where the program has no loader."""
+        ...
 
     @property
     def start(self) -> Values: ...
@@ -110,6 +113,12 @@ def a_program(rng: random.Random, noise: Noise) -> Program:
     return Program(formula=formula, noise=noise, seed=rng.randrange(2**30))
 
 
+def axes(program: Problem) -> dict[str, Sequence[int]]:
+    """What may be moved, and to what."""
+    both = {"batch_size": program.batches, "num_workers": program.workers}
+    return {name: choices for name, choices in both.items() if choices}
+
+
 def text(values: Values) -> str:
     return "".join(f"{name}: {value}\n" for name, value in values.items())
 
@@ -131,9 +140,9 @@ def answer(engine: RecordedEngine, values: Values) -> float | None:
     return result.units_per_s if isinstance(result, Run) else None
 
 
-def ours(program: Problem, folder: Path) -> tuple[Values, int]:
-    """What `optimize` would write, with the card's memory as the limit; without its proof."""
-    search = formula_search(
+def searched(program: Problem, folder: Path, objective: Objective = THROUGHPUT) -> FormulaSearch:
+    """A whole search as `optimize` makes it, with the card's memory as the limit."""
+    return formula_search(
         folder,
         program.engine(),
         text(program.start),
@@ -141,7 +150,13 @@ def ours(program: Problem, folder: Path) -> tuple[Values, int]:
         memory_gib=program.card_gib,
         cpus=program.cpus,
         precisions=("float32",),
+        objective=objective,
     )
+
+
+def ours(program: Problem, folder: Path) -> tuple[Values, int]:
+    """What `optimize` would write, and its processes without those of the proof."""
+    search = searched(program, folder)
     chosen = program.start | {c.path: c.new for c in search.winner.changes}
     used = sum(attempt.ask.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
     return {name: int(str(value)) for name, value in chosen.items()}, used
@@ -163,7 +178,7 @@ def one_at_a_time(program: Problem, folder: Path) -> tuple[Values, int]:
     """Naive coordinate descent: the best batch at the given workers, then the best workers."""
     del folder
     engine, values, used = program.engine(), dict(program.start), 0
-    for name, choices in (("batch_size", program.batches), ("num_workers", program.workers)):
+    for name, choices in axes(program).items():
         rates = {}
         for choice in choices:
             used += 1
@@ -181,10 +196,7 @@ def at_random(program: Problem, folder: Path, tries: int = PEERS_TRIES) -> tuple
     rng, best, top = random.Random(program.seed), dict(program.start), 0.0
     engine = program.engine()
     for _ in range(tries):
-        values = {
-            "batch_size": rng.choice(program.batches),
-            "num_workers": rng.choice(program.workers),
-        }
+        values = {name: rng.choice(choices) for name, choices in axes(program).items()}
         rate = answer(engine, values)
         if rate is not None and rate > top:
             best, top = values, rate
@@ -200,8 +212,8 @@ def by_optuna(sampler: str, *, told: bool) -> Rule:
         values = best_of(
             sampler,
             lambda values: answer(engine, values),
-            {"batch_size": program.batches, "num_workers": program.workers},
-            START if told else None,
+            axes(program),
+            program.start if told else None,
             tries=PEERS_TRIES,
             seed=program.seed,
         )

@@ -1,6 +1,7 @@
 """What a config cannot hold: proven settings of the code, each with a patch where one is certain.
 
 patches.py        one call's arguments, statements after the imports
+bucket_patch.py   batches of items of like length
 model_patches.py  around the model's call
 python_source.py  a Python file edited by the positions of its syntax tree
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from advisor.advice import model_patches, patches, python_source
+from advisor.advice import bucket_patch, model_patches, patches, python_source
 from advisor.model import Advice
 from advisor.strategy.switches import SWITCHES
 
@@ -66,6 +67,7 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
             "padding_before": before.effects.padding_share,
             "padding_after": run.effects.padding_share if run else None,
             "caution": run.whatif.caution if run and run.whatif else None,
+            "cost_s": run.whatif.cost_s if run and run.whatif else None,
         }
     elif proposal.kind == "switch":
         switch, value = switch_of(proposal.title)
@@ -130,14 +132,23 @@ def code_edit(now: Standing, cwd: Path, proposal: Proposal) -> CodeEdit | None:
         place = located(cwd, seen.loader_site)
         values = cast("dict[str, int | bool]", dict(proposal.data))
         return place and CodeEdit(path=place[0], edit=patches.loader_edit(place[1], values))
+    if proposal.kind == "buckets":
+        place = located(cwd, seen.loader_site)
+        told = proposal.run.whatif if proposal.run else None
+        if place is None or told is None or told.told_by is None:
+            return None
+        edit = bucket_patch.bucket_edit(place[1], told.told_by, told.readings or 1)
+        return CodeEdit(path=place[0], edit=edit)
     place = located(cwd, seen.model_site)
     if proposal.kind != "switch" or place is None:
         return None
     path, line = place
     switch, value = switch_of(proposal.title)
     device = (seen.device or "cpu").partition(":")[0]
+    told = proposal.run.whatif if proposal.run else None
+    plain = told is not None and told.one_tensor is True
     made: dict[str, Edit] = {
-        "autocast": model_patches.autocast_edit(line, device, value),
+        "autocast": model_patches.autocast_edit(line, device, value, widen=plain),
         "channels_last": model_patches.channels_last_edit(line),
         "compile": model_patches.compile_edit(line),
         "set_to_none": model_patches.zero_grad_edit,

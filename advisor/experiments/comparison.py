@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
     from advisor.objective import Objective
 
 BEFORE, AFTER = "before", "after"
+ALPHA = 0.025
+"""How often a bound may be wrong."""
 ALIKE = 0.25
 """Two arms were disturbed alike where others held so nearly the same number of CPUs: the larger
 of a quarter of a CPU and a quarter of what they held."""
 FEWEST = 2
 """Rounds that an interval needs."""
+COLLAPSED = 2.0
+"""A run collapsed where the other runs of its arm are so many times as fast."""
+MOST_COLLAPSED = 4
+"""Runs of one arm for which a proof goes on; what collapses more often is no accident."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +92,10 @@ class Comparison:
         """Whether `sigma` is a spread that was measured, and not one that is feared."""
         return self.sigma == self.contest.sigma > 0
 
+    def collapsed(self, arm: str) -> int:
+        """Runs of one arm in the counted rounds that collapsed; they count as they are."""
+        return collapsed([run.units_per_s for run in self.runs(arm)])
+
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""
         return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
@@ -103,9 +114,16 @@ class Comparison:
         )
 
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
-        """Whether the whole interval lies above the smallest gain worth a change."""
+        """Whether the whole interval lies above the smallest gain worth a change, and so do all
+        runs together: what is faster and collapses for it is none."""
         interval = self.interval(objective)
-        return interval is not None and interval.low > 1 + smallest_gain
+        if interval is None or interval.low <= 1 + smallest_gain:
+            return False
+        before, after = (
+            statistics.fmean(objective.score(run) for run in self.runs(arm))
+            for arm in (BEFORE, AFTER)
+        )
+        return objective.gain(before, after) > 1 + smallest_gain
 
 
 def bounds(
@@ -120,8 +138,8 @@ def bounds(
     """
     if len(log_gains) < FEWEST:
         return None
-    if len(log_gains) >= stats.fewest_pairs(0.025):
-        found = stats.walsh_interval(log_gains, 0.025)
+    if len(log_gains) >= stats.fewest_pairs(ALPHA):
+        found = stats.walsh_interval(log_gains, ALPHA)
     else:
         known = sigma if measured else 0.0
         found = stats.t_interval(log_gains, sigma_at_least=sigma, known_sigma=known)
@@ -133,21 +151,40 @@ def bounds(
     )
 
 
-def chained(
-    first: Comparison | None, second: Comparison | None, objective: Objective
-) -> Interval | None:
-    """The gain of both steps together: A to B in `first`, B to C in `second`.
+def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
+    """The gain of all steps together: A to B in the first, B to C in the next; None without any.
 
-    Rounds of the two are independent, so a sum of one of each is as good a draw of the whole as a
-    round of A against C would be, and the same bounds hold for it.
+    Rounds of the steps are independent, so a sum of one of each is as good a draw of the whole as
+    a round of A against the last would be, and the same bounds hold for it.
     """
-    parts = [part for part in (first, second) if part is not None]
     if not parts or any(part.failure for part in parts):
         return None
     gains = [part.log_gains(objective) for part in parts]
     sigma = math.sqrt(sum(part.sigma**2 for part in parts))
     measured = all(part.measured for part in parts)
     return bounds([sum(each) for each in zip(*gains, strict=False)], sigma, measured=measured)
+
+
+def collapsed(rates: Sequence[float]) -> int:
+    """How many of these lie at less than half of the median of the others."""
+    found = 0
+    for place, rate in enumerate(rates):
+        others = [*rates[:place], *rates[place + 1 :]]
+        found += bool(others) and rate * COLLAPSED < statistics.median(others)
+    return found
+
+
+def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
+    """Rounds after which `planned` ones are enough, by the rates of both arms so far.
+
+    One run that collapsed decides six rounds whatever the others say. So there are as many as
+    outlive those of the arm that has more of them, whichever it is; all of them count. Nothing but
+    the number of collapsed runs is looked at, so the bounds hold as if it had been fixed before.
+    """
+    most = max(collapsed(rates) for rates in runs.values())
+    if not most or most > MOST_COLLAPSED:
+        return planned
+    return max(planned, stats.pairs_that_outlive(most, ALPHA))
 
 
 def alike(runs: Mapping[str, Attempt]) -> bool:

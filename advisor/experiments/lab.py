@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from advisor.errors import InterruptedByUserError
 from advisor.experiments.attempts import Ask, Attempt, Contest, NotRun, disturbed
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison, alike, why_disturbed
+from advisor.experiments.comparison import (
+    AFTER,
+    BEFORE,
+    Comparison,
+    alike,
+    rounds_wanted,
+    why_disturbed,
+)
 from advisor.experiments.interleave import Round, interleaved
 from advisor.experiments.starts import Starts
 from advisor.model import Failure, Run
@@ -139,7 +146,8 @@ class Lab:
         return replace(best, left_s=self.budget.left_s)
 
     def compare(self, contest: Contest) -> Comparison:
-        """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound."""
+        """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound, and
+        a proof in which runs collapsed goes on while the budget bears it."""
         arms = {BEFORE: contest.before, AFTER: contest.after}
         rounds: list[Round[Attempt]] = []
         again = max(2, contest.rounds // 2) if self.patient else 0
@@ -164,6 +172,18 @@ class Lab:
             spent = sum(r.disturbed is not None for r in rounds) >= again
             return None if spent and alike(runs) else why
 
+        def wanted(quiet: list[Round[Attempt]]) -> int:
+            """What only advises is not worth more rounds than it was planned with."""
+            if contest.purpose != "confirm":
+                return contest.rounds
+            rates = {
+                arm: [run.units_per_s for r in quiet if (run := r.runs[arm].run) is not None]
+                for arm in arms
+            }
+            more = rounds_wanted(contest.rounds, rates)
+            round_s = contest.before.expected_s + contest.after.expected_s
+            return more if (more - len(quiet)) * round_s <= self.budget.left_s else contest.rounds
+
         try:
             for each in interleaved(
                 (BEFORE, AFTER),
@@ -172,10 +192,9 @@ class Lab:
                 broken=lambda attempt: attempt.run is None,
             ):
                 rounds.append(each)
-                counted = sum(r.disturbed is None for r in rounds)
-                if each.broken or counted >= contest.rounds:
-                    break
-                if len(rounds) >= MOST_TIMES * contest.rounds:
+                quiet = [r for r in rounds if r.disturbed is None]
+                enough = wanted(quiet)
+                if each.broken or len(quiet) >= enough or len(rounds) >= MOST_TIMES * enough:
                     break
         except _SpentError:
             cut_short = True

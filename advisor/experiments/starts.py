@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SLOW_S = 30.0
+SLOW_S = 60.0
 """A program that takes longer to its first step is slow to start."""
 SHARE = 1 / 3
 """Part of a budget that may go to slow starts."""

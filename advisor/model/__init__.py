@@ -4,6 +4,7 @@
 """
 
 from advisor.model.kinds import (
+    OF_THE_GAIN,
     TIERS,
     TRAINING_STEPS,
     EffectVerdict,
@@ -36,12 +37,14 @@ from advisor.model.observations import (
 from advisor.model.outcomes import Advice, Decision, Interval, Outcome
 from advisor.model.runs import Failure, Run
 from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, Trap
-from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
+from advisor.model.trials import BatchPlace, MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
+    "OF_THE_GAIN",
     "TIERS",
     "TRAINING_STEPS",
     "Advice",
+    "BatchPlace",
     "Candidate",
     "Card",
     "Ceilings",

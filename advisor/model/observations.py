@@ -42,7 +42,13 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    input_dims: tuple[tuple[int, ...], ...] = ()
+    """The same of its first call, the batch dimension included."""
     device: str | None = None
+    optimizers: tuple[str, ...] = ()
+    """Kinds of optimizers that stepped: `AdamW`."""
+    learning_rates: tuple[float, ...] = ()
+    """All that they began with, before any schedule."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None
@@ -78,6 +84,12 @@ class WhatIfOutcome:
     """Paid once, before the window: compilation."""
     caution: str | None = None
     """What may be different with it, beyond speed."""
+    told_by: str | None = None
+    """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
+    one_tensor: bool | None = None
+    """Autocast: what the model gives is one tensor, which went on in float32."""
+    readings: int | None = None
+    """How often each item was read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,3 +310,7 @@ class ResultFile:
     size_bytes: int
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
+    sampled: bool = False
+    """They are samples, or means, of what somebody looks at or listens to: a few may stray."""
+    digest: str | None = None
+    """Of all of it, where its content cannot be read."""

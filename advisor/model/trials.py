@@ -10,6 +10,17 @@ from advisor.model.settings import Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlace:
+    """The dimension that counts the samples, as an experiment showed it."""
+
+    site: str
+    """`train.py:95` where the module is called."""
+    input: int
+    """Which of the tensors that it is given, from 0 on."""
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePlan:
     """What the probe is asked to do inside one process."""
 
@@ -37,6 +48,8 @@ class MeasurePlan:
     again, while the process runs on."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
+    batch_at: BatchPlace | None = None
+    """Where the batch is, which layers would not tell."""
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is a number of units."""
 

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from .clock import DeviceClock
+from .learning import Learning
 from .log import Log, Root, Rota
 from .patches import Patches
 
@@ -75,6 +76,7 @@ class Session:
         self.updates = 0
         """Optimizer steps, which a GradScaler may leave out."""
         self.skipped_updates = 0
+        self.learning = Learning()
         self.fused: bool | None = None
         """Of the first optimizer that stepped."""
         self.asked_gradients = False

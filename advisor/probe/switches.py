@@ -130,12 +130,13 @@ def _tensors_of(part: Any) -> list[Any]:
 
 _open = threading.local()
 _dtype: Any = None
+_asked: WhatIf | None = None
 
 
 def _autocast(torch: Any, whatif: WhatIf, module: Any, value: str) -> str | None:
     """Entered and left in every call: autocast caches cast weights until it is left."""
-    global _dtype
-    _dtype = getattr(torch, value or "bfloat16")
+    global _dtype, _asked
+    _dtype, _asked = getattr(torch, value or "bfloat16"), whatif
     hooks = (
         module.register_forward_pre_hook(_enter_autocast),
         module.register_forward_hook(_leave_autocast, always_call=True),
@@ -157,6 +158,9 @@ def _leave_autocast(module: Any, args: Any, output: Any) -> Any:
     if not stack:  # the call in which the hooks were put
         return output
     stack.pop().__exit__(None, None, None)
+    if _asked is not None:
+        one = isinstance(output, sys.modules["torch"].Tensor)
+        _asked.one_tensor = one and _asked.one_tensor is not False
     return _widened(output)
 
 

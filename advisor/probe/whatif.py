@@ -42,6 +42,9 @@ class WhatIf:
         self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
+        self.told_by: str | None = None
+        self.readings: int | None = None
+        self.one_tensor: bool | None = None
 
     def refuse(self, why: str) -> None:
         """Something did not apply somewhere; the first reason is kept, all of them are noted."""
@@ -63,6 +66,9 @@ class WhatIf:
             "why": (self.why or self._never(missing[0])) if missing else None,
             "cost_s": self.cost_s or None,
             "caution": self.caution,
+            "told_by": self.told_by,
+            "readings": self.readings,
+            "one_tensor": self.one_tensor,
         }
 
     def _never(self, name: str) -> str:

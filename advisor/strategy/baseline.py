@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.batch_place import place_of_batch
 from advisor.strategy.ignored import with_few_steps
 from advisor.strategy.prices import CEILINGS_S
 from advisor.strategy.standing import Answer, Standing, Turn
@@ -96,6 +97,10 @@ def baseline(
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
         now = replace(now, prices=now.prices.of_baselines(now.originals))
+        if not number:
+            now, place = yield from place_of_batch(now)
+            if place is not None:  # that run was read without it
+                now = replace(now, batch_at=place, originals=())
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
@@ -107,7 +112,7 @@ def another(now: Standing) -> bool:
         return not few or now.left_s < now.fewest_s
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
-    expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
+    expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)
     return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
 
 
@@ -117,7 +122,7 @@ def noise_of(now: Standing) -> float:
     Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
     """
     here = noise_band([run.windows or (run.units_per_s,) for run in now.usual])
-    return max(here or 0.0, now.facts.host_noise or 0.0)
+    return max(here or 0.0, now.facts.earlier.host_noise or 0.0)
 
 
 def worth_trying(now: Standing) -> bool:

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from advisor.experiments.comparison import COLLAPSED
 from advisor.strategy.loader import counts
-from advisor.strategy.standing import COLLAPSED, MIN_STEPS, Standing
+from advisor.strategy.standing import MIN_STEPS, Standing
 from advisor.strategy.surface import Forecast, Point, Surface
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ NOTHING = -1e3
 DEAREST = 4.0
 """Usual windows, or processes, that the window of a large batch may take."""
 
+FLAT: Data = (("stop", "flat"),)
+"""What ended a search that nothing else ended."""
+
 Cell = tuple[int, int]
 """Batch and workers; 0 stands for a knob that is not moved."""
 
@@ -44,7 +48,9 @@ class Explored:
     points: tuple[Point, ...]
     most: int
     """No larger batch is tried."""
-    stop: Data = (("stop", "flat"),)
+    stop: Data = FLAT
+    beyond: bool = False
+    """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[Cell] = field(default_factory=frozenset)
 
     def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:

@@ -7,14 +7,18 @@ knobs are one search. It ends when nothing that was not run promises more than a
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
+from advisor.knobs.tree import number_of
+from advisor.model import OF_THE_GAIN
 from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
+    FLAT,
     Cell,
     Explored,
     collapsed,
@@ -26,27 +30,39 @@ from advisor.strategy.cells import (
     smallest_level,
     worth,
 )
-from advisor.strategy.facts import Proposal
+from advisor.strategy.facts import Proposal, StepUp
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    Stage,
+    Standing,
+    ask_for,
+    change_of,
+    key_of,
+    tried,
+)
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.experiments.attempts import Attempt
-    from advisor.model import Candidate, Knob, Run
+    from advisor.model import Candidate, Knob, Run, Tier
     from advisor.strategy.facts import Data
 
+FEWEST_STEPS = 4
+"""Of a pass over the data in a training."""
 OWN_STEPS = ("backward", "gradients", "moved", "asked")
 """Signs of a training without an optimizer of torch's."""
 
 
 def tune_grid(now: Standing) -> Stage:
-    """Every batch knob of the phase and every worker count; a batch that alters training alone."""
+    """Every batch knob of the phase and every worker count; a batch of a training alone."""
     batches = []
     for knob in now.tunable("batch_size"):
         value = now.current(knob)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-            batches.append(knob)
+            batches += [] if only_advised(now, knob) else [knob]
         else:
             now = now.settle(key_of(knob), "listed", "no-plain-count", value=str(value))
     workers = worker_knobs(now)
@@ -62,6 +78,28 @@ def tune_grid(now: Standing) -> Stage:
     return now
 
 
+def tune_training(now: Standing) -> Stage:
+    """Batches that would change how the model is trained: for advice, so after all else; none where
+    they may be written, and were searched."""
+    if now.facts.training_batch:
+        return now
+    for knob in now.tunable("batch_size"):
+        if only_advised(now, knob):
+            now = yield from explore(now, knob, None)
+    return now
+
+
+def only_advised(now: Standing, knob: Knob) -> bool:
+    """Whether a larger batch alone would move that of each update, with nothing to make up."""
+    value = now.current(knob)
+    if not now.trains or not isinstance(value, int):
+        return False
+    larger = now.with_value(knob, 2 * value)
+    return not isinstance(larger, knobs.Refusal) and all(
+        change.kind != "grad_accum" for change in larger.changes
+    )
+
+
 def tune_workers(now: Standing) -> Stage:
     """The worker counts alone."""
     for knob in worker_knobs(now):
@@ -75,8 +113,11 @@ def worker_knobs(now: Standing) -> list[Knob]:
     return [k for k in found if isinstance(v := now.current(k), int) and not isinstance(v, bool)]
 
 
-def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
-    """Ask for the most promising cell until none is, then settle both knobs."""
+def explore(
+    now: Standing, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
+) -> Stage:
+    """Ask for the most promising cell until none is, then settle both knobs; `beyond`: the batch of
+    a training may grow beyond what an accumulation can make up for."""
     start = (count_of(now, batch), count_of(now, workers))
     known = now.usual if not now.best.changes else (now.front,)
     found = Explored(
@@ -85,9 +126,11 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         start=start,
         runs={start: (now.best, now.front)},
         points=tuple(point_of(now, run, start) for run in known),
-        most=max(1, start[0]) * 2**DOUBLINGS,
+        most=most_worth(now, start[0]),
+        beyond=beyond,
     )
     found = outside(now, found, start, now.front) or found
+    advised = batch is not None and not beyond and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -104,14 +147,17 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
             continue
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
-        now, attempt = yield from tried(now, ask, matters=promise > now.facts.smallest_gain)
+        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else None
+        matters = promise > now.facts.smallest_gain and not advised
+        now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
         if (
             attempt is not None
             and attempt.run
             and collapsed(now, found, surface, cell, attempt.run)
         ):
             first = attempt
-            now, attempt = yield from tried(now, replace(ask, fresh=True, series="again"))
+            again = replace(ask, fresh=True, series="again")
+            now, attempt = yield from tried(now, again, kept_s=kept_s, matters=matters)
             attempt = attempt if attempt is not None and attempt.run else first
         if attempt is None:
             found = replace(found, stop=(("stop", "budget"),))
@@ -123,7 +169,20 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
                     now = settle_ignored(now, each, run)
                     return (yield from explore_others(now, each, batch, workers))
         found = with_answer(now, found, cell, candidate, attempt)
+    largest, items = max(cell[0] for cell in found.runs), now.original.effects.data_items
+    if found.stop == FLAT and items and 2 * largest > most_worth(now, start[0]):
+        found = replace(found, stop=(("stop", "few-items"), ("items", items)))
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
+
+
+def most_worth(now: Standing, batch: int) -> int:
+    """No batch that the data cannot fill; of a training none that leaves a pass a few steps, as a
+    window then sees little but what happens between passes."""
+    most: int = max(1, batch) * 2**DOUBLINGS
+    items, per_step = now.original.effects.data_items, now.original.effects.batch
+    if not items or not batch or per_step != batch:
+        return most
+    return max(batch, min(most, items // FEWEST_STEPS if now.trains else items))
 
 
 def explore_others(now: Standing, ignored: Knob, *axes: Knob | None) -> Stage:
@@ -189,7 +248,7 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
     """The best with both knobs moved to `cell`, and what is linked to them."""
     for knob, value in zip((found.batch, found.workers), cell, strict=True):
         if knob is not None and value != now.current(knob):
-            moved = now.with_value(knob, value)
+            moved = now.with_value(knob, value, beyond=found.beyond)
             if isinstance(moved, knobs.Refusal):
                 return moved
             now = replace(now, best=moved)
@@ -203,23 +262,66 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
     allowed = inside(now, found) or [found.start]
     smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
-    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in allowed})
+    apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
+    hopeful = [c for c in allowed if found.start not in allowed or not_slower(now, found, c)]
+    plain = [cell for cell in hopeful if cell not in apart] or [found.start]
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in plain})
+    least = math.log1p(now.facts.smallest_gain)
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
-    if found.start in allowed and gained <= math.log1p(now.facts.smallest_gain):
+    if found.start in allowed and gained <= least:
         chosen = found.start
+    rates = {cell: smooth[cell].log_rate for cell in plain}
+    now, chosen = with_steps_up(now, found, rates, chosen)
     candidate, run = found.runs[chosen]
-    if found.batch is not None and alters_training(now, candidate, run):
-        return propose(now, found, chosen)
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
         now = settle_batch(now, found, chosen)
-    return settle_workers(now, found, chosen)
+    now = settle_workers(now, found, chosen)
+    if not apart:
+        return now
+    other = smallest_level(now, found, {cell: smooth[cell] for cell in apart})
+    better = smooth[other].log_rate - smooth[chosen].log_rate > least
+    return propose(now, found, other) if better or chosen not in allowed else now
+
+
+def with_steps_up(
+    now: Standing, found: Explored, rates: Mapping[Cell, float], chosen: Cell
+) -> tuple[Standing, Cell]:
+    """With what each tier takes of the batches that ran, and the cell that the tier asked for
+    takes: the smallest batch with its part of the gain of `chosen`. `rates` are logarithms."""
+    start = rates.get(found.start)
+    if found.batch is None or chosen[0] <= found.start[0] or start is None:
+        return now, chosen
+    taken: dict[Tier, Cell] = {}
+    for tier, part in OF_THE_GAIN.items():
+        least = start + part * (rates[chosen] - start)
+        level = [cell for cell, rate in rates.items() if rate >= least and cell[0] <= chosen[0]]
+        taken[tier] = chosen if part >= 1 else min(level, default=chosen)
+    steps = tuple(
+        StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
+        for tier, cell in taken.items()
+    )
+    return replace(now, told=replace(now.told, steps_up=steps)), taken[now.facts.workload.tier]
+
+
+def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:
+    """Whether its own run did at least what equal runs of the start usually do: what a fit alone
+    speaks for is not worth a proof."""
+    if cell == found.start:
+        return True
+    start = now.usual if not now.best.changes else (found.runs[found.start][1],)
+    score = now.facts.objective.score
+    usual = statistics.median(score(run) for run in start)
+    return now.facts.objective.gain(usual, score(found.runs[cell][1])) >= 1
 
 
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:
     """What became of the batch, and what ended its search."""
     assert found.batch is not None
     key, facts = key_of(found.batch), dict(found.stop)
+    tier = now.facts.workload.tier
+    if chosen[0] != found.batch.value and OF_THE_GAIN[tier] < 1:
+        return now.settle(key, "found", "batch-of-tier", tier=tier, part=OF_THE_GAIN[tier])
     if chosen[0] != found.batch.value:
         return now.settle(key, "found", "batch", **facts)
     if len(found.runs) == 1 and found.stop == (("stop", "budget"),):
@@ -243,35 +345,60 @@ def settle_workers(now: Standing, found: Explored, chosen: Cell) -> Standing:
 
 
 def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
-    """A batch that changes how the model is trained is advised, never written."""
+    """A batch that changes how the model is trained is advised; written where the user says so."""
     assert found.batch is not None
     candidate, run = found.runs[chosen]
     key = key_of(found.batch)
+    times = grown(candidate) or 1.0
+    seen = now.original.effects
     proposal = Proposal(
         kind="training-batch",
         title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
         arm=Arm(candidate=candidate),
         run=run,
         gain=now.gain(run, now.front),
-        data=(("from", found.start[0]), ("to", chosen[0]), ("trains", sign(now))),
+        data=(
+            ("from", found.start[0]),
+            ("to", chosen[0]),
+            ("times", times),
+            ("trains", sign(now)),
+            ("optimizer", ", ".join(seen.optimizers) or None),
+        ),
         knob=key,
     )
     others = tuple(p for p in now.proposals if p.knob != key)
     now = replace(now, proposals=(*others, proposal))
+    if change_of(now.best, key) is not None:
+        return now
     return now.settle(key, "advised", "training-batch", **dict(proposal.data))
 
 
 def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
     """Whether the program trains and `candidate`, as it ran, moves its effective batch.
 
-    An accumulation that moves along makes up for it, unless the program was seen not to follow;
-    of one that steps by itself it must be seen that it does.
+    An accumulation that moves along makes up for it, unless it cannot wholly or the program was
+    seen not to follow; of one that steps by itself it must be seen that it does.
     """
     if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
         return False
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
     doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
-    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
+    if not along or any(effects.verdict(c, now.original, run) in doubt for c in along):
+        return True
+    return (grown(candidate) or 1.0) > 1.0
+
+
+def grown(candidate: Candidate) -> float | None:
+    """How many times the samples of one update it has, by what it sets: batch and accumulation;
+    None where that is not all in numbers."""
+    times = 1.0
+    for change in candidate.changes:
+        if change.kind in {"batch_size", "grad_accum"}:
+            old, new = number_of(change.old), number_of(change.new)
+            if not old or not new:
+                return None
+            times *= new / old
+    return times
 
 
 def sign(now: Standing) -> str | None:

@@ -47,7 +47,7 @@ def ran(
         command="quality" if now.iterative else "own",
         expected_s=now.price_s,
     )
-    now, attempt = yield from tried(now, ask, reserve=False, matters=False)
+    now, attempt = yield from tried(now, ask, kept_s=0.0, matters=False)
     return now, attempt.run if attempt else None
 
 

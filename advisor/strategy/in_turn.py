@@ -49,7 +49,7 @@ def in_turn(
         plan=now.plan(now.best, in_turn=names),
         expected_s=together_s,
     )
-    now, attempt = yield from tried(now, ask, reserve=False, matters=False)
+    now, attempt = yield from tried(now, ask, kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     return now, {} if run is None else gains(run.in_turn, now.facts.smallest_gain)
 

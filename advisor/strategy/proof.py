@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from advisor import stats
 from advisor.experiments.attempts import Arm, Ask, Contest
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison
+from advisor.experiments.comparison import (
+    AFTER,
+    ALPHA,
+    BEFORE,
+    MOST_COLLAPSED,
+    Comparison,
+)
 from advisor.model import Candidate
 from advisor.strategy import results
 from advisor.strategy.standing import (
@@ -27,8 +33,8 @@ if TYPE_CHECKING:
     from advisor.model import Purpose, Run
     from advisor.strategy.facts import Data
 
-OUTLIVING_ROUNDS = 12
-"""Fewest whose exact bounds outlive one round that went wrong."""
+OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
+"""Fewest whose exact bounds outlive one round that went wrong: 12."""
 HOPE = 1.25
 """A first proof is begun though it may take so many times what is left: prices are guesses, what is
 left buys nothing else, and a process that does not fit is never started."""
@@ -79,6 +85,8 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             missing = max(1, rounds - len(answer.counted))  # a disturbed one was being repeated
             now = now.skip(f"the rest of the proof of {winner.label}", now.rounds_s(missing))
         if interval is None or answer.cut_short or holds(now, answer):
+            break
+        if answer.collapsed(AFTER) > MOST_COLLAPSED:
             break
         if interval.estimate <= 1 + now.facts.smallest_gain:
             break

@@ -28,7 +28,7 @@ def side_by_side(now: Standing) -> Stage:
     if isinstance(candidate, knobs.Refusal):
         return now
     two = side(now, Arm(candidate=candidate), "scaling")
-    now, attempt = yield from tried(now, two, reserve=False, matters=False)
+    now, attempt = yield from tried(now, two, kept_s=0.0, matters=False)
     if attempt is None or attempt.run is None or attempt.run.ranks != TWO:
         return now
     round_s = MARGIN * (now.price_s + attempt.run.wall_s)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
-from advisor.experiments.comparison import Comparison
+from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts
-from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
-from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
+from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
     from advisor.model import Change
-    from advisor.strategy.facts import Proposal
+    from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
 
@@ -34,8 +34,6 @@ WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
 """A tie is never wider: beyond it the search would see nothing at all."""
-COLLAPSED = 2.0
-"""A run so many times slower than the others promise is run again before it is believed."""
 MOST_RESERVED = 6
 """Rounds that the search leaves to the proof: the fewest with exact bounds."""
 GOOD_ROUNDS = 4
@@ -59,14 +57,30 @@ class Standing:
     prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
     """Relative spread between equal processes: two of them differ by less five times of six."""
+    batch_at: BatchPlace | None = None
+    """Where the batch is, once an experiment had to show that."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
-    settled: tuple[Settled, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    told: Told = field(default_factory=Told)
     proofs: tuple[Comparison, ...] = ()
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
+
+    @property
+    def settled(self) -> tuple[Settled, ...]:
+        """What was said of knobs, one word each."""
+        return self.told.settled
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What did not fit into the budget."""
+        return self.told.skipped
+
+    @property
+    def steps_up(self) -> tuple[StepUp, ...]:
+        """Batches that do less than the best, for less memory: what the lower tiers take."""
+        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -206,7 +220,10 @@ class Standing:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         workload = self.facts.workload
         plan = MeasurePlan(
-            measure_s=self.facts.measure_s, min_steps=MIN_STEPS, unit_regex=workload.unit_regex
+            measure_s=self.facts.measure_s,
+            min_steps=MIN_STEPS,
+            batch_at=self.batch_at,
+            unit_regex=workload.unit_regex,
         )
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
@@ -232,15 +249,18 @@ class Standing:
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
         """With one more word on `knob`; the last one counts."""
         word = Settled(knob=knob, outcome=outcome, reason=reason, data=tuple(data.items()))  # type: ignore[arg-type]
-        return replace(self, settled=(*(s for s in self.settled if s.knob != knob), word))
+        others = (said for said in self.settled if said.knob != knob)
+        return replace(self, told=replace(self.told, settled=(*others, word)))
 
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
     ) -> Standing:
-        """Without `what`, which did not fit into the budget beside what is kept for the proof."""
+        """Without `what`, which did not fit into the budget beside what is kept for the proof; the
+        last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, skipped=(*self.skipped, word))
+        others = tuple(s for s in self.told.skipped if s.what != what)
+        return replace(self, told=replace(self.told, skipped=(*others, word)))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""
@@ -288,11 +308,16 @@ class Standing:
         change = change_of(self.best, key_of(knob))
         return knob.value if change is None else change.new
 
-    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
-        """The best candidate with `knob` at `value` and everything linked to it moved along."""
+    def with_value(
+        self, knob: Knob, value: JsonScalar, *, beyond: bool = False
+    ) -> Candidate | knobs.Refusal:
+        """The best candidate with `knob` at `value` and everything linked to it moved along;
+        `beyond` what an accumulation can make up for."""
         source = next(s for s in self.facts.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(source.document, source.findings, knob.path, value, beside)
+        moved = knobs.move(
+            source.document, source.findings, knob.path, value, beside, beyond=beyond
+        )
         return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
 
 
@@ -364,10 +389,11 @@ def ask_for(
 
 
 def tried(
-    now: Standing, ask: Ask, *, reserve: bool = True, matters: bool = True
+    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit, with what the proof needs kept back."""
-    kept_s = now.reserve_s if reserve else 0.0
+    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
+    proof of all that may be written needs unless told otherwise."""
+    kept_s = now.reserve_s if kept_s is None else kept_s
     if ask.expected_s > now.left_s - kept_s:
         return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
     answer = yield Turn(ask=ask, standing=now)

@@ -7,6 +7,7 @@ nothing makes up for. What one run suggests is told to nobody before pairs have 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
 from advisor.strategy.facts import Proposal
+from advisor.strategy.grid import tune_training
 from advisor.strategy.in_turn import in_turn
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
@@ -45,7 +47,8 @@ WORTH_BUCKETS = 0.1
 
 
 def advise(now: Standing) -> Stage:
-    """Try what fits into the budget; then pairs, the most promising first."""
+    """Try what fits into the budget; then pairs, the most promising first. What takes long to
+    try (compilation) waits until the rest has its proofs, and a batch of a training until last."""
     now = yield from try_loader_arguments(now)
     now = yield from try_buckets(now)
     may_round = now.facts.consents and now.facts.allows("numeric")
@@ -55,31 +58,40 @@ def advise(now: Standing) -> Stage:
         if applies(now, switch) and (may_round or not switch.guarded)
     ]
     now, told = yield from in_turn(now, wanted)
-    for switch, names in wanted:
-        now = yield from try_switch(now, switch, names, told)
-    ordered = sorted(now.proposals, key=lambda p: -p.gain)
-    now = replace(now, proposals=tuple(ordered[:MOST_ADVISED]))
-    many = len(ordered[:MOST_ADVISED])
-    for number, proposal in enumerate(now.proposals, 1):
-        now = yield from settle(now, proposal, later=many - number + (many > 1))
+    for dear in (False, True):
+        for switch, names in wanted:
+            if (switch.extra_s > now.price_s) is dear:
+                now = yield from try_switch(now, switch, names, told)
+        now = yield from prove_best(now)
     if together := all_at_once(now):
         now = replace(now, proposals=(*now.proposals, together))
         now = yield from settle(now, together)
+    now = yield from tune_training(now)
+    return (yield from prove_best(now))
+
+
+def prove_best(now: Standing) -> Stage:
+    """Pairs for the most promising of what has none yet, as far as the budget goes."""
+    without = sorted((p for p in now.proposals if p.outcome is None), key=lambda p: -p.gain)
+    for number, proposal in enumerate(without[:MOST_ADVISED], 1):
+        later = min(len(without), MOST_ADVISED) - number + (len(without) > 1)
+        now = yield from settle(now, proposal, later=later)
     return now
 
 
 def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
-    `later` ones are kept back."""
+    `later` ones are kept back, if this one gets its own."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
-        candidate = now.with_value(knob, dict(proposal.data)["to"])
+        candidate = now.with_value(knob, dict(proposal.data)["to"], beyond=now.facts.training_batch)
         if isinstance(candidate, knobs.Refusal):
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    kept_s = later * FEWEST_ROUNDS * now.rounds_s(1)
+    spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+    kept_s = min(spare_s, later * FEWEST_ROUNDS * now.rounds_s(1))
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
@@ -96,11 +108,11 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     now = now.heard(answer)
     runs = answer.runs(AFTER)
     run = proposal.run or next(iter(runs), None)
-    others = tuple(p for p in now.proposals if p is not proposal)
+    besides = tuple(p for p in now.proposals if p is not proposal)
     if proposal.run is None and not all(sound(now, each) for each in runs):
-        return replace(now, proposals=others)  # turns saw nothing but its rate
+        return replace(now, proposals=besides)  # turns saw nothing but its rate
     settled = replace(proposal, arm=arm, run=run, outcome=answer)
-    return replace(now, proposals=(*others, settled))
+    return replace(now, proposals=(*besides, settled))
 
 
 def sound(now: Standing, run: Run) -> bool:
@@ -150,13 +162,31 @@ def joined(whatifs: Sequence[str]) -> str | None:
 def faster_run(
     now: Standing, whatif: str, extra_s: float = 0.0
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was faster by more than a tie."""
+    """The run with `whatif`, if it applied and was fast enough to deserve pairs.
+
+    It is not begun where the budget does not hold the pairs that would prove it, beside those of
+    what was faster already: what one run suggests is told to nobody.
+    """
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
-    now, attempt = yield from tried(now, side(now, arm, "whatif"), reserve=False, matters=False)
+    fewest_s = FEWEST_ROUNDS * now.rounds_s(1)
+    needed_s = now.price_s + extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * extra_s
+    needed_s += fewest_s if any(each.outcome is None for each in now.proposals) else 0.0
+    if needed_s > now.left_s:
+        return now.skip(arm.label, needed_s, matters=False), None
+    now, attempt = yield from tried(now, side(now, arm, "whatif"), kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
         return now, None
-    return now, run if sound(now, run) and now.faster(run, now.front) else None
+    return now, run if sound(now, run) and promising(now, run) else None
+
+
+def promising(now: Standing, run: Run) -> bool:
+    """Better than what the best usually does by more than one standard deviation: pairs decide,
+    so one run is not held against the luckiest of several."""
+    score = now.facts.objective.score
+    usual = now.usual if not now.best.changes else (now.front,)
+    gain = now.facts.objective.gain(statistics.median(map(score, usual)), score(run))
+    return gain > 1 + now.level
 
 
 def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gains) -> Stage:

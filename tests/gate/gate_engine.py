@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reads:
-    """An engine on which a commit's rate is what its file `rate` says; none: it does not run.
-    What is in its file `said` is its output; in `waits`, the share of its time that it waits for
-    data."""
+    """An engine on which a commit's rate is what its file `rate` says, or that of its command's
+    name (`x.rate`); none: it does not run. What is in its file `said` is its output; in `waits`,
+    the share of its time that it waits for data."""
 
     runs: int = 0
 
@@ -39,7 +39,8 @@ class Reads:
 
     def run(self, trial: Trial) -> Run | Failure:
         self.runs += 1
-        text = Path(trial.cwd, "rate").read_text()
+        own = Path(trial.cwd, f"{trial.command[-1]}.rate")
+        text = (own if own.exists() else Path(trial.cwd, "rate")).read_text()
         said = Path(trial.cwd, "said")
         logs = Path(trial.scratch, "logs")
         logs.mkdir(parents=True)
@@ -59,7 +60,11 @@ class Reads:
 
 
 def in_process(
-    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+    cwd: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Callable[..., GateRecord]:
     """Calls a mode of `module` with flags, in `cwd`, on that engine."""
 
@@ -77,8 +82,6 @@ def in_process(
         asked = check(parser.parse_args([*what, *args]), None)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        return mode(
-            asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=lambda _: None)
-        )
+        return mode(asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=say))
 
     return call

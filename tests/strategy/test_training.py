@@ -88,3 +88,55 @@ def test_a_program_of_which_nothing_is_seen_may_train(
     decision = search.decisions["batch_size"]
     assert decision.outcome == outcome
     assert ("may train" in sentences.why(decision)) is (phase == "any")
+
+
+def test_a_batch_that_is_only_advised_is_tried_after_all_that_may_be_written(
+    tmp_path: Path,
+) -> None:
+    """What is for advice alone takes no time from the workers, their proof, or the what-ifs."""
+    engine = on_formula(load_s=2e-3, step_kind="optimizer step", observed={"trains": "optimizer"})
+    search = formula_search(tmp_path, engine, "batch_size: 4\nnum_workers: 0\n", cpus=8)
+    moved = [
+        (number, asked.trial.candidate.label)
+        for number, asked in enumerate(engine.asked)
+        if any(c.kind == "batch_size" for c in asked.trial.candidate.changes)
+    ]
+    proof = [n for n, asked in enumerate(engine.asked) if asked.trial.purpose == "confirm"]
+    assert search.values["num_workers"] > 0
+    assert moved[0][0] > max(proof)
+
+
+def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:
+    """And that this bounded the search is said."""
+    engine = on_formula(load_s=1e-6, step_kind="root forward", observed={"data_items": 100})
+    search = formula_search(tmp_path, engine, BATCH)
+    sizes = [
+        change.new
+        for asked in engine.asked
+        for change in asked.trial.candidate.changes
+        if change.kind == "batch_size"
+    ]
+    assert max(sizes) == 64
+    assert "the data hold 100 items" in sentences.why(search.decisions["batch_size"])
+
+
+NEUTRAL = (
+    ("batch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nbatch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nmicro_batch_size: 4\n", "micro_batch_size"),
+    ("train_batch_size: 4\naccumulation_steps: 1\nzero_optimization: {stage: 2}\n",
+     "train_batch_size"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "batch"), NEUTRAL)
+def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, batch: str) -> None:
+    """With an accumulation of one batch a larger one is tried and advised, as without that key."""
+    engine = on_formula(
+        load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"},
+        names={"batch_size": batch},
+    )  # fmt: skip
+    search = formula_search(tmp_path, engine, text, workload={"phase": "train"})
+    assert search.values == {}
+    assert search.decisions[batch].outcome == "advised"
+    assert int(str(dict(search.decisions[batch].data)["to"])) > 4
