@@ -5,8 +5,8 @@ One run as it is, and at most two in which suspects are moved; nothing is timed,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from advisor import invocation, knobs
 from advisor.engines.local import LocalEngine
@@ -21,6 +21,7 @@ from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
+from advisor.strategy.batch_place import place_of_batch
 from advisor.strategy.discover import (
     FEW_STEPS,
     SHORT_S,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from advisor.engines import Engine
     from advisor.model import Effects, Phase
     from advisor.strategy.standing import Answer, Turn
+
+T = TypeVar("T")
 
 NO_BUDGET_S = 1e9
 """The experiment is bounded by its processes."""
@@ -147,6 +150,10 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
         )
         raise TrialFailedError(result.kind, msg)
     now = Standing(facts=facts, clock_s=NO_BUDGET_S, originals=(result,))
+    if place := drive(place_of_batch(now), bench):
+        again = bench.answer(Ask(arm=Arm(), purpose="baseline", plan=replace(plan, batch_at=place)))
+        result = again.run or result
+        now = replace(now, originals=(result,))
     found = drive(experiment(now, EVERY_KIND), bench)
     return Shown(
         argv=argv,
@@ -158,13 +165,13 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
     )
 
 
-def drive(steps: Generator[Turn, Answer, tuple[Standing, Discovery]], bench: _Bench) -> Discovery:
-    """What the experiment shows, its asks answered one by one."""
+def drive(steps: Generator[Turn, Answer, tuple[Standing, T]], bench: _Bench) -> T:
+    """What an experiment shows, its asks answered one by one."""
     try:
         turn = next(steps)
         while True:
             assert isinstance(turn.ask, Ask), "it compares nothing"
             turn = steps.send(bench.answer(turn.ask))
     except StopIteration as end:
-        found: Discovery = end.value[1]
+        found: T = end.value[1]
         return found

@@ -92,6 +92,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far results may change: not (safe), by rounding (balanced), or also in the "
         "product (fastest, the default), always inside the declared tolerances",
     )
+    parser.add_argument(
+        "--training-batch",
+        action="store_true",
+        help="let the batch of a training change although that changes how it is trained; the "
+        "learning rate is scaled with it, by the rule for its optimizer",
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
         "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
@@ -130,6 +136,7 @@ class Options:
     write_toml: bool
     dry_run: bool
     tier: Tier | None
+    training_batch: bool
     report: Path
     json: bool
     objective: str | None
@@ -155,6 +162,7 @@ def options_of(args: argparse.Namespace) -> Options:
             write_toml=args.write_toml,
             dry_run=args.dry_run,
             tier=args.tier,
+            training_batch=args.training_batch,
             report=args.report,
             json=args.json,
             objective=args.objective,
@@ -266,6 +274,12 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         raise UsageError(msg)
     if asked.path is not None and not options.dry_run and options.output is None:
         invocation.require_writable(asked.path)
+    if options.training_batch and (options.tier or asked.workload.tier) != "fastest":
+        msg = (
+            "--training-batch changes how the model is trained, and the tier "
+            f"{options.tier or asked.workload.tier} changes no result. Leave one of them out."
+        )
+        raise UsageError(msg)
     entry = place(asked) if options.write_toml else None
     if entry is not None and entry.file is not None and not options.dry_run:
         invocation.require_writable(entry.path)

@@ -36,7 +36,7 @@ from advisor.report.entries import trial_entry
 from advisor.report.outcome import Outcome
 from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Facts
+from advisor.strategy.facts import Earlier, Facts
 from advisor.strategy.proof import proven_candidate
 from advisor.strategy.standing import Stop
 from advisor.versions import Versions
@@ -232,9 +232,11 @@ def facts_of(job: Job, lab: Lab) -> Facts:
         cards=len(job.machine.gpus),
         smallest_gain=job.invocation.settings.defaults.smallest_gain,
         budget_s=job.budget_s,
+        training_batch=job.options.training_batch,
         measure_s=job.options.window_s,
-        host_noise=lab.recall.host_noise(),
-        quality_reference=tuple((kept or {}).items()),
+        earlier=Earlier(
+            host_noise=lab.recall.host_noise(), quality_reference=tuple((kept or {}).items())
+        ),
     )
 
 
@@ -248,7 +250,7 @@ def conclude(
     options = job.options
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
-    if now.quality.original and not facts.quality_reference:
+    if now.quality.original and not facts.earlier.quality_reference:
         job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
     text, written = "", Written()
     refused: AdvisorError | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from advisor.model import Interval
@@ -193,6 +193,7 @@ def t_interval(
 
 
 @cache
+@lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
     """The value that Student's t with `degrees` >= 1 stays below with `probability` in (0, 1)."""
     if probability < 0.5:

@@ -19,11 +19,10 @@ from advisor.experiments.recall import Recall
 from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
-from advisor.strategy import next_turn
 from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Facts, Source
+from advisor.strategy.facts import Earlier, Facts, Source
+from advisor.strategy.journey import journey
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Candidate, Decision, Failure, Run, Trial
-    from advisor.strategy.standing import Answer, Standing
+    from advisor.strategy.standing import Answer, Standing, Stop
 
 
 class Quiet:
@@ -136,6 +135,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
+    training_batch: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -152,7 +152,8 @@ def formula_search(
         cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
-        host_noise=host_noise,
+        training_batch=training_batch,
+        earlier=Earlier(host_noise=host_noise),
     )
     lab = Lab(
         engine=engine,
@@ -163,7 +164,14 @@ def formula_search(
         listener=Quiet(),
     )
     answers: list[Answer] = []
+    steps = journey(facts)  # `next_turn` replays it from the start for each ask
     with engine:
-        while not isinstance(turn := next_turn(facts, answers), Stop):
+        turn = next(steps)
+        while True:
             answers.append(lab.answer(turn.ask))
-    return FormulaSearch(engine=engine, facts=facts, lab=lab, answers=tuple(answers), stop=turn)
+            try:
+                turn = steps.send(answers[-1])
+            except StopIteration as end:
+                stop: Stop = end.value
+                break
+    return FormulaSearch(engine=engine, facts=facts, lab=lab, answers=tuple(answers), stop=stop)

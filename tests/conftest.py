@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# Where a machine keeps Python from writing bytecode, each of thousands of processes would compile
+# the probe and the tests again: a quarter of all CPU seconds.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Small operations on two threads spin for a partner that another test's process keeps waiting.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 LONGEST = (
     "test_failures.py",
     "test_gate_real.py",

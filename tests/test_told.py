@@ -25,18 +25,38 @@ config = "c.yaml"
 command = "{python} odd_infer.py {{config}}"
 numeric-tolerance = "5%"
 """
+LINES = """\
+import pathlib, re, sys, time
+batch = int(re.search("batch_size: ([0-9]+)", pathlib.Path(sys.argv[1]).read_text())[1])
+if sys.argv[2:]:
+    pathlib.Path("best.ckpt").write_text("worse weights")
+while True:
+    time.sleep(0.004 + 0.001 * batch)
+    print("done", batch, "tiles", flush=True)
+"""
+COUNTED = 'unit-regex = "done ([0-9]+) tiles"\nphase = "test"\n'
+FIXED = "batch_size: 1   # must be 1: the tiles differ in size\n"
 
 pytest.importorskip("torch")
 
 
 def optimize(
-    gpu_advisor: Server, folder: Path, config: str, how: str | None = None, *flags: str
+    gpu_advisor: Server,
+    folder: Path,
+    config: str,
+    how: str | None = None,
+    *flags: str,
+    program: str | None = None,
 ) -> tuple[int, str, str]:
-    """Exit code, standard error and report of a call over `config`, whose bytes must stay."""
+    """Exit code, standard error and report of a call over `config`, whose bytes must stay.
+
+    `program` stands in for the odd one, and needs no torch.
+    """
     (folder / ".git").mkdir(exist_ok=True)
-    (folder / "odd_infer.py").write_bytes(PROGRAM.read_bytes())
+    (folder / "odd_infer.py").write_text(program or PROGRAM.read_text())
     (folder / "c.yaml").write_text(config)
-    (folder / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
+    settings = SETTINGS.format(python=sys.executable) + (COUNTED if program else "")
+    (folder / "gpu-advisor.toml").write_text(settings)
     command = ["--", sys.executable, "odd_infer.py", "c.yaml", how] if how else []
     done = gpu_advisor.call(
         "optimize", "c.yaml", "--dry-run", "--window", "0.3s", "--budget", "45s", *flags, *command,
@@ -60,27 +80,38 @@ def row(report: str, knob: str) -> str:
     return "\n".join(found)
 
 
-@pytest.mark.slow
-def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
-    """One process finds it out; the line where the loader is built is named."""
-    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 2\n", "overrides")
+@pytest.fixture(scope="module")
+def deaf(tmp_path_factory: pytest.TempPathFactory, gpu_advisor: Server) -> str:
+    """The report on a program that follows neither its batch nor its precision."""
+    config = "batch_size: 2\nprecision: fp32\n"
+    folder = tmp_path_factory.mktemp("deaf")
+    code, stderr, report = optimize(gpu_advisor, folder, config, "overrides")
     assert code == 0, stderr
+    return report
+
+
+@pytest.mark.slow
+def test_a_value_that_the_code_overrides_is_told_with_what_was_used_instead(deaf: str) -> None:
+    """One process finds it out; the line where the loader is built is named."""
     lines = PROGRAM.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "DataLoader(" in text)
-    assert "ignored by the program" in row(report, "batch_size")
+    assert "ignored by the program" in row(deaf, "batch_size")
     used = f"it used 6 (DataLoader built at odd_infer.py:{line}) whatever the config says."
-    assert used in row(report, "batch_size")
+    assert used in row(deaf, "batch_size")
 
 
 @pytest.mark.slow
+def test_a_precision_that_never_comes_is_told_with_the_one_that_did(deaf: str) -> None:
+    """Autocast stays off without a card; no gain is claimed for it."""
+    assert "ignored by the program" in row(deaf, "precision")
+    assert "it computed in float32 whatever the config says." in row(deaf, "precision")
+
+
 def test_a_batch_that_a_comment_fixes_is_left_alone_with_the_comment(
     tmp_path: Path, gpu_advisor: Server
 ) -> None:
     """It is not even tried, however much faster another would be."""
-    config = "batch_size: 1   # must be 1: the tiles differ in size\n"
-    code, stderr, report = optimize(gpu_advisor, tmp_path, config)
+    code, stderr, report = optimize(gpu_advisor, tmp_path, FIXED, program=LINES)
     assert code == 0, stderr
     assert "must be 1: the tiles differ in size" in row(report, "batch_size")
     assert "batch_size=2" not in report
@@ -98,17 +129,6 @@ def test_memory_errors_that_were_swallowed_end_the_search_with_their_words(
 
 
 @pytest.mark.slow
-def test_a_precision_that_never_comes_is_told_with_the_one_that_did(
-    tmp_path: Path, gpu_advisor: Server
-) -> None:
-    """Autocast stays off without a card; no gain is claimed for it."""
-    code, stderr, report = optimize(gpu_advisor, tmp_path, "precision: fp32\n")
-    assert code == 0, stderr
-    assert "ignored by the program" in row(report, "precision")
-    assert "it computed in float32 whatever the config says." in row(report, "precision")
-
-
-@pytest.mark.slow
 def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     tmp_path: Path, gpu_advisor: Server
 ) -> None:
@@ -121,7 +141,6 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
 
 
-@pytest.mark.slow
 def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
     tmp_path: Path, gpu_advisor: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,13 +148,13 @@ def test_a_file_of_the_users_is_not_written_over_and_the_way_on_is_told(
     monkeypatch.setenv(FORCED, "guard")
     mine = tmp_path / "best.ckpt"
     mine.write_text("good weights")
-    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 4\n", "overwrites")
+    code, stderr, report = optimize(gpu_advisor, tmp_path, FIXED, "overwrites", program=LINES)
     assert (code, mine.read_text()) == (FAILURE_EXIT_CODES["outputs-not-apart"], "good weights")
     assert str(mine) in stderr
     assert "--allow-writes" in stderr
     assert report == ""
     code, stderr, report = optimize(
-        gpu_advisor, tmp_path, "batch_size: 4\n", "overwrites", "--allow-writes"
+        gpu_advisor, tmp_path, FIXED, "overwrites", "--allow-writes", program=LINES
     )
     assert (code, mine.read_text()) == (0, "worse weights"), stderr
     assert "the program wrote to best.ckpt" in report

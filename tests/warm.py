@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, Self
 
 from advisor.__main__ import COMMANDS, main
+from advisor.report import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,11 +39,12 @@ AT_START = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 class Server:
     """Calls `gpu-advisor`, or Python programs, one call at a time."""
 
-    def __init__(self, kind: str = "advisor") -> None:
+    def __init__(self, kind: str = "advisor", env: Mapping[str, str] | None = None) -> None:
+        """`env` is the whole environment of the one that imports."""
         self._files = tempfile.TemporaryDirectory(prefix="gpu-advisor-test-")
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.warm", kind],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            cwd=ROOT, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             bufsize=0,  # what was read ahead would not be waited for
         )  # fmt: skip
 
@@ -127,6 +129,9 @@ def advisor() -> Callable[..., NoReturn]:
     """What makes a fork go on as `gpu-advisor ARGV`, with its use cases imported."""
     for module, _ in COMMANDS.values():
         importlib.import_module(module)
+    templates = rendering.environment()
+    for name in templates.list_templates():
+        templates.get_template(name)
 
     def become(argv: list[str], env: dict[str, str]) -> NoReturn:
         if any(env.get(name) != os.environ.get(name) for name in AT_START):

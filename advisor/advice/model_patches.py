@@ -7,6 +7,7 @@ an attribute of the object whose method calls it.
 from __future__ import annotations
 
 import ast
+import builtins
 from typing import TYPE_CHECKING
 
 from advisor.advice.python_source import Splice, added, imports_torch, last_name
@@ -20,13 +21,17 @@ POSTFIX = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 """Expressions that a method call can be written behind."""
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+LOSSES = ("loss", "crit")
+"""Parts of the names of what a model's output is given to."""
 
 
-def autocast_edit(line: int, device: str, dtype: str) -> Edit:
-    """The statement at `line`, which calls the model, inside `with torch.autocast(...)`.
+def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
+    """The statement at `line`, which calls the model, inside `with torch.autocast(...)`; `widen`:
+    what the model gives is one tensor, and goes on in float32.
 
-    It cannot be made if it shares its lines with another, stands under autocast already, or if
-    `torch` is not imported by that name.
+    It cannot be made if it shares its lines with another, stands under autocast already, if `torch`
+    is not imported by that name, or if it cannot be told which call is the one to be widened.
     """
 
     def edit(source: Source) -> list[Splice] | None:
@@ -44,6 +49,9 @@ def autocast_edit(line: int, device: str, dtype: str) -> Edit:
         rest, _, _ = source.code[end:].partition(b"\n")
         if indent.strip() or (rest.strip() and not rest.strip().startswith(b"#")):
             return None
+        called = list(_called(source, line).values())
+        if widen and len(called) != 1:
+            return None
         unit = b"\t" if b"\t" in indent else b"    "
         splices: list[Splice] = [(first, first, indent + head.encode() + source.newline + unit)]
         at = first
@@ -51,6 +59,8 @@ def autocast_edit(line: int, device: str, dtype: str) -> Edit:
             if at > first and text.strip():
                 splices.append((at, at, unit))
             at += len(text) + 1
+        if widen:
+            splices.append(_behind_call(source, statement, called[0], ".float()"))
         wrapped = ast.parse(f"{head}\n    pass").body[0]
         assert isinstance(wrapped, ast.With)
         ast.copy_location(added(wrapped), statement)
@@ -70,11 +80,12 @@ def compile_edit(line: int) -> Edit:
     """
 
     def edit(source: Source) -> list[Splice] | None:
-        for name in _called(source, line):
-            if found := _built(source, line, name):
-                splice = _after(source, *found, f"{name}.compile()")
-                return None if splice is None else [splice]
-        return None
+        if len(called := _called(source, line)) != 1:
+            return None
+        (name,) = called
+        found = _built(source, line, name)
+        splice = _after(source, *found, f"{name}.compile()") if found else None
+        return None if splice is None else [splice]
 
     return edit
 
@@ -86,23 +97,17 @@ def channels_last_edit(line: int) -> Edit:
     def edit(source: Source) -> list[Splice] | None:
         if not imports_torch(source.tree.body):
             return None
-        for name, call in _called(source, line).items():
-            found = _built(source, line, name)
-            splice = _after(source, *found, f"{name}{LAST}") if found else None
-            if splice is None:
-                continue
-            alone = len(call.args) == 1 and not call.keywords
-            if not alone or not isinstance(call.args[0], POSTFIX):
-                return [splice]
-            _, end = source.span(call.args[0])
-            moved = ast.parse(f"_{LAST}", mode="eval").body
-            assert isinstance(moved, ast.Call)
-            assert isinstance(moved.func, ast.Attribute)
-            added(moved)
-            moved.func.value = call.args[0]
-            call.args = [moved]
-            return [splice, (end, end, LAST.encode())]
-        return None
+        if len(called := _called(source, line)) != 1:
+            return None
+        ((name, call),) = called.items()
+        found = _built(source, line, name)
+        splice = _after(source, *found, f"{name}{LAST}") if found else None
+        if splice is None:
+            return None
+        alone = len(call.args) == 1 and not call.keywords
+        if not alone or not isinstance(call.args[0], POSTFIX):
+            return [splice]
+        return [splice, _behind_call(source, call, call.args[0], LAST)]
 
     return edit
 
@@ -134,16 +139,45 @@ def _keeping_zeros(source: Source) -> list[ast.Call]:
     return found
 
 
+def _behind_call(source: Source, around: ast.AST, node: ast.expr, text: str) -> Splice:
+    """The method call `text` behind `node`, which stands somewhere in `around`."""
+    _, end = source.span(node)
+    parsed = ast.parse(f"_{text}", mode="eval").body
+    assert isinstance(parsed, ast.Call)
+    assert isinstance(parsed.func, ast.Attribute)
+    added(parsed)
+    for parent in ast.walk(around):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, parsed)
+            elif isinstance(value, list) and any(each is node for each in value):
+                value[:] = [parsed if each is node else each for each in value]
+    parsed.func.value = node
+    return end, end, text.encode()
+
+
 def _called(source: Source, line: int) -> dict[str, ast.Call]:
-    """What is called at `line`, by its name: `model`, `self.model`."""
+    """What may be the model's call at `line`, by its name: `model`, `self.model`. Not a loss, nor
+    a function of the file or one that it imports."""
+    functions = {
+        getattr(each, "asname", None) or each.name
+        for node in ast.walk(source.tree)
+        for each in (getattr(node, "names", ()) if isinstance(node, IMPORTS) else [node])
+        if isinstance(each, (*FUNCTIONS, ast.ClassDef, ast.alias))
+    }
     found = {}
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call) or node.lineno != line:
             continue
+        name = ast.unparse(node.func)
         own = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
-        if isinstance(node.func, ast.Name) or (own and ast.unparse(node.func).startswith("self.")):
-            found[ast.unparse(node.func)] = node
-    return dict(sorted(found.items()))
+        plain = isinstance(node.func, ast.Name) or (own and name.startswith("self."))
+        last = (last_name(node.func) or "").lower()
+        if not plain or name.removeprefix("self.") in {*functions, *dir(builtins)}:
+            continue
+        if not any(word in last for word in LOSSES):
+            found[name] = node
+    return found
 
 
 def _built(source: Source, line: int, name: str) -> tuple[Scope, ast.stmt] | None:

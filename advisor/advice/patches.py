@@ -16,8 +16,10 @@ from advisor.advice.python_source import (
     Source,
     Splice,
     added,
+    behind,
     imports_torch,
     last_name,
+    leading_imports,
     read_source,
 )
 
@@ -56,6 +58,8 @@ ARGUMENTS = {
     "pin_memory": "dataloader_pin_memory",
 }
 """What the TrainingArguments of transformers call the arguments of their Trainer's loaders."""
+OF_LIKE_LENGTH = "batches_of_like_length"
+"""What builds a loader in the place of `DataLoader` once a patch says so."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}
 
 Value = int | bool | None
@@ -69,7 +73,7 @@ def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
     """
 
     def edit(source: Source) -> list[Splice] | None:
-        call = _loader_call(source, line)
+        call = loader_call(source, line)
         if call is None:
             return None
         given = dict(values)
@@ -90,7 +94,7 @@ def loader_edit(line: int, values: Mapping[str, Value]) -> Edit:
 def loader_place(path: Path, line: int) -> tuple[int, str] | None:
     """Line and name of the call that `loader_edit` would edit."""
     source = read_source(path)
-    call = _loader_call(source, line) if source else None
+    call = loader_call(source, line) if source else None
     return (call.node.lineno, last_name(call.node.func) or "") if call else None
 
 
@@ -103,18 +107,14 @@ def statement_edit(statements: Sequence[str]) -> Edit:
 
     def edit(source: Source) -> list[Splice] | None:
         wanted = [added(node) for node in ast.parse("\n".join(statements)).body]
-        block = _leading_imports(source.tree)
+        block = leading_imports(source.tree)
         if not imports_torch(block) or _sets_already(source.tree, wanted):
             return None
-        last = block[-1]
-        assert last.end_lineno is not None
-        index = source.tree.body.index(last)
-        at = source.offset(last.end_lineno + 1, 0)
-        shared = [n for n in source.tree.body[index + 1 :] if 0 < n.lineno <= last.end_lineno]
-        if at > len(source.code) or shared:
+        at = behind(source, block[-1])
+        if at is None:
             return None
-        at -= 1 + (source.code[at - 2 : at] == b"\r\n")
-        source.tree.body[index + 1 : index + 1] = wanted
+        index = source.tree.body.index(block[-1]) + 1
+        source.tree.body[index:index] = wanted
         lines = (statement.encode() for statement in statements)
         return [(at, at, source.newline + b"".join(source.newline + line for line in lines))]
 
@@ -144,7 +144,7 @@ def _sets_already(tree: ast.Module, wanted: Sequence[ast.stmt]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _LoaderCall:
+class LoaderCall:
     """The call whose arguments a loader is made with."""
 
     node: ast.Call
@@ -152,10 +152,10 @@ class _LoaderCall:
     """It makes TrainingArguments; the Trainer of transformers makes the loader."""
 
 
-def _loader_call(source: Source, line: int) -> _LoaderCall | None:
+def loader_call(source: Source, line: int) -> LoaderCall | None:
     """The only DataLoader call whose lines cover `line`; where a Trainer is told to go there, the
     only TrainingArguments of the file."""
-    names = {"DataLoader"} | {
+    names = {"DataLoader", OF_LIKE_LENGTH} | {
         alias.asname
         for node in ast.walk(source.tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch.utils.data")
@@ -170,7 +170,7 @@ def _loader_call(source: Source, line: int) -> _LoaderCall | None:
         and last_name(node.func) in names
     ]
     if found:
-        return _LoaderCall(found[0], from_arguments=False) if len(found) == 1 else None
+        return LoaderCall(found[0], from_arguments=False) if len(found) == 1 else None
     calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
     trained = any(
         node.lineno <= line <= (node.end_lineno or node.lineno)
@@ -182,19 +182,7 @@ def _loader_call(source: Source, line: int) -> _LoaderCall | None:
     ]
     if not trained or len(arguments) != 1:
         return None
-    return _LoaderCall(arguments[0], from_arguments=True)
-
-
-def _leading_imports(tree: ast.Module) -> list[ast.stmt]:
-    """The imports at the top of a module, after its docstring."""
-    body = tree.body
-    start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
-    block: list[ast.stmt] = []
-    for node in body[start:]:
-        if not isinstance(node, (ast.Import, ast.ImportFrom)):
-            break
-        block.append(node)
-    return block
+    return LoaderCall(arguments[0], from_arguments=True)
 
 
 # --- editing a call -----------------------------------------------------------------------

@@ -89,6 +89,29 @@ def imports_torch(statements: Sequence[ast.stmt]) -> bool:
     )
 
 
+def leading_imports(tree: ast.Module) -> list[ast.stmt]:
+    """The imports at the top of a module, after its docstring; not those that an edit added."""
+    body = tree.body
+    start = 1 if body and ast.get_docstring(tree, clean=False) is not None else 0
+    block: list[ast.stmt] = []
+    for node in body[start:]:
+        if not isinstance(node, (ast.Import, ast.ImportFrom)) or not node.lineno:
+            break
+        block.append(node)
+    return block
+
+
+def behind(source: Source, node: ast.stmt) -> int | None:
+    """Where the last line of `node`, of a module's body, ends; None where it shares that line."""
+    assert node.end_lineno is not None
+    index = source.tree.body.index(node)
+    shared = [n for n in source.tree.body[index + 1 :] if 0 < n.lineno <= node.end_lineno]
+    at = source.offset(node.end_lineno + 1, 0)
+    if at > len(source.code) or shared:
+        return None
+    return at - 1 - (source.code[at - 2 : at] == b"\r\n")
+
+
 def added(node: Node) -> Node:
     """`node` and all in it on line 0: no edit that looks for a line finds it."""
     for part in ast.walk(node):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.engines.recorded import QUIET_MACHINE, arguments_of
+from advisor.knobs.tree import number_of
 from advisor.model import (
     Ceilings,
     Effects,
@@ -93,6 +94,8 @@ class Formula:
     """Times the rate of one process that so many have, where `num_gpus` asks for them."""
     ignored: frozenset[str] = frozenset()
     """Settings that the program does not follow."""
+    rate_by_batch: bool = False
+    """The program multiplies its learning rate by the batch."""
     coded: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Values that stand in the program's code."""
     switches: Mapping[str, float] = field(default_factory=dict)
@@ -109,7 +112,7 @@ class Formula:
     power_w: Callable[[float], float] | None = None
     """The card's draw by units a second, of which energy follows; None: it tells neither."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps."""
+    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps, lr."""
     observed: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of Effects."""
     runs_on: Machine = QUIET_MACHINE
@@ -233,6 +236,9 @@ class Formula:
         return batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
 
     def _effects(self, used: Values) -> Effects:
+        rate = number_of(used.get(self.names.get("lr", "lr")))
+        if self.rate_by_batch and rate:
+            rate *= self._number(used, "batch_size", 1)
         seen: dict[str, Any] = {
             "batch": float(min(self._number(used, "batch_size", 1), self.items)),
             "batch_asked": self._number(used, "batch_size", 1),
@@ -242,6 +248,7 @@ class Formula:
             "input_shapes": ("3x8x8",),
             "fingerprint": "same",
             "accumulation": float(self._number(used, "accumulation_steps", 1)),
+            "learning_rates": (rate,) if rate else (),
         }
         seen |= dict(self.observed)
         return Effects(**seen | {name: used.get(name) is True for name in self.flags})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
+from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Tier
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one of those declared for the quality measures."""
@@ -71,6 +71,8 @@ class Contest:
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
     reseeded: bool = False
     """Each round has a seed of its own, the same for both arms; the first is that of the asks."""
+    tier: Tier | None = None
+    """Of which `after` is the point."""
     finish_once: bool = False
     """In the first round `after` finishes a whole item, which it has not done yet."""
 

@@ -151,15 +151,12 @@ def bounds(
     )
 
 
-def chained(
-    first: Comparison | None, second: Comparison | None, objective: Objective
-) -> Interval | None:
-    """The gain of both steps together: A to B in `first`, B to C in `second`.
+def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
+    """The gain of all steps together: A to B in the first, B to C in the next; None without any.
 
-    Rounds of the two are independent, so a sum of one of each is as good a draw of the whole as a
-    round of A against C would be, and the same bounds hold for it.
+    Rounds of the steps are independent, so a sum of one of each is as good a draw of the whole as
+    a round of A against the last would be, and the same bounds hold for it.
     """
-    parts = [part for part in (first, second) if part is not None]
     if not parts or any(part.failure for part in parts):
         return None
     gains = [part.log_gains(objective) for part in parts]

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from advisor.gate.entries import ARMS, RunEntry
 from advisor.gate.records import Attribution, MovedEntry
+from advisor.gate.verdict import belongs
 from advisor.report.numbers import percent
 
 if TYPE_CHECKING:
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
+    from advisor.gate.records import GateRecord
+    from advisor.gate.session import Session
     from advisor.model import MeasurePlan
 
 PARTS = {
@@ -39,8 +42,18 @@ SMALLEST_CHANGE = 0.02
 """Relative change of a figure below which it did not move."""
 
 
-def explain(program: Program, bench: Bench, plan: MeasurePlan) -> Attribution:
-    """Run each arm once more and compare what the two runs show."""
+def of_red(session: Session, record: GateRecord) -> list[Attribution]:
+    """One extra run of each arm of every program of which `record` proves a regression."""
+    red = [w.name for w in record.workloads if w.verdict == "regression"]
+    found = []
+    for program in session.asked:
+        if any(belongs(name, session.programs[program.name]) for name in red):
+            session.say(f"{program.name}: one more run of each arm, to see what moved")
+            found.append(_explained(program, session.bench, session.plans[program.name]))
+    return found
+
+
+def _explained(program: Program, bench: Bench, plan: MeasurePlan) -> Attribution:
     runs = {arm: bench.run(program, arm, plan, math.inf) for arm in ARMS}
     return compare(program.name, runs["base"], runs["head"])
 

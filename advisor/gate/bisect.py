@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError, NoBaselineError
-from advisor.gate import allowances, base, commits
+from advisor.gate import allowances, attribution, base, commits
 from advisor.gate.git import git
 from advisor.gate.program import choose
 from advisor.gate.records import Bisection, BisectStep, CommitEntry, Revision
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from advisor.gate.entries import Arm
     from advisor.gate.options import Options
     from advisor.gate.program import Program
-    from advisor.gate.records import GateRecord, HostEntry, Inputs
+    from advisor.gate.records import Attribution, GateRecord, HostEntry, Inputs
     from advisor.gate.workbench import Place
 
 SHA_CHARS = 12
@@ -58,8 +58,14 @@ def search(asked: Options, place: Place) -> GateRecord:
         place.say(f"{len(span.suspects.commits)} commits; first the bad end against the good one")
         ends = walk.measure(span.suspects.commits[-1], programs, inputs)
         found, stopped = _narrowed(walk, span, programs, ends)
-    notes = [*ends.notes, *_remarks(head, span, asked, found)]
-    record = ends.model_copy(update={"bisection": found, "notes": notes})
+    first = found.suspects[0] if len(found.suspects) == 1 else None
+    record = ends.model_copy(
+        update={
+            "bisection": found,
+            "notes": [*ends.notes, *_remarks(head, span, asked, found)],
+            "attribution": walk.moved.get(first.sha, []) if first else [],
+        }
+    )
     if stopped and place.cancel.is_set():
         return record.model_copy(update={"verdict": "invalid", "reason": stopped})
     return record.model_copy(update={"reason": _reason(ends, found, stopped)})
@@ -78,6 +84,8 @@ class _Walk:
     left_min: float
     """Of the budget."""
     measurements: int = field(default=0, init=False)
+    moved: dict[str, list[Attribution]] = field(default_factory=dict, init=False)
+    """By commit that is proven slower: what differs from the good end."""
 
     def measure(self, commit: Commit, programs: tuple[Program, ...], inputs: Inputs) -> GateRecord:
         """`commit` against the good end. Raises NoBaselineError where it cannot be checked out."""
@@ -93,6 +101,8 @@ class _Walk:
             set_up(asked, place, session, None if self.measurements == 1 else ("head",))
             record = measured(session, self.host, "bisect")
             self.left_min = min(self.left_min, session.left_s / 60)
+            if record.verdict == "regression":
+                self.moved[commit.sha] = attribution.of_red(session, record)
         return record
 
 

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import files, stats
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.gate import trend
+from advisor.gate import scatter, trend
 from advisor.gate.records import WorkloadVerdict
 from advisor.gate.verdict import PRECEDENCE
 
@@ -35,12 +35,17 @@ if TYPE_CHECKING:
 
     from advisor.gate.entries import ProgramEntry
     from advisor.gate.records import GateRecord, HostEntry, Verdict
+    from advisor.gate.scatter import Scatter
 
 FORMAT: Literal[1] = 1
 FEWEST_SESSIONS = 10
 BASELINE_SESSIONS = 30
 SMALLEST_LOSS = 0.02
 """Share of the rate below which a lasting loss is not told, however sure it is."""
+ALONE_A_YEAR = 0.2
+"""False alarms of single sessions, over all benchmarks together, were nights normal."""
+STRAYING = 2.5
+"""So many times further than normal ones some nights stray. Less is found on the next."""
 
 
 class _Part(BaseModel):
@@ -116,20 +121,21 @@ def compare(
     threshold: float,
     *,
     smallest_loss: float = SMALLEST_LOSS,
-    benchmarks: int = 1,
+    beside: Sequence[Scatter | None] = (),
 ) -> Compared:
     """Whether a session of this rate is red against the sessions before it. Pure.
 
-    `benchmarks` series of this machine are looked at every night: the more they are, the surer
-    each has to be, so that all of them together raise one false alarm a year at most.
+    `beside` is what is known of the other series of this machine (`scatters_beside`). They are
+    looked at every night: the more they are, the surer each has to be, so that all of them together
+    raise one false alarm a year at most.
     """
     baseline = baseline_of(series)
     if len(baseline) < FEWEST_SESSIONS:
         verdict: Verdict = "inconclusive" if baseline else "no-baseline"
         reason = f"{len(baseline)} of {FEWEST_SESSIONS} sessions that a baseline needs"
         return Compared(verdict=verdict, reason=reason, sessions=len(baseline))
-    found = _tonight(baseline, units_per_s, threshold, benchmarks)
-    lost = _lost(current(series), units_per_s, smallest_loss, benchmarks)
+    found = _tonight(baseline, units_per_s, threshold, 1 + len(beside))
+    lost = _lost(current(series), units_per_s, smallest_loss, beside)
     if lost and found.verdict == "regression":
         return replace(found, reason=f"{found.reason}. Also {lost}")
     return replace(found, verdict="regression", reason=lost) if lost else found
@@ -138,14 +144,14 @@ def compare(
 def _tonight(
     baseline: Sequence[Session], units_per_s: float, threshold: float, benchmarks: int
 ) -> Compared:
-    """Red needs both: below what the sessions' own scatter explains (one-sided prediction bound),
-    and a drop of at least the threshold and of twice that scatter.
+    """Red needs both: below what the sessions' own scatter explains, with nights that stray
+    further than others do, and a drop of at least the threshold.
     """
     rates = [math.log(session.units_per_s) for session in baseline]
-    n, mean, scatter = len(rates), statistics.fmean(rates), statistics.stdev(rates)
-    chance = trend.FALSE_ALARMS_A_YEAR / trend.NIGHTS / max(1, benchmarks)
-    reach = stats.t_quantile(1 - chance, n - 1) * scatter * math.sqrt(1 + 1 / n)
-    limit = max(reach, -math.log1p(-threshold), 2 * scatter)
+    n, mean, deviation = len(rates), statistics.fmean(rates), statistics.stdev(rates)
+    chance = ALONE_A_YEAR / trend.NIGHTS / benchmarks
+    reach = STRAYING * stats.t_quantile(1 - chance, n - 1) * deviation * math.sqrt(1 + 1 / n)
+    limit = max(reach, -math.log1p(-threshold))
     drop = mean - math.log(units_per_s)
     red = drop > limit
     last_good = baseline[-1].sha
@@ -166,11 +172,14 @@ def _tonight(
 
 
 def _lost(
-    sessions: Sequence[Session], units_per_s: float, smallest: float, benchmarks: int
+    sessions: Sequence[Session],
+    units_per_s: float,
+    smallest: float,
+    beside: Sequence[Scatter | None],
 ) -> str | None:
     """What is lost for good with a session of this rate, as a reason; None if nothing is."""
     rates = [math.log(rate) for rate in (*(s.units_per_s for s in sessions), units_per_s)]
-    loss = trend.lasting_loss(rates, -math.log1p(-smallest), benchmarks)
+    loss = trend.lasting_loss(rates, -math.log1p(-smallest), beside)
     if loss is None:
         return None
     first, last = sessions[loss.held[0]], sessions[loss.held[1] - 1]
@@ -194,11 +203,21 @@ def current(series: Series | None) -> list[Session]:
     return sessions[starts[-1] :] if starts else sessions
 
 
-def on_machine(past: History, facts: dict[str, str]) -> int:
-    """How many series of the machine and software of `facts` there are."""
+def scatters_beside(past: History, facts: dict[str, str]) -> list[Scatter | None]:
+    """Of every other series of the machine and software of `facts`; None where too little is
+    known."""
     apart = {"workload", "source", "unit"}
     here = {key: value for key, value in facts.items() if key not in apart}
-    return sum(here.items() <= series.facts.items() for series in past.series.values())
+    return [
+        scatter_of(series)
+        for series in past.series.values()
+        if here.items() <= series.facts.items() and series.facts != facts
+    ]
+
+
+def scatter_of(series: Series) -> Scatter | None:
+    """How far the sessions of `series` scatter, by their own account."""
+    return scatter.own([math.log(session.units_per_s) for session in current(series)])
 
 
 def read(path: Path) -> History:
@@ -233,7 +252,7 @@ def judge(
             rate,
             record.inputs.threshold,
             smallest_loss=record.inputs.smallest_loss,
-            benchmarks=on_machine(past, facts),
+            beside=scatters_beside(past, facts),
         )
         session = Session(
             created=record.created,

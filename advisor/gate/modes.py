@@ -17,7 +17,6 @@ from advisor.gate import (
     calibrate,
     history,
     replay,
-    verdict,
 )
 from advisor.gate.program import choose, why_not_comparable
 from advisor.gate.records import HostEntry
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
 
     from advisor.gate.entries import Arm
     from advisor.gate.options import Options
-    from advisor.gate.records import Attribution, GateRecord, Mode
-    from advisor.gate.session import Session
+    from advisor.gate.records import GateRecord, Mode
     from advisor.gate.workbench import Place
 
 SETTLED = ("statistic", "limits", "own_figures", "accepted")
@@ -67,19 +65,7 @@ def ab(asked: Options, place: Place) -> GateRecord:
         record = record.model_copy(update={"notes": [*record.notes, *let_pass.notes]})
         if record.verdict != "regression":
             return record
-        return record.model_copy(update={"attribution": _why(session, record)})
-
-
-def _why(session: Session, record: GateRecord) -> list[Attribution]:
-    """One extra run of each arm of every program that has a proven regression."""
-    red = [w.name for w in record.workloads if w.verdict == "regression"]
-    found = []
-    for program in session.asked:
-        entry = session.programs[program.name]
-        if any(verdict.belongs(name, entry) for name in red):
-            session.say(f"{program.name}: one more run of each arm, to see what moved")
-            found.append(attribution.explain(program, session.bench, session.plans[program.name]))
-    return found
+        return record.model_copy(update={"attribution": attribution.of_red(session, record)})
 
 
 def replay_saved(asked: Options, _place: Place) -> GateRecord:

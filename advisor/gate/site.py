@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.gate.history import Series, Session
+    from advisor.gate.scatter import Scatter
 
 PAGE, BADGE = "index.html", "badge.svg"
 WIDTH, HEIGHT = 860, 190
@@ -94,7 +95,7 @@ def of_history(runner: str, past: history.History) -> list[Machine]:
             runner=runner,
             series=tuple(
                 sorted(
-                    (_shown(series, len(found)) for series in found),
+                    (_shown(series, found) for series in found),
                     key=lambda shown: (order.index(shown.kind), shown.workload),
                 )
             ),
@@ -131,10 +132,11 @@ def badge(machines: Sequence[Machine]) -> str:
     )
 
 
-def _shown(series: Series, benchmarks: int) -> Shown:
+def _shown(series: Series, machine: Sequence[Series]) -> Shown:
     rates = [session.units_per_s for session in series.sessions]
     changes = trend.steps([math.log(rate) for rate in rates])
-    state, kind = _state(series, benchmarks, changes)
+    beside = [history.scatter_of(other) for other in machine if other is not series]
+    state, kind = _state(series, beside, changes)
     return Shown(
         workload=series.workload,
         source=series.facts.get("source", ""),
@@ -154,12 +156,14 @@ def _shown(series: Series, benchmarks: int) -> Shown:
     )
 
 
-def _state(series: Series, benchmarks: int, changes: Sequence[trend.Step]) -> tuple[str, str]:
+def _state(
+    series: Series, beside: Sequence[Scatter | None], changes: Sequence[trend.Step]
+) -> tuple[str, str]:
     current = history.current(series)
     if len(current) < history.FEWEST_SESSIONS:
         return f"{len(current)} of {history.FEWEST_SESSIONS} sessions of a baseline", "new"
     logs = [math.log(session.units_per_s) for session in current]
-    loss = trend.lasting_loss(logs, -math.log1p(-history.SMALLEST_LOSS), benchmarks)
+    loss = trend.lasting_loss(logs, -math.log1p(-history.SMALLEST_LOSS), beside)
     if loss:
         return f"{-100 * math.expm1(-loss.drop):.1f} % lost of the best that was held", "lost"
     if series.sessions[-1].red:

@@ -13,22 +13,31 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor import stats
+from advisor.gate import scatter
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-HELD = (10, 20, 40)
+    from advisor.gate.scatter import Scatter
+
+HELD = (7, 14, 28)
 """Lengths of a stretch of sessions that counts as a level once held."""
-RECENT = (10, 7, 5, 3, 2)
+RECENT = (14, 10, 7, 5, 3)
 """Lengths of the stretch up to now that is held against it."""
-FALSE_ALARMS_A_YEAR = 0.2
+FALSE_ALARMS_A_YEAR = 0.75
 """Over all benchmarks together, with one session a night."""
 NIGHTS = 365
-PLACES = 100.0
-"""So many independent searches one night is worth: by simulation."""
-STRAY = 4.5
-"""A difference of neighbours this many times the middle one is a step, or a stray night."""
+PLACES = 5.0
+"""So many independent searches each session of the past is worth, where one night in a few is a
+stray: by simulation."""
+BESIDE = 2
+"""Sessions on either side that tell whether one is a stray."""
+TAMED = 1.0
+"""A stray night counts as no more than this many standard deviations away from those beside it."""
 SMALL = 6.0
-"""How much larger a deviation from n differences is taken: this over n."""
+"""How much larger a scatter from n differences is taken, for levels to be told apart: this over
+n."""
 SHORTEST = 3
 """Fewer sessions are no level of their own."""
 
@@ -55,32 +64,23 @@ class Step:
     """On the scale of log rates: above 0 is faster."""
 
 
-def scatter(log_rates: Sequence[float]) -> float | None:
-    """Standard deviation of one session about its level; None with too few sessions.
-
-    From what neighbours differ by, without the few differences that are steps, so that neither a
-    step nor a creep is taken for noise. Taken larger where it is known from few.
-    """
-    steps = [abs(b - a) for a, b in itertools.pairwise(log_rates)]
-    if len(steps) < HELD[0] - 1:
-        return None
-    ordinary = STRAY * statistics.median(steps)
-    kept = [step * step for step in steps if step <= ordinary] or [0.0]
-    return math.sqrt(statistics.fmean(kept) / 2) * (1 + SMALL / len(steps))
-
-
-def lasting_loss(log_rates: Sequence[float], smallest: float, benchmarks: int) -> Loss | None:
+def lasting_loss(
+    log_rates: Sequence[float], smallest: float, beside: Sequence[Scatter | None] = ()
+) -> Loss | None:
     """The loss that holds up to the last session, the surest of several; None if there is none.
 
-    `smallest` is the least that counts, on the scale of log rates; `benchmarks` series are
-    looked at every night, and share one allowance of false alarms.
+    `smallest` is the least that counts, on the scale of log rates. `beside` is what is known of
+    the other series of the machine: all of them are looked at every night, and share one allowance
+    of false alarms.
     """
-    sigma = scatter(log_rates)
-    if sigma is None:
+    alone = scatter.own(log_rates)
+    if alone is None:
         return None
-    limit = _limit(benchmarks)
-    sums = [0.0, *itertools.accumulate(log_rates)]
-    n = len(log_rates)
+    known = scatter.moderated(alone, [other for other in beside if other is not None])
+    n, sigma = len(log_rates), known.sigma
+    chance = FALSE_ALARMS_A_YEAR / NIGHTS / (1 + len(beside)) / (PLACES * n)
+    limit = stats.t_quantile(1 - chance, max(1, int(known.degrees)))
+    sums = [0.0, *itertools.accumulate(_tamed(log_rates, TAMED * sigma))]
     found: tuple[float, Loss] | None = None
     for length in HELD:
         best, seen = length, length
@@ -98,14 +98,25 @@ def lasting_loss(log_rates: Sequence[float], smallest: float, benchmarks: int) -
     return found[1] if found else None
 
 
+def _tamed(log_rates: Sequence[float], most: float) -> list[float]:
+    """Each no further than `most` from the middle of those beside it: a step stays where it is."""
+    found = []
+    for number, rate in enumerate(log_rates):
+        near = log_rates[max(0, number - BESIDE) : number + BESIDE + 1]
+        middle = statistics.median(near)
+        found.append(min(max(rate, middle - most), middle + most))
+    return found
+
+
 def steps(log_rates: Sequence[float]) -> list[Step]:
     """Where the level changed: the split into levels that explains the series at least cost.
 
     Each further level has to explain more than chance would. Empty with too few sessions.
     """
-    sigma, n = scatter(log_rates), len(log_rates)
-    if not sigma or n < 2 * SHORTEST:
+    known, n = scatter.own(log_rates), len(log_rates)
+    if known is None or not known.sigma or n < 2 * SHORTEST:
         return []
+    sigma = known.sigma * (1 + SMALL / (n - 1))
     sums = [0.0, *itertools.accumulate(log_rates)]
     squares = [0.0, *itertools.accumulate(rate * rate for rate in log_rates)]
     price = 3.5 * math.log(n) * sigma * sigma + 1e-12
@@ -130,9 +141,3 @@ def steps(log_rates: Sequence[float]) -> list[Step]:
         Step(at=at, change=after - before)
         for at, (before, after) in zip(edges[1:], itertools.pairwise(levels), strict=False)
     ]
-
-
-def _limit(benchmarks: int) -> float:
-    """Standard deviations that a loss has to be apart from what was held."""
-    chance = FALSE_ALARMS_A_YEAR / NIGHTS / max(1, benchmarks) / PLACES
-    return statistics.NormalDist().inv_cdf(1 - chance)

@@ -70,13 +70,12 @@ def next_step(record: GateRecord) -> str:
         return "The baseline grows with every call." if undecided else ""
     if record.mode == "calibrate" and record.verdict != "invalid":
         return ""
+    why = " ".join(found.sentence for found in record.attribution)
     if record.mode == "bisect":
-        return ""
+        return why
     if any(program.stopped for program in record.programs) and record.verdict == "inconclusive":
         return "More time (--max-minutes) would decide it, or a shorter benchmark."
-    if record.attribution:
-        return " ".join(found.sentence for found in record.attribution)
-    return NEXT_STEPS.get(record.verdict, "")
+    return why or NEXT_STEPS.get(record.verdict, "")
 
 
 def pct(value: float | None) -> str:

@@ -38,9 +38,12 @@ def move(
     path: str,
     value: JsonScalar,
     beside: Mapping[str, JsonScalar] = NOTHING,
+    *,
+    beyond: bool = False,
 ) -> tuple[Change, ...] | Refusal:
     """The knob at `path` set to `value` and everything linked to it moved along, or why not.
-    `beside`: what other values of the document are set to already.
+    `beside`: what other values of the document are set to already. `beyond`: a batch may be larger
+    than what the optimizer sees now, if nothing is accumulated then.
 
     Links that ask for nothing (`lr-batch`, `reference`) change nothing: where there is an
     accumulation the effective batch is kept, and with it the learning rate stays right.
@@ -50,7 +53,7 @@ def move(
         return Refusal(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
         return Refusal(reason=f"{path}: {knob.why}")
-    plan = _Plan(document, findings, knob, value, beside)
+    plan = _Plan(document, findings, knob, value, beside, beyond=beyond)
     if why := plan.not_taken(path, value):
         return Refusal(reason=f"{path} = {value}: {why}")
     for link in findings.links:
@@ -75,6 +78,8 @@ class _Plan:
         knob: Knob,
         value: JsonScalar,
         beside: Mapping[str, JsonScalar],
+        *,
+        beyond: bool,
     ) -> None:
         self.findings = findings
         self.knob = knob
@@ -82,6 +87,7 @@ class _Plan:
         self.scalars = document.scalars
         self.absent = {each.path for each in document.absent}
         self.beside = beside
+        self.beyond = beyond
         self.changes: dict[str, Change] = {}
         self._plan(knob.path, value, knob.kind)
 
@@ -124,29 +130,63 @@ class _Plan:
 
 
 def _move_product(plan: _Plan, link: Link) -> str | None:
-    """Batch x accumulation x ranks stays; another of them gives way to the one that moved."""
+    """Batch x accumulation x ranks stays; another of them gives way to the one that moved.
+
+    An accumulation of one batch has nothing to give: a larger batch is then what it would be if
+    that key were not there.
+    """
     new = number_of(plan.value)
     if not new or new < 1:
         return f"a {plan.knob.kind} is at least 1"
     factors, total = _factors(plan, link)
     if plan.knob.path not in factors:
-        smaller = next(iter(factors), None)
-        return f"the global batch is what the optimizer sees: move {smaller} instead"
+        return None if _is_alone(plan, factors) else _smaller_instead(factors)
     others = [path for path in factors if path != plan.knob.path]
     if total is not None and "batch_size" not in factors.values():
         return _keep_derived(plan, total, others, new)
     yielding = next((p for kind in _YIELDS for p in others if factors[p] == kind), None)
     if yielding is None:
-        count = number_of(plan.old(total)) if total else None
-        if total and (count is None or count % new):
-            return f"{total} = {plan.old(total)} is no multiple of {plan.value}"
-        return None
+        return _share_total(plan, total, others, new) if total else None
     old, other = number_of(plan.old(plan.knob.path)), number_of(plan.old(yielding))
     if old is None or other is None:
         return f"{yielding} = {plan.old(yielding)} is no number to keep the product with"
-    if (old * other) % new:
-        return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
-    return plan.set(yielding, _like(old * other / new, plan.old(yielding)))
+    if (old * other) % new == 0:
+        return plan.set(yielding, _like(old * other / new, plan.old(yielding)))
+    if other == 1 and (plan.knob.kind, factors[yielding]) == ("batch_size", "grad_accum"):
+        return _move_total(plan, total, new / old) if total else None
+    if plan.beyond and total is None and new > old * other and factors[yielding] == "grad_accum":
+        return plan.set(yielding, _like(1, plan.old(yielding)))
+    return f"the product {old:g} x {other:g} of {plan.knob.path} and {yielding} cannot be kept"
+
+
+def _is_alone(plan: _Plan, factors: Mapping[str, str]) -> bool:
+    """Whether the global batch is the only one: nothing is accumulated, no smaller one is known."""
+    counts = [number_of(plan.old(p)) for p, kind in factors.items() if kind == "grad_accum"]
+    return "batch_size" not in factors.values() and all(count == 1 for count in counts)
+
+
+def _smaller_instead(factors: Mapping[str, str]) -> str:
+    return f"the global batch is what the optimizer sees: move {next(iter(factors), None)} instead"
+
+
+def _share_total(plan: _Plan, total: str, others: list[str], new: float) -> str | None:
+    """The program accumulates as often as the global batch holds the smaller one: it must hold it
+    whole, and moves along where it holds it once."""
+    old, whole = number_of(plan.old(plan.knob.path)), number_of(plan.old(total))
+    if whole is not None and whole % new == 0:
+        return None
+    counts = [number_of(plan.old(path)) for path in others]
+    if old and None not in counts and whole == old * math.prod(filter(None, counts)):
+        return _move_total(plan, total, new / old)
+    return f"{total} = {plan.old(total)} is no multiple of {plan.value}"
+
+
+def _move_total(plan: _Plan, total: str, times: float) -> str | None:
+    """The global batch of which nothing is accumulated: its key holds no more than the smaller."""
+    whole = (number_of(plan.old(total)) or 0.0) * times
+    if not whole or whole != int(whole):
+        return f"{total} = {plan.old(total)} times {times:g} is no count"
+    return plan.set(total, _like(whole, plan.old(total)))
 
 
 _YIELDS = ("grad_accum", "batch_size")
@@ -252,7 +292,7 @@ def _move_equal(plan: _Plan, link: Link) -> str | None:
 
 def _move_multiple(plan: _Plan, link: Link) -> str | None:
     total, new = number_of(plan.old(link.paths[1])), number_of(plan.value)
-    if total is not None and new and total % new:
+    if total is not None and total > 0 and new and total % new:
         return f"{link.paths[1]} = {total:g} must be a multiple of it"
     return None
 

@@ -117,36 +117,37 @@ def _sides(seen: Effects) -> frozenset[Shown]:
     return _counts(*sides, least=SMALLEST_SIDE)
 
 
-ASPECTS = (
-    Aspect(
-        kind="batch_size",
-        seen=lambda seen: _counts(_batch(seen), least=1),
-        relations=(
-            ITSELF,
-            Relation(
-                name="global-over-accumulation",
-                shown=_times(lambda seen: 1 / _updates_apart(seen)),
-                scope="global",
-            ),
-            Relation(
-                name="global-over-ranks",
-                shown=_times(lambda seen: 1 / _ranks(seen)),
-                scope="global",
-            ),
-            Relation(
-                name="global-over-both",
-                shown=_times(lambda seen: 1 / _ranks(seen) / _updates_apart(seen)),
-                scope="global",
-            ),
-            Relation(
-                name="of-one-update",
-                shown=_times(_updates_apart),
-                scope="micro",
-                last_resort=True,
-            ),
-            Relation(name="of-one-device", shown=_times(_ranks), scope="device", last_resort=True),
+BATCH = Aspect(
+    kind="batch_size",
+    seen=lambda seen: _counts(_batch(seen), least=1),
+    relations=(
+        ITSELF,
+        Relation(
+            name="global-over-accumulation",
+            shown=_times(lambda seen: 1 / _updates_apart(seen)),
+            scope="global",
         ),
+        Relation(
+            name="global-over-ranks",
+            shown=_times(lambda seen: 1 / _ranks(seen)),
+            scope="global",
+        ),
+        Relation(
+            name="global-over-both",
+            shown=_times(lambda seen: 1 / _ranks(seen) / _updates_apart(seen)),
+            scope="global",
+        ),
+        Relation(
+            name="of-one-update",
+            shown=_times(_updates_apart),
+            scope="micro",
+            last_resort=True,
+        ),
+        Relation(name="of-one-device", shown=_times(_ranks), scope="device", last_resort=True),
     ),
+)
+ASPECTS = (
+    BATCH,
     Aspect(
         kind="num_workers",
         seen=lambda seen: _counts(seen.workers),

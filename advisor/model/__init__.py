@@ -4,6 +4,7 @@
 """
 
 from advisor.model.kinds import (
+    OF_THE_GAIN,
     TIERS,
     TRAINING_STEPS,
     EffectVerdict,
@@ -16,6 +17,7 @@ from advisor.model.kinds import (
 )
 from advisor.model.machines import Gpu, GpuProfile, Machine
 from advisor.model.observations import (
+    BatchPlace,
     Card,
     Ceilings,
     Disturbance,
@@ -39,9 +41,11 @@ from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, 
 from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
+    "OF_THE_GAIN",
     "TIERS",
     "TRAINING_STEPS",
     "Advice",
+    "BatchPlace",
     "Candidate",
     "Card",
     "Ceilings",

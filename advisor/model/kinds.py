@@ -19,6 +19,10 @@ TIERS: dict[Tier, frozenset[KnobClass]] = {
 }
 """How far results may change: not, by rounding, in the product; and the classes that then may."""
 
+OF_THE_GAIN: dict[Tier, float] = {"safe": 0.5, "balanced": 0.8, "fastest": 1.0}
+"""What part of the gain of a batch, on the scale of logarithms, a tier asks for: the smallest batch
+that has it is taken, for the memory it saves."""
+
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
@@ -28,6 +32,7 @@ Purpose = Literal[
     "quality",
     "confirm",
     "whatif",
+    "tier",
     "scaling",
     "profile",
     "gate",

@@ -8,6 +8,17 @@ from advisor.model.kinds import JsonScalar, TrainingSign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlace:
+    """The dimension that counts the samples, as an experiment showed it."""
+
+    site: str
+    """`train.py:95` where the module is called."""
+    input: int
+    """Which of the tensors that it is given, from 0 on."""
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What the program really did, as the probe saw it."""
 
@@ -42,7 +53,17 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    batch_at: BatchPlace | None = None
+    """Where the batch was counted, told by an experiment; None: the loader or the layers told."""
+    input_dims: tuple[tuple[int, ...], ...] = ()
+    """The same of its first call, the batch dimension included."""
     device: str | None = None
+    optimizers: tuple[str, ...] = ()
+    """Kinds of optimizers that stepped: `AdamW`."""
+    learning_rates: tuple[float, ...] = ()
+    """All that they began with, before any schedule."""
+    update_share: float | None = None
+    """Of the time from update to update, in the optimizer's step; by the host's clock."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None
@@ -78,6 +99,12 @@ class WhatIfOutcome:
     """Paid once, before the window: compilation."""
     caution: str | None = None
     """What may be different with it, beyond speed."""
+    told_by: str | None = None
+    """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
+    one_tensor: bool | None = None
+    """Autocast: what the model gives is one tensor, which went on in float32."""
+    readings: int | None = None
+    """How often each item was read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,3 +325,7 @@ class ResultFile:
     size_bytes: int
     first: tuple[tuple[float | str, ...], ...] = ()
     """Values of the first items, in order; of texts a digest."""
+    sampled: bool = False
+    """They are samples, or means, of what somebody looks at or listens to: a few may stray."""
+    digest: str | None = None
+    """Of all of it, where its content cannot be read."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.model.kinds import Purpose
+from advisor.model.observations import BatchPlace
 from advisor.model.settings import Candidate
 
 
@@ -37,6 +38,8 @@ class MeasurePlan:
     again, while the process runs on."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
+    batch_at: BatchPlace | None = None
+    """Where the batch is, which layers would not tell."""
     unit_regex: str | None = None
     """Count output lines that match; group 1, if any, is a number of units."""
 

@@ -141,11 +141,12 @@ def _rearrange(torch: Any, whatif: WhatIf, given: dict[str, Any], wanted: dict[s
 def _bucketed(torch: Any, whatif: WhatIf, given: dict[str, Any]) -> bool:
     """Batches of like length; what it takes to read the lengths is paid once."""
     began = time.perf_counter()
-    why = buckets.put(torch, given)
+    found = buckets.put(torch, given)
     whatif.cost_s += time.perf_counter() - began
-    if why is not None:
-        whatif.refuse(why)
+    if isinstance(found, str):
+        whatif.refuse(found)
         return False
+    whatif.told_by, whatif.readings = found.told_by, found.readings
     if given["batch_sampler"].mixed:
         whatif.caution = "items of like length are then seen together, no longer wholly at random"
     return True

@@ -33,6 +33,11 @@ class Counter:
         self._shaped = False
         self._constant: float | None = None
 
+    @property
+    def way(self) -> tuple[Any, ...] | None:
+        """The way to the tensor whose rows are the items; None where it is something else."""
+        return self._path if self._shaped else None
+
     def count(self, batch: Any) -> float:
         """Items in `batch`; 1 where nothing says how many."""
         if self._path is not None:

@@ -1,8 +1,11 @@
 """Batches of items of like length, in place of those that a loader would draw.
 
-The length of an item is read from the item itself, once, before the first batch; the order stays
-the loader's own as far as it can: pools of many batches are drawn from it, each pool is cut into
+The length of an item is read from the item itself, before the first batch; the order stays the
+loader's own as far as it can: pools of many batches are drawn from it, each pool is cut into
 batches by length, and those come in a random order.
+
+Items are often stretched or cut at random as they are read. All of them are read with the same
+seed, so that each is changed alike and the longer one stays the longer one.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from typing import Any, Iterator
+from typing import Any, Iterator, NamedTuple
 
 from .batches import is_tensor, walk
 
@@ -18,11 +21,23 @@ POOL = 100
 """Batches that are sorted together."""
 MOST_S = 30.0
 """Reading the items may take so long."""
-PASSES, PASSES_S = 4, 5.0
-"""Items whose length is drawn anew each time are read so often while that takes no longer, and
-their mean counts."""
+SEED = 0
+"""Every item is read with it."""
+CHECKED = 16
+"""Items that are read twice, to see whether the seed decides how long they are."""
+READINGS, READINGS_S = 4, 5.0
+"""Where it does not, all are read so often while that takes no longer, and their mean counts."""
 
 clock = time.perf_counter
+
+
+class Lengths(NamedTuple):
+    """How long the items are, and how that was told."""
+
+    of_items: list[float]
+    told_by: str
+    """Of an `item`: `item[0].shape[0]`."""
+    readings: int
 
 
 class Buckets:
@@ -58,9 +73,9 @@ class Buckets:
         return iter(found)
 
 
-def put(torch: Any, given: dict[str, Any]) -> str | None:
+def put(torch: Any, given: dict[str, Any]) -> Lengths | str:
     """Buckets among the arguments of a DataLoader, in place of what draws its batches; returns
-    why that cannot be."""
+    the lengths, or why that cannot be."""
     data, utils = given["dataset"], torch.utils.data
     if given.get("batch_sampler") is not None or given.get("batch_size", 1) is None:
         return "the program makes its batches itself"
@@ -83,53 +98,70 @@ def put(torch: Any, given: dict[str, Any]) -> str | None:
     batch, drop_last = given.get("batch_size", 1), bool(given.get("drop_last"))
     for name in ("sampler", "shuffle", "batch_size", "drop_last"):
         given.pop(name, None)
-    given["batch_sampler"] = Buckets(order, found, batch, drop_last, mixed)
-    return None
+    given["batch_sampler"] = Buckets(order, found.of_items, batch, drop_last, mixed)
+    return found
 
 
-def lengths_of(torch: Any, data: Any) -> list[float] | str:
+def lengths_of(torch: Any, data: Any) -> Lengths | str:
     """The length of every item, or why there is none; nothing random is drawn by that."""
     states = _random_states(torch)
     began = clock()
     passes: list[list[int]] = []
+    place: Any = None
     try:
-        while len(passes) < PASSES:
-            found = _read(data, began + MOST_S)
+        while len(passes) < READINGS:
+            found = _read(torch, data, began + MOST_S, place)
             if isinstance(found, str):
                 return found
-            passes.append(found)
-            if clock() - began > PASSES_S / 2 or (len(passes) > 1 and found == passes[0]):
+            lengths, place = found
+            passes.append(lengths)
+            few = range(min(CHECKED, len(lengths)))
+            decided = all(_item(torch, data, each)[place] == lengths[each] for each in few)
+            if decided or clock() - began > READINGS_S / 2:
                 break
     finally:
         _put_back(torch, states)
-    return [sum(each) / len(passes) for each in zip(*passes)]
+    of_items = [sum(each) / len(passes) for each in zip(*passes)]
+    return Lengths(of_items, place, len(passes))
 
 
-def _read(data: Any, until: float) -> list[int] | str:
-    """The lengths as they are this time."""
-    sizes: list[tuple[int, ...]] = []
+def _read(torch: Any, data: Any, until: float, place: Any) -> tuple[list[int], Any] | str:
+    """The lengths as they are this time, at `place` or where items differ most; and that place."""
+    sizes: list[dict[str, int]] = []
     for index in range(len(data)):
-        sizes.append(_sizes(data[index]))
+        sizes.append(_item(torch, data, index))
         if clock() > until:
             return f"to read the length of every item takes more than {MOST_S:g} s"
-    if not sizes or len({len(each) for each in sizes}) > 1:
+    if not sizes or any(each.keys() != sizes[0].keys() for each in sizes):
         return "its items are not alike"
-    varying = [place for place, column in enumerate(zip(*sizes)) if len(set(column)) > 1]
-    if not varying:
-        return "all of its items have one length"
-    longest = max(varying, key=lambda place: sum(each[place] for each in sizes))
-    return [each[longest] for each in sizes]
+    if place is None:
+        varying = [each for each in sizes[0] if len({of_one[each] for of_one in sizes}) > 1]
+        if not varying:
+            return "all of its items have one length"
+        place = max(varying, key=lambda each: sum(of_one[each] for of_one in sizes))
+    return [each[place] for each in sizes], place
 
 
-def _sizes(item: Any) -> tuple[int, ...]:
-    """Every dimension of what an item holds, lists of numbers too."""
-    found: list[int] = []
+def _item(torch: Any, data: Any, index: int) -> dict[str, int]:
+    """The dimensions of an item that is read with the seed of all."""
+    random.seed(SEED)
+    torch.default_generator.manual_seed(SEED)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(SEED)
+    return _sizes(data[index])
+
+
+def _sizes(item: Any) -> dict[str, int]:
+    """Every dimension of what an item holds, lists of numbers too, by how it is written."""
+    found: dict[str, int] = {}
     for path, value in walk(item):
+        name = "item" + "".join(f"[{key!r}]" if by_item else f".{key}" for by_item, key in path)
         if is_tensor(value):
-            found += map(int, value.shape)
+            found.update((f"{name}.shape[{n}]", int(size)) for n, size in enumerate(value.shape))
         elif isinstance(value, (list, tuple)) and path and _numbers(value):
-            found.append(len(value))
-    return tuple(found)
+            found[f"len({name})"] = len(value)
+    return found
 
 
 def _numbers(value: Any) -> bool:

@@ -55,9 +55,10 @@ def handed_out(torch: Any, session: Session) -> None:
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
         enter = clock()
-        step_ended(enter)
-        log, rota = session.log, session.rota
-        if log.thread in (None, get_ident()):  # else the work goes on meanwhile
+        if enter >= session.due or session.clock is not None:
+            step_ended(enter)
+        log, rota, thread = session.log, session.rota, get_ident()
+        if log.thread is None or log.thread == thread:  # else the work goes on meanwhile
             pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
         session.fetching = True
         try:
@@ -76,10 +77,11 @@ def handed_out(torch: Any, session: Session) -> None:
         try:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
-            facts["thread"] = get_ident()
+            facts["thread"] = thread
             if watched and session.root_finder is not None:
                 pre_hooks[PRE] = session.root_finder
-            if facts["padding"] is not None and not facts["padding"].note(batch):
+            padding = facts["padding"]
+            if padding is not None and not padding.note(batch):
                 facts["padding"] = None
             items = facts["counter"].count(batch)
             log.nexts.append((enter, end, number, items, watched))

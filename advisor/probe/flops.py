@@ -7,7 +7,6 @@ those that torch has a formula for: matrix products, convolutions, attention.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 import threading
@@ -29,9 +28,6 @@ KNOWN = ("aten", "prim", "prims")
 """Namespaces of torch's own operations."""
 OPAQUE = ("rnn", "lstm", "gru")
 """Torch's own that do much work and have no formula."""
-
-NOTHING = contextlib.nullcontext()
-"""Stands in for a tally where nothing is counted."""
 
 clock = time.perf_counter
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import time
 import types
-from typing import Any
+from typing import Any, Callable
 
-from . import flops, inner, roots
+from . import inner, roots
 from .hooking import POST, PRE, compiling_of, is_muted, step_end
 from .session import Session
 
@@ -29,37 +29,34 @@ def watch(torch: Any, session: Session) -> None:
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
-        root = session.roots.get(id(module))
-        if root is not None and root.light and root.module() is module:
-            return
-        muted = session.muted
-        if (is_muted(session) if muted is None else muted) or compiling() or tracing():
+        if is_muted(session) or compiling() or tracing():
             return
         pre_hooks.pop(PRE, None)
         try:
             current = roots.enter(session, module)
             if current is None:
-                pre_hooks[PRE] = before
+                pre_hooks[PRE] = session.root_finder
                 return
             roots.listen(module, POST, after)
         except Exception as problem:
             session.step_aside(problem)
             return
         session.root_runs = True
-        if current.inners or current.calls <= inner.SCOUTED:
-            session.attempt(inner.begin, session, current, step_ended)
-        (session.tally or flops.NOTHING).__enter__()
+        session.attempt(inner.begin, session, current, step_ended)
+        if session.tally is not None:
+            session.tally.__enter__()
         entered = clock()
 
     def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
         end = clock()
-        (session.tally or flops.NOTHING).__exit__(None, None, None)
+        if session.tally is not None:
+            session.tally.__exit__()
         session.root_runs = False
         roots.unlisten(module, POST)
         if session.root_finder is None:  # the probe has stepped aside
             return
         if session.rota.on:
-            pre_hooks[PRE] = before
+            pre_hooks[PRE] = session.root_finder
         if session.watch is not None:
             session.attempt(inner.end, session, entered, end)
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
@@ -72,8 +69,54 @@ def watch(torch: Any, session: Session) -> None:
             session.watch.suspend()
             session.watch = None
 
-    session.root_finder = pre_hooks[PRE] = before
+    session.root_finder = pre_hooks[PRE] = _settled(torch, session, before)
     session.patches.on_undo(remove)
+
+
+def _settled(
+    torch: Any, session: Session, unsettled: Callable[[Any, Any], None]
+) -> Callable[[Any, Any], None]:
+    """The hook before each call: of a root of which no more is to be learnt than its time and its
+    items, or not even that, it does no more; the others are `unsettled`."""
+    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
+    step_ended, with_gradients = step_end(session), torch.is_grad_enabled
+    tracing, compiling = torch._C._get_tracing_state, compiling_of(torch)
+    entered = 0.0
+    current: Any = None
+
+    def before(module: Any, args: Any) -> None:
+        nonlocal entered, current
+        root = session.roots.get(id(module))
+        if root is None or root.module() is not module:
+            unsettled(module, args)
+        elif root.place is None or session.tally is not None or compiling() or tracing():
+            if not root.light:
+                unsettled(module, args)
+        else:
+            pre_hooks.pop(PRE, None)
+            roots.listen(module, POST, after)
+            session.root_runs = True
+            current = root
+            entered = clock()
+
+    def after(module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
+        end = clock()
+        session.root_runs = False
+        roots.unlisten(module, POST)
+        finder, root = session.root_finder, current
+        if finder is None:
+            return
+        if session.rota.on:
+            pre_hooks[PRE] = finder
+        if output is None or root.place is None:  # it raised
+            session.attempt(roots.leave, session, root, args, kwargs, output, entered, end)
+        else:
+            items = root.counted(args, kwargs)
+            session.log.forwards.append((entered, end, root.number, items, with_gradients()))
+        if end >= session.due or session.clock is not None:
+            step_ended(end)
+
+    return before
 
 
 def shield_compiled(eval_frame: Any, session: Session) -> None:

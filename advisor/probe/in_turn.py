@@ -40,12 +40,15 @@ class InTurn:
 
     def __init__(self, session: Session, names: tuple[str, ...]) -> None:
         self._session = session
+        session.rota.always = True  # what a call raises must be seen
         self._plan = {**session.plan, "whole_batches": 0}
         self._left = order(names)
         self._name: str | None = None
         """Of the switch whose spell it is; None before the first."""
         self._on: WhatIf | None = None
         self._since = 0.0
+        self._spoilt = False
+        """A call of the spell raised: what it did not do took no time."""
         self._told: dict[str, dict[str, Any]] = {}
 
     def look(self) -> float | None:
@@ -59,6 +62,12 @@ class InTurn:
             return None
         return float(self._plan.get("measure_s") or 3.0)
 
+    def spoil(self, problem: BaseException) -> None:
+        """A forward or a backward raised: the spell is not told, whether the program bears it."""
+        self._spoilt = True
+        under = f"with {self._name} put on" if self._name else "with no switch on"
+        self._session.note(f"in turn, {under}, it raised {type(problem).__name__}: {problem}")
+
     def told(self) -> list[dict[str, Any]]:
         """The record's entry: of each switch that was tried; the program may end amid a spell."""
         self._note()
@@ -71,7 +80,7 @@ class InTurn:
             entry = {"name": name, "applied": not name, "why": None, "spells": []}
             self._told.setdefault(name, entry)
             if self._put_on(name):
-                self._since = clock()
+                self._since, self._spoilt = clock(), False
                 return True
             self._take_off()
             self._left = [other for other in self._left if other != name]
@@ -81,13 +90,18 @@ class InTurn:
         if name == NONE:
             return True
         self._on = whatif = WhatIf(self._session, name)
-        applying.put_on(self._session, whatif)
+        try:
+            applying.put_on(self._session, whatif)
+        except Exception as problem:
+            whatif.refuse(f"{type(problem).__name__}: {problem}"[:300])
         return whatif.why is None or any(whatif.applied.values())
 
     def _take_off(self) -> None:
         if self._on is not None:
             self._note()
-            self._on.patches.undo()
+            if not self._on.patches.undo():
+                self._session.note(f"in turn, {self._on.asked} could not be taken off again")
+                self._left = []
             self._on = None
 
     def _note(self) -> None:
@@ -112,6 +126,6 @@ class InTurn:
             found.on_device(device)
         epoch, rate = session.epoch, found.units_per_s()
         spell = {"start": found.start + epoch, "end": found.end + epoch, "units_per_s": rate}
-        if rate and self._name is not None:
+        if rate and self._name is not None and not self._spoilt:
             self._told[self._name]["spells"].append(spell)
         return None

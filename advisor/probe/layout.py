@@ -134,6 +134,17 @@ def judge(told: Teller, inputs: Any, output: Any, loaded: float | None) -> Layou
     return Layout(*place, tokens=tokens) if place is not None else None
 
 
+def placed(known: dict[str, Any], inputs: Any, judged: Layout | None) -> Layout | None:
+    """The layout that an experiment showed: the `axis` of which of the tensors that go in. As it
+    was `judged` where they are no longer like that."""
+    tensors = [path for path, value in batches.walk(inputs) if batches.is_tensor(value)]
+    if known["input"] >= len(tensors):
+        return judged
+    tokens = judged.tokens if judged is not None else None
+    found = Layout(tensors[known["input"]], known["axis"], tokens=tokens)
+    return judged if found.count(inputs) is None else found
+
+
 def _inputs(inputs: Any) -> list[_Input]:
     found: list[_Input] = []
     for path, value in batches.walk(inputs):

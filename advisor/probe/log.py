@@ -38,6 +38,7 @@ class Root:
         "by_output",
         "calls",
         "counter",
+        "dims",
         "entered",
         "firsts",
         "forgotten",
@@ -50,6 +51,7 @@ class Root:
         "number",
         "outputs",
         "parameters",
+        "place",
         "same_shape",
         "scalars",
         "seen",
@@ -79,6 +81,8 @@ class Root:
         self.looped: float | None = None
         """Calls of such a network in one forward, where they are too quick to be followed."""
         self.shapes: tuple[str, ...] = ()
+        self.dims: list[list[int]] = []
+        """Whole shapes of the tensors that went into its first call."""
         self.site: str | None = None
         """`file.py:line` of its first call."""
         self.outputs: list[Any] = []
@@ -100,11 +104,29 @@ class Root:
         """Tokens and items of the calls so far, where tokens were seen."""
         self.values: list[list[Any]] = []
         """A few numbers of its parameters: early on, and later."""
+        self.place: tuple[bool, Any, int] | None = None
+        """Once nothing else is left to be learnt: (whether among args, else kwargs, which of them,
+        dimension that counts the items)."""
 
     @property
     def unit(self) -> str:
         """What one of its items is: sample, or token where the samples cannot be told."""
         return self.layout.unit if self.layout is not None else "sample"
+
+    def counted(self, args: Any, kwargs: Any) -> float:
+        """Items of one more call like the others, of which the `place` is known."""
+        assert self.place is not None
+        in_args, key, axis = self.place
+        try:
+            value = args[key] if in_args else kwargs[key]
+            items: float = value.size(axis)
+        except Exception:  # it is called in another way now: learn it anew
+            self.place = None
+            return self.items((args, kwargs or {}))
+        if self.layout is not None and self.layout.tokens is not None:
+            tokens, before = self.tokens
+            self.tokens = tokens + value.numel(), before + items
+        return items
 
     def items(self, inputs: Any) -> float:
         """Items that go through one call with `inputs`, (args, kwargs)."""

@@ -28,13 +28,15 @@ class Patches:
         """Something else that takes a hook back."""
         self._undo.append(action)
 
-    def undo(self) -> None:
-        """Put everything back, the latest first."""
+    def undo(self) -> bool:
+        """Put everything back, the latest first; returns whether all of it went back."""
+        whole = True
         while self._undo:
             try:
                 self._undo.pop()()
             except Exception:
-                continue
+                whole = False
+        return whole
 
 
 _MISSING = object()

@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from . import batches, loaders
 from .layers import Teller
-from .layout import judge
+from .layout import judge, placed
 from .log import Root
 from .session import Session
 
@@ -21,6 +21,8 @@ LOOKS = (2, 8, 64, 512)
 VALUES_AT = (2, 8, 64, 512)
 """Calls at which a few parameters are looked at, to be held against those of the first look; none
 comes after the last of LOOKS."""
+SETTLED_AT = LOOKS[-1] + 1
+"""At so many calls, and each time that it was called as often again, it may have settled."""
 HELD, NUMBERS = 8, 16
 """So many parameters, and numbers of each."""
 ALWAYS = "_forward_hooks_always_called"
@@ -127,6 +129,26 @@ def leave(
     looks_for_items = not (log.nexts or log.opts or log.backwards)
     if looks_for_items and session.capture is None and len(root.scalars) < SCALARS_KEPT:
         root.scalars.append(_numbers(args, kwargs or {}, items))
+    elif not root.calls % SETTLED_AT:
+        root.place = _place(root)
+
+
+def _place(root: Root) -> tuple[bool, Any, int] | None:
+    """Where the items of its calls are counted: a dimension of one argument. None where more than
+    that is to be seen in each."""
+    if root.by_output is not False or root.inners or not root.parameters:
+        return None
+    layout = root.layout
+    if layout is None:
+        way, axis = root.counter.way, 0
+    elif layout.mapped or layout.axis is None or layout.tokens not in (None, layout.path):
+        return None
+    else:
+        way, axis = layout.path, layout.axis
+    if way is None or len(way) != 2 or not all(by_item for by_item, _ in way):
+        return None
+    (_, group), (_, key) = way  # (args, kwargs), and what of them
+    return group == 0, key, axis
 
 
 def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> float:
@@ -163,6 +185,9 @@ def _end_telling(session: Session, root: Root, inputs: Any, output: Any) -> None
     nexts = session.log.nexts
     if not root.by_output:
         root.layout = judge(teller, inputs, output, nexts[-1][3] if nexts else None)
+        known = session.plan.get("batch_at")
+        if known is not None and known["site"] == root.site:
+            root.layout = placed(known, inputs, root.layout)
 
 
 def _by_output(args: Any, kwargs: Any, output: Any) -> bool:
@@ -178,6 +203,7 @@ def _has_rows(value: Any) -> bool:
 
 def _note_shapes(root: Root, inputs: Any, output: Any) -> None:
     shapes = [tuple(tensor.shape) for tensor in batches.tensors_in(inputs)]
+    root.dims = [list(map(int, shape)) for shape in shapes]
     samples = root.layout.count(inputs) if root.layout is not None else None
     root.shapes = tuple("x".join(map(str, _one(shape, samples))) or "scalar" for shape in shapes)
     results = [tuple(tensor.shape) for tensor in batches.tensors_in(output, 1)]

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from .clock import DeviceClock
+from .learning import Learning
 from .log import Log, Root, Rota
 from .patches import Patches
 
@@ -75,6 +76,7 @@ class Session:
         self.updates = 0
         """Optimizer steps, which a GradScaler may leave out."""
         self.skipped_updates = 0
+        self.learning = Learning()
         self.fused: bool | None = None
         """Of the first optimizer that stepped."""
         self.asked_gradients = False
@@ -158,9 +160,13 @@ class Session:
         """An exception that passed through torch, for a batch of so many items if that is known;
         whether the program lives on is seen later.
 
-        One of a replayed batch is ours: the program never goes through a batch twice.
+        One of a replayed batch is ours: the program never goes through a batch twice. One under a
+        switch that is tried in turn says nothing of the program as it is.
         """
         if self.replay is not None:
+            return
+        if self.in_turn is not None:
+            self.in_turn.spoil(problem)
             return
         if "OutOfMemory" in type(problem).__name__ or "out of memory" in str(problem):
             items = self.log.last_items() if items is None else items

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any
 
-from . import flops, gradients, observe
+from . import gradients, observe
 from .hooking import PRE, compiling_of, dress, is_muted, step_end
 from .session import Session
 
@@ -19,21 +20,26 @@ def backwards(torch: Any, session: Session) -> None:
     pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     step_ended = step_end(session)
     gradient = gradients.Gradient()
+    many = 0
 
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal many
         if session.muted:
             return original(tensors, *args, **kwargs)
         log = session.log
-        many = log.dropped["backwards"] + len(log.backwards)
-        if many < observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
+        many += 1
+        if many <= observe.LOSSES_KEPT or not many % observe.LOSSES_LATER:
             session.attempt(observe.keep_loss, session, tensors)
         alone = not log.opts  # else the optimizer tells when gradients are taken up
         fresh = alone and gradient.is_fresh()
         finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
         enter = clock()
         try:
-            with session.tally or flops.NOTHING:
+            if session.tally is None:
                 result = original(tensors, *args, **kwargs)
+            else:
+                with session.tally:
+                    result = original(tensors, *args, **kwargs)
         except Exception as problem:
             session.swallow(problem, "backward")
             raise
@@ -62,7 +68,7 @@ def asked_for(torch: Any, session: Session) -> None:
         if compiling() or session.muted or is_muted(session):
             return original(outputs, inputs, *args, **kwargs)
         enter = clock()
-        with session.tally or flops.NOTHING:
+        with session.tally or contextlib.nullcontext():
             result = original(outputs, inputs, *args, **kwargs)
         end = clock()
         if gradients.of_parameters(torch, inputs, session.heavy_roots > 0):
@@ -116,7 +122,7 @@ def optimizers(torch: Any, session: Session) -> None:
         session.optimizers_built += 1
 
     def zero_grad(self: Any, set_to_none: bool = True) -> Any:
-        session.set_to_none = bool(set_to_none)
+        session.set_to_none = set_to_none
         return zero(self, set_to_none)
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -127,14 +133,17 @@ def optimizers(torch: Any, session: Session) -> None:
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
-        end = clock()
-        session.log.opts.append((entered, end, id(optimizer)))
+        end, key = clock(), id(optimizer)
+        session.log.opts.append((entered, end, key))
         session.updates += 1
-        if session.fused is None:
+        if session.updates == 1:
             session.fused = _is_fused(optimizer)
+        if key not in session.learning.seen:
+            session.attempt(session.learning.stepped, optimizer)
         if session.footprint is not None:
             session.attempt(session.footprint.stepped, optimizer)
-        step_ended(end)
+        if end >= session.due or session.clock is not None:
+            step_ended(end)
 
     dress(__init__, build)
     dress(zero_grad, zero)

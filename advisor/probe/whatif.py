@@ -7,6 +7,7 @@
     channels_last       weights and inputs of each root module
     compile             the forward of each root module; compile=NAME with that backend
     threads=4           of the CPU in one operation
+    accumulate=4        gradients of so many batches for each update
     tf32  cudnn_benchmark  non_blocking  set_to_none  fused
 
 Several are joined by commas. What came of them goes into the record as `whatif`: whether all of
@@ -42,6 +43,9 @@ class WhatIf:
         self.why: str | None = None
         self.cost_s = 0.0
         self.caution: str | None = None
+        self.told_by: str | None = None
+        self.readings: int | None = None
+        self.one_tensor: bool | None = None
 
     def refuse(self, why: str) -> None:
         """Something did not apply somewhere; the first reason is kept, all of them are noted."""
@@ -63,6 +67,9 @@ class WhatIf:
             "why": (self.why or self._never(missing[0])) if missing else None,
             "cost_s": self.cost_s or None,
             "caution": self.caution,
+            "told_by": self.told_by,
+            "readings": self.readings,
+            "one_tensor": self.one_tensor,
         }
 
     def _never(self, name: str) -> str:
@@ -74,5 +81,6 @@ class WhatIf:
 NEVER = {
     "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
     "set_to_none": "zero_grad was never asked to keep zeros",
+    "accumulate": "no optimizer of torch's was built",
     "fused": "no optimizer with a fused update was built for parameters on a GPU",
 }

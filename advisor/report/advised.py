@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers
+from advisor.report import numbers, retrained
 from advisor.report.sentences import TRAINS, as_float, seen
 
 if TYPE_CHECKING:
     from advisor.model import Advice
 
 ADVICE = {
-    "switch": "In the code: `{code}`.{seen}{cost}",
+    "switch": "In the code: `{code}`.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
     "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "
     "`batch_sampler` that sorts some hundred batches by length, cuts them, and shuffles the "
-    "batches.{caution}",
+    "batches.{reading}{caution}",
     "together": "{overlap}",
     "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
     "update then averages over {times:g} times the samples, the learning rate and its schedule "
-    "have to follow, and an epoch has fewer updates. Where people start: {times:.3g} times the "
-    "rate with SGD, {root:.3g} times (the square root) with Adam; neither was tried here.",
+    "have to follow, and an epoch has fewer updates. {start}{untaken}",
 }
 
 ADDS_UP = 0.9
@@ -33,7 +32,6 @@ FEEDING = ("DataLoader", "Batches")
 def advised(advice: Advice) -> str:
     """The sentence of one advice."""
     data = dict(advice.data)
-    old, new = as_float(data.get("from", 1)), as_float(data.get("to", 1))
     cost, caution = data.get("cost_s"), data.get("caution")
     looked = seen(data)
     padding = [
@@ -46,9 +44,14 @@ def advised(advice: Advice) -> str:
         code=data.get("code"),
         seen=f" It stayed inside its guard{looked}." if looked else "",
         cost=f" It takes {as_float(cost):.0f} s once, at the start." if cost else "",
+        reading=f" To read the length of every item took {numbers.duration(as_float(cost))} at the "
+        "start; where yours are known from their files, give those."
+        if cost
+        else "",
         caution=f" Mind that {caution}." if caution else "",
-        times=new / old,
-        root=(new / old) ** 0.5,
+        times=as_float(data.get("times")),
+        start=retrained.where_to_start(data),
+        untaken=retrained.untaken(data),
         padding=padding[0],
         padding_after=padding[1],
         overlap=overlap(advice) if advice.kind == "together" else "",

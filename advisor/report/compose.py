@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.experiments.comparison import neighbours
+from advisor.experiments.comparison import AFTER, chained, neighbours
 from advisor.experiments.program import COMMAND_LINE
 from advisor.model import Candidate
 from advisor.report import numbers, sentences
@@ -36,7 +36,9 @@ from advisor.report.outcome import (
     verdict_of,
 )
 from advisor.report.sides import runs_of, sides
+from advisor.strategy import results
 from advisor.strategy.proof import proven_proofs
+from advisor.strategy.tier_points import lower_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +73,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     now, winner, objective = found.standing, found.winner, found.standing.facts.objective
     chain = chain_of(found)
     free = next((p for p in chain if not traded(p)), None)
-    on_top = next((p for p in chain if traded(p)), None)
+    on_top = [proof for proof in chain if traded(proof)]
     whole = gained_by(found)
     before, after = sides(now, winner)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
@@ -84,7 +86,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         reason=reason(found),
         gain=gain_entry(whole),
         gain_free=gain_entry(free.interval(objective)) if free else None,
-        gain_quality=gain_entry(on_top.interval(objective)) if on_top else None,
+        gain_quality=gain_entry(chained(on_top, objective)),
         unit=unit_of(found),
         before=before,
         after=after,
@@ -143,6 +145,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
             if each.contest.purpose != "quality"
         ],
         tier=now.facts.workload.tier,
+        lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
         noise_band=now.noise or None,
         smallest_gain=now.facts.smallest_gain,
         objective=objective.name,  # type: ignore[arg-type]
@@ -233,6 +236,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
+    if now.batch_at is not None:
+        told.append(sentences.batch_place(now.batch_at))
     if slow := sentences.slow_starts(now.starts):
         told.append(slow)
     if asked.target.note and asked.target.profile is not None:
@@ -258,6 +263,10 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
             "Quality is not proven: quality-proof is one-run, so each value is of one run, which "
             "shows that this run was inside its limit and nothing of any other."
         )
+    proofs = (*now.proofs, *(p.outcome for p in now.proposals if p.outcome is not None))
+    after = [run for proof in proofs for run in proof.runs(AFTER)]
+    if unread := results.unread(now.originals, after):
+        told.append(sentences.unread(unread))
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]
     if without:

@@ -113,6 +113,7 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
         purpose=found.contest.purpose,
+        tier=found.contest.tier,
         title=found.contest.title,
         before=found.contest.before.arm.label,
         after=found.contest.after.arm.label,

@@ -183,13 +183,13 @@ def _paint_time(canvas: Canvas, split: curves.TimeSplit) -> None:
     gap = longest * factor * 0.002
     named: set[str] = set()
     for at, parts in enumerate(split.bars.values()):
-        left = 0.0
+        left, taken = 0.0, [0.0, 0.0]
         for part, seconds in parts.items():
             width = seconds * factor
             axes.barh(
                 at, width - gap, left=left, height=0.52, color=PARTS.get(part, INK), linewidth=0
             )
-            _name_part(axes, at, left, width, longest * factor, part, named)
+            _name_part(axes, (at, left, width), longest * factor, part, named, taken)
             left += width
         _note(
             axes, (left, at), numbers.duration(sum(parts.values()), 3), offset=(6, 0), va="center"
@@ -205,14 +205,27 @@ def _paint_time(canvas: Canvas, split: curves.TimeSplit) -> None:
 
 
 def _name_part(
-    axes: Axes, at: int, left: float, width: float, longest: float, part: str, named: set[str]
+    axes: Axes,
+    segment: tuple[int, float, float],
+    longest: float,
+    part: str,
+    named: set[str],
+    taken: list[float],
 ) -> None:
-    """Inside the segment where it fits; above the first thin one of its kind otherwise."""
-    inside = width / longest > 0.0115 * len(part) + 0.015
-    if inside:
+    """Inside the segment (bar, left, width) where it fits; else above the first thin one of its
+    kind, or below it where the name of another stands above. `taken`: where the last names above
+    and below this bar end."""
+    at, left, width = segment
+    needed = (0.0115 * len(part) + 0.015) * longest
+    if width > needed:
         axes.text(left + width / 2, at, part, color="white", ha="center", va="center", fontsize=8)
     elif part not in named and width / longest > 0.015:
-        axes.text(left, at - 0.3, part, color=PARTS.get(part, INK), va="bottom", fontsize=8)
+        free = [side for side, end in enumerate(taken) if left >= end]
+        if free:
+            side, offset = free[0], (-0.3, 0.3)[free[0]]
+            va = ("bottom", "top")[side]
+            axes.text(left, at + offset, part, color=PARTS.get(part, INK), va=va, fontsize=8)
+            taken[side] = left + needed
     named.add(part)
 
 

@@ -45,7 +45,7 @@ def parts(report: Report) -> list[Part]:
 def told(report: Report) -> str:
     """The whole, where it stands beside what the process holds, and what fills most of it."""
     found = parts(report)
-    whole = numbers.gib(sum(part.gib for part in found))
+    whole = numbers.memory(sum(part.gib for part in found))
     largest = max(found, key=lambda part: part.gib)
     side = report.before
     of = f" with a batch of {numbers.count(side.batch)}" if side.batch else ""

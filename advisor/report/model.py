@@ -203,7 +203,9 @@ class ComparisonEntry(_Part):
     """Two arms against each other."""
 
     purpose: str
-    """`confirm`, `whatif`, `quality`, `scaling`."""
+    """`confirm`, `whatif`, `quality`, `tier`, `scaling`."""
+    tier: Tier | None = None
+    """Of which `after` is the point."""
     title: str
     before: str
     """What ran: `original`, `batch_size=8`."""
@@ -313,6 +315,8 @@ class Report(_Part):
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
     tier: Tier = "fastest"
     """How far results were allowed to change."""
+    lower_tiers: dict[Tier, str] = Field(default_factory=dict)
+    """What the tiers below take where a smaller batch has their part of the gain."""
     noise_band: float | None = None
     """Relative spread between equal runs on this host, as used for ties."""
     smallest_gain: float = 0.03

@@ -106,6 +106,13 @@ def gib(value: float | None) -> str:
     return f"{value:.2f} GiB" if value < 1 else f"{value:,.1f} GiB"
 
 
+def memory(value: float | None) -> str:
+    """GiB as `0.73 MiB`, `22.9 MiB`, `12.3 GiB`: what a small part of a whole is told in."""
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    return gib(value) if value >= 1 else f"{number(value * 1024)} MiB"
+
+
 def percent(share: float | None) -> str:
     """A share of 1 as `0 %`, `<0.1 %`, `3.2 %`, `87 %`."""
     if share is None or not math.isfinite(share):
@@ -126,5 +133,6 @@ def plural(unit: str) -> str:
 
 
 def one(unit: str) -> str:
-    """`a tile`, `an image`."""
-    return f"{'an' if unit[:1] in 'aeio' else 'a'} {unit}"
+    """`a tile`, `an image`, `a unit`, `an utterance`."""
+    vowel = unit[:1] in set("aeio") or unit.startswith(("un", "ut", "up")) > unit.startswith("uni")
+    return f"{'an' if vowel else 'a'} {unit}"

@@ -82,10 +82,16 @@ def traded(proof: Comparison) -> bool:
 
 
 def quality_proven(found: Outcome) -> bool | None:
-    """Whether what is written and may change results was confirmed; None where nothing may."""
+    """Whether what is written and may change results was confirmed; None where nothing may. How
+    well a model is trained in other batches no short run confirms."""
     if not found.winner.only("numeric", "quality").changes:
         return None
-    return found.standing.facts.workload.quality_proof == "bounds"
+    return not retrains(found) and found.standing.facts.workload.quality_proof == "bounds"
+
+
+def retrains(found: Outcome) -> bool:
+    """Whether what is written holds a batch that changes how the model is trained."""
+    return any(change.kind == "batch_size" for change in found.winner.only("quality").changes)
 
 
 def mended(found: Outcome) -> list[str]:
@@ -98,11 +104,7 @@ def mended(found: Outcome) -> list[str]:
 
 def gained_by(found: Outcome) -> Interval | None:
     """Gain of everything that is written, over the original."""
-    chain = chain_of(found)
-    if not chain:
-        return None
-    second = chain[1] if len(chain) > 1 else None
-    return chained(chain[0], second, found.standing.facts.objective)
+    return chained(chain_of(found), found.standing.facts.objective)
 
 
 def verdict_of(found: Outcome) -> OptimizeVerdict:
@@ -143,6 +145,11 @@ def reason(found: Outcome) -> str:
         text = f"The tuned {found.what} {told}."
         if mended(found):
             text += f" It is inside of {', '.join(mended(found))}, as no run of the original was."
+        if retrains(found):
+            text += (
+                " It changes how the model is trained, as --training-batch allows: the speed is "
+                "proven, and how well the model then learns was not measured."
+            )
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text

@@ -73,6 +73,7 @@ def environment() -> Environment:
         "fenced": markdown.fenced,
         "gain": numbers.gain,
         "gib": numbers.gib,
+        "memory": numbers.memory,
         "measure": numbers.measure,
         "number": numbers.number,
         "one": numbers.one,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run
-from advisor.report import numbers
+from advisor.report import numbers, retrained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from advisor.experiments.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
-    from advisor.model import Interval, Neighbour
+    from advisor.model import BatchPlace, Interval, Neighbour
     from advisor.strategy.facts import Skipped
 
 REASONS = {
     "changed-batch": "Part of what was proven; the smallest batch within a tie of the fastest. "
     "{stopped}",
+    "changed-batch-of-tier": "Part of what was proven; the smallest batch that ran with {of_gain} "
+    "of the gain, as the tier {tier} asks: less speed, for less memory.",
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
+    "changed-training-batch": "Part of what was proven, and written because --training-batch was "
+    "given: one update averages over {times:g} times the samples, {rated}. Proven is the speed; "
+    "how well it learns so was not measured, and an epoch has fewer updates.",
+    "changed-learning-rate": "Scaled with the batch, {rated}.",
     "changed-along": "Moves with what it is linked to.",
     "not-proven": "Not written: it looked faster, and the gain was not proven.",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
@@ -34,6 +40,8 @@ REASONS = {
     "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
     "not-editable": "Left alone: {why}.",
     "never-by-itself": "Never tuned by itself: it is a {class} knob.",
+    "yours-to-share": "Never tuned by itself: how many processes or cards share the work is yours "
+    "to say.",
     "no-stage": "No stage of the search touches this kind.",
     "budget": "The budget was spent before another value could run.",
     "refused": "{why}.",
@@ -45,7 +53,7 @@ REASONS = {
     "no-plain-count": "{value!r} is no plain count; left alone.",
     "training-batch": "{trains}{to} was faster in the search, but one update would average over "
     "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
-    "chosen for {from}.",
+    "chosen for {from}.{untaken}",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
@@ -75,6 +83,8 @@ REASONS = {
 
 STOPS = {
     "flat": "The search stopped because the rate is flat.",
+    "few-items": "The search stopped because the data hold {items} items, and a larger batch "
+    "leaves too few steps of a pass.",
     "budget": "The search stopped because the budget was spent.",
     "refused": "The search stopped because {why}.",
     "failed": "The search stopped because {value} failed: {kind}. {why}",
@@ -92,7 +102,6 @@ STOPS = {
     "is usable.",
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
     "the peaks measured so far ({peaks}), more than the {limit_gib:.2f} GiB usable.",
-    "data": "The data have {items} items, and no larger batch was tried.",
     "unfilled": "The search stopped because the program never filled a batch of {value}: it saw "
     "{seen:g}.",
     "ladder-ended": "The ladder of steps ended there.",
@@ -110,6 +119,9 @@ STOPS = {
     "in its quality-command; or let it print a figure for each item, and declare other items as "
     "confirm-quality-command.",
 }
+
+NAMED = 4
+"""Files that are told by name."""
 
 KINDS = {
     "batch_size": "the batch size",
@@ -199,6 +211,9 @@ def why(decision: Decision) -> str:
         "seen": seen(data),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
+        "of_gain": numbers.percent(as_float(data.get("part"))),
+        "rated": retrained.rated(data),
+        "untaken": retrained.untaken(data),
         "band": numbers.percent(as_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",
@@ -269,6 +284,24 @@ def skipped(entry: Skipped) -> str:
     return (
         f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
         f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
+    )
+
+
+def unread(paths: Sequence[str]) -> str:
+    """Results that are not bit for bit as they were, and that nothing here can look into."""
+    some = ", ".join(paths[:NAMED]) + ("" if len(paths) <= NAMED else " and others")
+    return (
+        f"{some}: another content than the original's, which was the same in each of its runs. The "
+        "content of this format is not compared, so it may be rounding or another result: look at "
+        "them before trusting what was tried."
+    )
+
+
+def batch_place(place: BatchPlace) -> str:
+    """Where the batch is, which nothing but an experiment could tell."""
+    return (
+        f"A batch is dimension {place.axis + 1} of input {place.input + 1} of the model that is "
+        f"called at {place.site}: it followed the setting of the batch when that was moved."
     )
 
 

@@ -1,4 +1,5 @@
-"""How far results may change, against what that gains: safe, balanced, fastest.
+"""How far results may change and how much memory is taken, against the gain: safe, balanced,
+fastest.
 
 A tier is a point that was proven, or it says that it was not; nothing is told from a search.
 """
@@ -10,16 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.model import TIERS
+from advisor.report import numbers
 
 if TYPE_CHECKING:
     from advisor.model import Tier
     from advisor.report.model import ComparisonEntry, Gain, Report
 
-RISKS: dict[Tier, str] = {
+CHANGES: dict[Tier, str] = {
     "safe": "results do not change",
     "balanced": "rounding changes, inside the declared tolerance",
     "fastest": "the product changes, inside the declared tolerance",
 }
+ROOM = 2.0
+"""Times its memory that must be there for larger inputs to be no worry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +42,27 @@ class Point:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proven:
+    """A proof over the original, with the gain of everything that its point sets."""
+
+    tier: Tier
+    entry: ComparisonEntry
+    gain: Gain
+
+
 def tiers(report: Report) -> list[Point]:
-    """The three tiers; none where the program has but one, as it is free to change nothing else."""
-    proven = _chain(report)
-    found = [(_tier_of(each, report), each, gain) for each, gain in proven]
-    if not found or (len(found) == 1 and report.tier == "fastest"):
+    """The three tiers; none where the program has but one: no results to change, no batch that
+    costs memory."""
+    chain = _chain(report)
+    if not chain:
         return []
-    return [_point(tier, found, report) for tier in TIERS]
+    if len(chain) == 1 and report.tier == "fastest" and not report.lower_tiers:
+        return []
+    return [_point(tier, chain, report) for tier in TIERS]
 
 
-def _chain(report: Report) -> list[tuple[ComparisonEntry, Gain]]:
+def _chain(report: Report) -> list[Proven]:
     """The proofs from the original to what is written, each with its gain over the original."""
     if report.verdict != "improved" or report.gain is None:
         return []
@@ -61,8 +76,12 @@ def _chain(report: Report) -> list[tuple[ComparisonEntry, Gain]]:
         and each.gain.low > 1
         and all(wanted.get(path) == value for path, value in each.settings.items())
     ]
-    gains = [report.gain if each.settings == wanted else each.gain for each in chain]
-    return [(each, gain) for each, gain in zip(chain, gains, strict=True) if gain is not None]
+    found = []
+    for each in chain:
+        gain = report.gain if each.settings == wanted else each.gain
+        if gain is not None:
+            found.append(Proven(tier=_tier_of(each, report), entry=each, gain=gain))
+    return found
 
 
 def _tier_of(proof: ComparisonEntry, report: Report) -> Tier:
@@ -70,32 +89,70 @@ def _tier_of(proof: ComparisonEntry, report: Report) -> Tier:
     return next((tier for tier, allowed in TIERS.items() if classes <= allowed), "fastest")
 
 
-def _point(tier: Tier, found: list[tuple[Tier, ComparisonEntry, Gain]], report: Report) -> Point:
+def _point(tier: Tier, chain: list[Proven], report: Report) -> Point:
     order = list(TIERS)
-    inside = [each for each in found if order.index(each[0]) <= order.index(tier)]
     if order.index(tier) > order.index(report.tier):
-        note = f"not searched: `gpu-advisor optimize --tier {tier}` does"
-        return Point(tier=tier, risk=RISKS[tier], label="", note=note)
-    if not inside:
-        note = "nothing was proven that changes no more than this"
-        return Point(tier=tier, risk=RISKS[tier], label="", note=note)
-    own, proof, gain = inside[-1]
-    if own != tier:
-        rest = {each.class_ for each in report.changes} & TIERS[tier] - TIERS[own]
-        note = f"not proven apart: `--tier {tier}` does" if rest else f"the same as {own}"
-        return Point(tier=tier, risk=RISKS[tier], label="", note=note)
-    memory = [t.peak_mem_gib for t in report.trials if t.label == proof.after and t.peak_mem_gib]
+        return _nothing(tier, f"not searched: `gpu-advisor optimize --tier {tier}` does")
+    if tier == report.tier:
+        inside = chain[-1]
+        if inside.tier == tier or report.lower_tiers:
+            return _measured(tier, inside, report, written=True)
+    if tier in report.lower_tiers:
+        return _lower(tier, report)
+    below = [each for each in chain if order.index(each.tier) <= order.index(tier)]
+    if not below:
+        return _nothing(tier, "nothing was proven that changes no more than this")
+    inside = below[-1]
+    if inside.tier == tier:
+        return _measured(tier, inside, report, written=inside is chain[-1])
+    rest = {each.class_ for each in report.changes} & TIERS[tier] - TIERS[inside.tier]
+    if rest:
+        return _nothing(tier, f"not proven apart: `--tier {tier}` does")
+    same = next((t for t in reversed(order[: order.index(tier)]) if t in report.lower_tiers), None)
+    return _nothing(tier, f"the same as {same or inside.tier}")
+
+
+def _lower(tier: Tier, report: Report) -> Point:
+    """A smaller batch than what is written, from pairs of its own."""
+    label = report.lower_tiers[tier]
+    entry = next((c for c in report.comparisons if c.purpose == "tier" and c.tier == tier), None)
+    if entry is None or entry.gain is None or entry.gain.low <= 1 + report.smallest_gain:
+        tried = "not proven to gain here" if entry is not None else "not proven in this budget"
+        return Point(
+            tier=tier, risk="", label=label, note=f"{tried}: `--tier {tier}` searches for it"
+        )
+    return _measured(tier, Proven(tier=tier, entry=entry, gain=entry.gain), report, written=False)
+
+
+def _nothing(tier: Tier, note: str) -> Point:
+    return Point(tier=tier, risk="", label="", note=note)
+
+
+def _measured(tier: Tier, proof: Proven, report: Report, *, written: bool) -> Point:
+    label, entry = proof.entry.after, proof.entry
+    memory = [t.peak_mem_gib for t in report.trials if t.label == label and t.peak_mem_gib]
     peak = max(memory, default=None)
     limit = report.target.memory_limit_gib if report.target else None
+    rates = [each.after for each in entry.rounds if each.counted]
+    proven = "written" if report.written and written else "proven"
     return Point(
         tier=tier,
-        risk=RISKS[tier],
-        label=proof.after,
-        gain=gain,
-        units_per_s=statistics.fmean(rates)
-        if (rates := [each.after for each in proof.rounds if each.counted])
-        else None,
+        risk=_risk(entry, report, peak, limit),
+        label=label,
+        gain=proof.gain,
+        units_per_s=statistics.fmean(rates) if rates else None,
         peak_mem_gib=peak,
         margin=1 - peak / limit if peak and limit and peak <= limit else None,
-        note="written" if report.written and proof is found[-1][1] else "proven",
+        note=proven if written else f"proven; `--tier {tier}` writes it",
     )
+
+
+def _risk(entry: ComparisonEntry, report: Report, peak: float | None, limit: float | None) -> str:
+    """What may be other than before, and how much larger inputs may become."""
+    changes = CHANGES[_tier_of(entry, report)]
+    if not peak or not limit:
+        return changes
+    times = limit / peak
+    if times < ROOM:
+        return f"{changes}; larger inputs may run out of memory"
+    return f"{changes}; memory for inputs {numbers.number(times, 2)} times as large"

@@ -81,6 +81,7 @@ def title(report: Report) -> str:
                 f"{change.path.rpartition('.')[2]} {change.to}"
                 for change in report.changes
                 if change.kind in {"timesteps", "precision"}
+                or (change.kind == "batch_size" and change.class_ == "quality")
             )
             unproven = " (quality not proven)" if doubt else ""
             both = f"{_at_least(report.gain)} with {paid}{unproven}{written}"
@@ -113,10 +114,11 @@ def gains_apart(report: Report) -> list[tuple[str, Gain]]:
     """Gains of the parts, where the changes are not of one kind."""
     classes = {change.class_ for change in report.changes}
     plain, traded = classes & {"free", "training"}, classes & {"numeric", "quality"}
-    if not plain or not traded:
+    if not traded or not report.gain_free:
         return []
+    alone = f"The {_listed(plain)} settings alone" if plain else "What changes no result alone"
     parts = [
-        (f"The {_listed(plain)} settings alone, the rest as it was", report.gain_free),
+        (f"{alone}, the rest as it was", report.gain_free),
         (f"The {_listed(traded)} settings on top of those", report.gain_quality),
     ]
     return [(what, found) for what, found in parts if found]

@@ -27,8 +27,8 @@ def _padding(run: Run) -> list[str]:
     most = f", at most {numbers.percent(share * compute)} of the time" if compute else ""
     return [
         (
-            f"Of the positions of its batches {share:.1%} are padding, on which the model works "
-            f"for nothing{most}: every batch was counted."
+            f"Of the positions of its batches {100 * share:.1f} % are padding, on which the model "
+            f"works for nothing{most}: every batch was counted."
         )
     ]
 
@@ -38,8 +38,13 @@ def _syncs(run: Run) -> list[str]:
     found = [point for point in run.syncs if point.ms is None or _share(run, point) is not None]
     if not found:
         return []
-    shown = ", ".join(_point(run, point) for point in found[:MOST_SHOWN])
-    more = f", and at {len(found) - MOST_SHOWN} other lines" if len(found) > MOST_SHOWN else ""
+    sites = list(dict.fromkeys(point.site for point in found))
+    shown = ", ".join(
+        f"`{site}` ({'; '.join(_point(run, point) for point in found if point.site == site)})"
+        for site in sites[:MOST_SHOWN]
+    )
+    left = len(sites) - MOST_SHOWN
+    more = f", and at {left} other line{'s' * (left > 1)}" if left > 0 else ""
     if found[0].ms is None:
         return [
             (
@@ -57,7 +62,7 @@ def _point(run: Run, point: SyncPoint) -> str:
     if point.ms is not None:
         each = numbers.duration(point.ms / 1000, 3)
         told += f", {each} each, {numbers.percent(_share(run, point))} of the time"
-    return f"`{point.site}` ({told})"
+    return told
 
 
 def _share(run: Run, point: SyncPoint) -> float | None:

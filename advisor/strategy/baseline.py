@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.batch_place import place_of_batch
 from advisor.strategy.ignored import with_few_steps
 from advisor.strategy.prices import CEILINGS_S
 from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from advisor.model import BatchPlace
 
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
@@ -25,8 +28,12 @@ MOST = 4
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
-def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> Ask:
+def baseline_ask(
+    now: Standing, number: int, forwards: float | None = None, place: BatchPlace | None = None
+) -> Ask:
     """The original, run until one item is finished; then its parts alone, in the same process.
+
+    `place`: where the batch is, which no original was read with so far.
 
     With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
     steps could be fewer is given up after a part of the budget: others may hold the machine.
@@ -38,6 +45,7 @@ def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> A
         forwards_per_unit=forwards,
         ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
         ceilings_s=CEILINGS_S,
+        batch_at=place or now.batch_at,
     )
     patience_s = PATIENCE * now.facts.budget_s if with_few_steps(now).changes else None
     return Ask(
@@ -82,10 +90,11 @@ def baseline(
     A failure is handed back: nothing can be told of a program that does not run.
     """
     forwards: float | None = None
+    place: BatchPlace | None = None
     for number in range(MOST):
         if number and now.originals and not another(now):
             break
-        answer = yield Turn(ask=baseline_ask(now, number, forwards), standing=now)
+        answer = yield Turn(ask=baseline_ask(now, number, forwards, place), standing=now)
         now = now.heard(answer)
         if not isinstance(answer, Attempt):
             if now.originals or forwards:
@@ -98,6 +107,10 @@ def baseline(
             return now, answer
         now = replace(now, originals=(*now.originals, answer.run))
         now = replace(now, prices=now.prices.of_baselines(now.originals))
+        if not number:
+            now, place = yield from place_of_batch(now)
+            if place is not None:  # that run was read without it
+                now = replace(now, originals=())
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
@@ -111,7 +124,7 @@ def another(now: Standing) -> bool:
         return False
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
-    expected = max(now.facts.host_noise or 0.0, now.facts.smallest_gain)
+    expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)
     return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
 
 
@@ -121,7 +134,7 @@ def noise_of(now: Standing) -> float:
     Two draws are a poor estimate of a machine that has two speeds, so the host's record counts.
     """
     here = noise_band([run.windows or (run.units_per_s,) for run in now.usual])
-    return max(here or 0.0, now.facts.host_noise or 0.0)
+    return max(here or 0.0, now.facts.earlier.host_noise or 0.0)
 
 
 def worth_trying(now: Standing) -> bool:

@@ -30,7 +30,9 @@ NOTHING = -1e3
 DEAREST = 4.0
 """Usual windows, or processes, that the window of a large batch may take."""
 
-FLAT = (("stop", "flat"),)
+FLAT: Data = (("stop", "flat"),)
+"""What ended a search that nothing else ended."""
+
 Cell = tuple[int, int]
 """Batch and workers; 0 stands for a knob that is not moved."""
 
@@ -47,6 +49,8 @@ class Explored:
     most: int
     """No larger batch is tried."""
     stop: Data = FLAT
+    beyond: bool = False
+    """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[Cell] = field(default_factory=frozenset)
     aside: Mapping[Cell, tuple[Candidate, Run]] = field(default_factory=dict)
     """What ran far below its promise, and no other cell speaks for."""

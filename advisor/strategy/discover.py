@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.knobs.findings import Followed
     from advisor.knobs.suspects import Suspect
     from advisor.knobs.tryout import Move, Reading
-    from advisor.model import Phase
+    from advisor.model import MeasurePlan, Phase
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
@@ -167,14 +167,19 @@ def ask_to_move(now: Standing, moved: Sequence[Move]) -> Ask:
         for move in moved
     )
     candidate = Candidate().with_changes(*changes)
+    plan = short_plan(now)
+    if any("timesteps" in move.suspect.kinds for move in moved):
+        plan = replace(plan, forwards_per_unit=None, whole_batches=1)
+    return Ask(arm=Arm(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s)
+
+
+def short_plan(now: Standing) -> MeasurePlan:
+    """Of a run that only shows what is followed."""
     plan = now.plan(Candidate(), measure_s=min(SHORT_S, now.facts.measure_s), min_steps=FEW_STEPS)
     original = now.original
     stepping_s = original.wall_s - (original.startup_s or 0.0)
     # A power of two: the same in the next call, which then finds this run in its history.
-    plan = replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
-    if any("timesteps" in move.suspect.kinds for move in moved):
-        plan = replace(plan, forwards_per_unit=None, whole_batches=1)
-    return Ask(arm=Arm(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s)
+    return replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
 
 
 def phases(now: Standing) -> tuple[Phase, ...]:

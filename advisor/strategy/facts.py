@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from advisor.model import TIERS, JsonScalar
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from advisor import documents, knobs
     from advisor.experiments.attempts import Arm, KnobKey
     from advisor.experiments.comparison import Comparison
-    from advisor.model import KnobClass, Outcome, Run
+    from advisor.model import KnobClass, Outcome, Run, Tier
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -26,6 +26,16 @@ class Source:
 
     document: documents.Document
     findings: knobs.Findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What earlier calls left."""
+
+    host_noise: float | None = None
+    """Relative spread between equal processes, as this host showed it before."""
+    quality_reference: tuple[tuple[str, float], ...] = ()
+    """The original's quality from before the first rewrite, by measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +55,10 @@ class Facts:
     """GPUs of this machine; 0 without any."""
     smallest_gain: float
     budget_s: float
+    training_batch: bool = False
+    """The user lets the batch of a training change, and its learning rate with it."""
     measure_s: float = 3.0
-    host_noise: float | None = None
-    """Relative spread between equal processes, as this host showed it before."""
-    quality_reference: tuple[tuple[str, float], ...] = ()
-    """The original's quality from before the first rewrite, by measure."""
+    earlier: Earlier = field(default_factory=Earlier)
 
     @property
     def has_gpu(self) -> bool:
@@ -91,6 +100,15 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the stages said so far."""
+
+    settled: tuple[Settled, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    steps_up: tuple[StepUp, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """What was faster in one run and is not ours to write."""
 
@@ -107,6 +125,16 @@ class Proposal:
     """training-batch: the knob that would be changed."""
     outcome: Comparison | None = None
     """What the pairs said; None while there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepUp:
+    """The smallest batch that ran with a tier's part of the gain."""
+
+    tier: Tier
+    knob: KnobKey
+    batch: int
+    run: Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

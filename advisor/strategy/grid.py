@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
+from advisor.knobs.tree import number_of
+from advisor.model import OF_THE_GAIN
 from advisor.strategy import effects, results
 from advisor.strategy.cells import (
     DOUBLINGS,
@@ -29,7 +31,7 @@ from advisor.strategy.cells import (
     smallest_level,
     worth,
 )
-from advisor.strategy.facts import Proposal
+from advisor.strategy.facts import Proposal, StepUp
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
@@ -38,18 +40,21 @@ from advisor.strategy.standing import (
     Standing,
     Turn,
     ask_for,
+    change_of,
     key_of,
     tried,
 )
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from advisor.experiments.attempts import Ask, Attempt
-    from advisor.model import Candidate, Knob, Run
+    from advisor.model import Candidate, Knob, Run, Tier
     from advisor.strategy.facts import Data
 
+FEWEST_STEPS = 4
+"""Of a pass over the data in a training."""
 OWN_STEPS = ("backward", "gradients", "moved", "asked")
 """Signs of a training without an optimizer of torch's."""
 
@@ -77,7 +82,10 @@ def tune_grid(now: Standing) -> Stage:
 
 
 def tune_training(now: Standing) -> Stage:
-    """Batches that would change how the model is trained: for advice, so after all else."""
+    """Batches that would change how the model is trained: for advice, so after all else; none where
+    they may be written, and were searched."""
+    if now.facts.training_batch:
+        return now
     for knob in now.tunable("batch_size"):
         if only_advised(now, knob):
             now = yield from explore(now, knob, None)
@@ -108,8 +116,11 @@ def worker_knobs(now: Standing) -> list[Knob]:
     return [k for k in found if isinstance(v := now.current(k), int) and not isinstance(v, bool)]
 
 
-def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
-    """Ask for the most promising cell until none is, then settle both knobs."""
+def explore(
+    now: Standing, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
+) -> Stage:
+    """Ask for the most promising cell until none is, then settle both knobs; `beyond`: the batch of
+    a training may grow beyond what an accumulation can make up for."""
     start = (count_of(now, batch), count_of(now, workers))
     known = now.usual if not now.best.changes else (now.front,)
     found = Explored(
@@ -118,13 +129,11 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         start=start,
         runs={start: (now.best, now.front)},
         points=tuple(point_of(now, run, start) for run in known),
-        most=max(1, start[0]) * 2**DOUBLINGS,
+        most=most_worth(now, start[0]),
+        beyond=beyond,
     )
-    items = now.original.effects.data_items if batch is not None else None
-    if items:
-        found = replace(found, most=min(found.most, max(items, start[0])))
     found = outside(now, found, start, now.front) or found
-    advised = batch is not None and only_advised(now, batch)
+    advised = batch is not None and not beyond and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         cell, promise = most_promising(now, found, surface)
@@ -158,9 +167,20 @@ def explore(now: Standing, batch: Knob | None, workers: Knob | None) -> Stage:
         if run is not None and doubted(run):
             answered = weighed(now, found, answered, cell)
         found = answered
-    if items and found.stop == FLAT and 2 * max(size for size, _ in found.runs) > items:
-        found = replace(found, stop=(("stop", "data"), ("items", items)))
+    largest, items = max(cell[0] for cell in found.runs), now.original.effects.data_items
+    if found.stop == FLAT and items and 2 * largest > most_worth(now, start[0]):
+        found = replace(found, stop=(("stop", "few-items"), ("items", items)))
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
+
+
+def most_worth(now: Standing, batch: int) -> int:
+    """No batch that the data cannot fill; of a training none that leaves a pass a few steps, as a
+    window then sees little but what happens between passes."""
+    most: int = max(1, batch) * 2**DOUBLINGS
+    items, per_step = now.original.effects.data_items, now.original.effects.batch
+    if not items or not batch or per_step != batch:
+        return most
+    return max(batch, min(most, items // FEWEST_STEPS if now.trains else items))
 
 
 def seen_twice(
@@ -257,7 +277,7 @@ def candidate_at(now: Standing, found: Explored, cell: Cell) -> Candidate | knob
     """The best with both knobs moved to `cell`, and what is linked to them."""
     for knob, value in zip((found.batch, found.workers), cell, strict=True):
         if knob is not None and value != now.current(knob):
-            moved = now.with_value(knob, value)
+            moved = now.with_value(knob, value, beyond=found.beyond)
             if isinstance(moved, knobs.Refusal):
                 return moved
             now = replace(now, best=moved)
@@ -271,23 +291,53 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
     allowed = inside(now, found) or [found.start]
     smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
-    seen = [cell for cell in allowed if cell == found.start or not_slower(now, found, cell)]
-    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in seen or allowed})
+    apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
+    hopeful = [c for c in allowed if found.start not in allowed or not_slower(now, found, c)]
+    plain = [cell for cell in hopeful if cell not in apart] or [found.start]
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in plain})
+    least = math.log1p(now.facts.smallest_gain)
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
-    if found.start in allowed and gained <= math.log1p(now.facts.smallest_gain):
+    if found.start in allowed and gained <= least:
         chosen = found.start
+    rates = {cell: smooth[cell].log_rate for cell in plain}
+    now, chosen = with_steps_up(now, found, rates, chosen)
     candidate, run = found.runs[chosen]
-    if found.batch is not None and alters_training(now, candidate, run):
-        return propose(now, found, chosen)
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
         now = settle_batch(now, found, chosen)
-    return settle_workers(now, found, chosen)
+    now = settle_workers(now, found, chosen)
+    if not apart:
+        return now
+    other = smallest_level(now, found, {cell: smooth[cell] for cell in apart})
+    better = smooth[other].log_rate - smooth[chosen].log_rate > least
+    return propose(now, found, other) if better or chosen not in allowed else now
+
+
+def with_steps_up(
+    now: Standing, found: Explored, rates: Mapping[Cell, float], chosen: Cell
+) -> tuple[Standing, Cell]:
+    """With what each tier takes of the batches that ran, and the cell that the tier asked for
+    takes: the smallest batch with its part of the gain of `chosen`. `rates` are logarithms."""
+    start = rates.get(found.start)
+    if found.batch is None or chosen[0] <= found.start[0] or start is None:
+        return now, chosen
+    taken: dict[Tier, Cell] = {}
+    for tier, part in OF_THE_GAIN.items():
+        least = start + part * (rates[chosen] - start)
+        level = [cell for cell, rate in rates.items() if rate >= least and cell[0] <= chosen[0]]
+        taken[tier] = chosen if part >= 1 else min(level, default=chosen)
+    steps = tuple(
+        StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
+        for tier, cell in taken.items()
+    )
+    return replace(now, told=replace(now.told, steps_up=steps)), taken[now.facts.workload.tier]
 
 
 def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:
     """Whether its own run did at least what equal runs of the start usually do: what a fit alone
     speaks for is not worth a proof."""
+    if cell == found.start:
+        return True
     start = now.usual if not now.best.changes else (found.runs[found.start][1],)
     score = now.facts.objective.score
     usual = statistics.median(score(run) for run in start)
@@ -298,6 +348,9 @@ def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:
     """What became of the batch, and what ended its search."""
     assert found.batch is not None
     key, facts = key_of(found.batch), dict(found.stop)
+    tier = now.facts.workload.tier
+    if chosen[0] != found.batch.value and OF_THE_GAIN[tier] < 1:
+        return now.settle(key, "found", "batch-of-tier", tier=tier, part=OF_THE_GAIN[tier])
     if chosen[0] != found.batch.value:
         return now.settle(key, "found", "batch", **facts)
     if len(found.runs) == 1 and found.stop == (("stop", "budget"),):
@@ -321,35 +374,60 @@ def settle_workers(now: Standing, found: Explored, chosen: Cell) -> Standing:
 
 
 def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
-    """A batch that changes how the model is trained is advised, never written."""
+    """A batch that changes how the model is trained is advised; written where the user says so."""
     assert found.batch is not None
     candidate, run = found.runs[chosen]
     key = key_of(found.batch)
+    times = grown(candidate) or 1.0
+    seen = now.original.effects
     proposal = Proposal(
         kind="training-batch",
         title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
         arm=Arm(candidate=candidate),
         run=run,
         gain=now.gain(run, now.front),
-        data=(("from", found.start[0]), ("to", chosen[0]), ("trains", sign(now))),
+        data=(
+            ("from", found.start[0]),
+            ("to", chosen[0]),
+            ("times", times),
+            ("trains", sign(now)),
+            ("optimizer", ", ".join(seen.optimizers) or None),
+        ),
         knob=key,
     )
     others = tuple(p for p in now.proposals if p.knob != key)
     now = replace(now, proposals=(*others, proposal))
+    if change_of(now.best, key) is not None:
+        return now
     return now.settle(key, "advised", "training-batch", **dict(proposal.data))
 
 
 def alters_training(now: Standing, candidate: Candidate, run: Run) -> bool:
     """Whether the program trains and `candidate`, as it ran, moves its effective batch.
 
-    An accumulation that moves along makes up for it, unless the program was seen not to follow;
-    of one that steps by itself it must be seen that it does.
+    An accumulation that moves along makes up for it, unless it cannot wholly or the program was
+    seen not to follow; of one that steps by itself it must be seen that it does.
     """
     if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
         return False
     along = [change for change in candidate.changes if change.kind == "grad_accum"]
     doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
-    return not along or any(effects.verdict(c, now.original, run) in doubt for c in along)
+    if not along or any(effects.verdict(c, now.original, run) in doubt for c in along):
+        return True
+    return (grown(candidate) or 1.0) > 1.0
+
+
+def grown(candidate: Candidate) -> float | None:
+    """How many times the samples of one update it has, by what it sets: batch and accumulation;
+    None where that is not all in numbers."""
+    times = 1.0
+    for change in candidate.changes:
+        if change.kind in {"batch_size", "grad_accum"}:
+            old, new = number_of(change.old), number_of(change.new)
+            if not old or not new:
+                return None
+            times *= new / old
+    return times
 
 
 def sign(now: Standing) -> str | None:

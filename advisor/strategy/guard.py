@@ -136,7 +136,9 @@ def anchored(now: Standing) -> Generator[Turn, Answer, tuple[Standing, Anchor | 
     if free.candidate.changes and not one_run(now):
         now, runs = yield from checked(now, free, first, values)
     original = {name: fmean(means(run)[name] for run in runs) for name, _ in values}
-    spent = given_away(now.facts.workload.quality, dict(now.facts.quality_reference), original)
+    spent = given_away(
+        now.facts.workload.quality, dict(now.facts.earlier.quality_reference), original
+    )
     log = replace(now.quality, original=tuple(original.items()))
     if not log.before:
         log = replace(log, before=log.original)

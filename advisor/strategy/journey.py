@@ -16,6 +16,8 @@ from advisor.strategy.proof import prove
 from advisor.strategy.several import side_by_side
 from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
 from advisor.strategy.steps import tune_steps
+from advisor.strategy.tier_points import prove_lower_tiers
+from advisor.strategy.training_batch import tune_training_batch
 from advisor.strategy.whatif import advise
 
 if TYPE_CHECKING:
@@ -52,7 +54,9 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
         now = yield from tune_workers(now)
         now = yield from tune_loader(now)
     now = yield from prove(now, now.best)
+    now = yield from tune_training_batch(now)
     now = yield from settle_quality(now)
+    now = yield from prove_lower_tiers(now)
     now = yield from side_by_side(now)
     now = yield from advise(now)
     return Stop(reason="done", standing=now)

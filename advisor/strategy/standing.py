@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
-from advisor.experiments.starts import Starts
-from advisor.model import Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
-from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped
+from advisor.experiments.starts import Starts, startups_s
+from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
     from advisor.model import Change
-    from advisor.strategy.facts import Proposal
+    from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
 
@@ -59,12 +59,26 @@ class Standing:
     """Relative spread between equal processes: two of them differ by less five times of six."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
-    settled: tuple[Settled, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    told: Told = field(default_factory=Told)
     proofs: tuple[Comparison, ...] = ()
     """Of what may be written: each against the one before, the first against the original."""
     proposals: tuple[Proposal, ...] = ()
     quality: QualityLog = field(default_factory=QualityLog)
+
+    @property
+    def settled(self) -> tuple[Settled, ...]:
+        """What was said of knobs, one word each."""
+        return self.told.settled
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What did not fit into the budget."""
+        return self.told.skipped
+
+    @property
+    def steps_up(self) -> tuple[StepUp, ...]:
+        """Batches that do less than the best, for less memory: what the lower tiers take."""
+        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -72,6 +86,11 @@ class Standing:
     def original(self) -> Run:
         """The baseline run that later ones are held against: the better one, never flattered."""
         return self.facts.objective.best(self.originals)
+
+    @property
+    def batch_at(self) -> BatchPlace | None:
+        """Where the batch is, once an experiment had to show that."""
+        return self.originals[-1].effects.batch_at if self.originals else None
 
     @property
     def near_best(self) -> tuple[Run, ...]:
@@ -207,9 +226,8 @@ class Standing:
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         workload = self.facts.workload
-        plan = MeasurePlan(
-            measure_s=self.facts.measure_s, min_steps=MIN_STEPS, unit_regex=workload.unit_regex
-        )
+        plan = MeasurePlan(measure_s=self.facts.measure_s, min_steps=MIN_STEPS)
+        plan = replace(plan, batch_at=self.batch_at, unit_regex=workload.unit_regex)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:
@@ -221,7 +239,7 @@ class Standing:
     def heard(self, answer: Answer) -> Standing:
         """After `answer`, of which nothing is believed yet but what it cost."""
         usual_s = self.starts.usual_s
-        took_s = sum(usual_s if each is None else each for each in _startups_s(answer))
+        took_s = sum(usual_s if each is None else each for each in startups_s(answer))
         prices = replace(self.prices, started_s=self.prices.started_s + took_s)
         now = replace(self, clock_s=answer.left_s, prices=prices)
         if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
@@ -234,7 +252,8 @@ class Standing:
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> Standing:
         """With one more word on `knob`; the last one counts."""
         word = Settled(knob=knob, outcome=outcome, reason=reason, data=tuple(data.items()))  # type: ignore[arg-type]
-        return replace(self, settled=(*(s for s in self.settled if s.knob != knob), word))
+        others = (said for said in self.settled if said.knob != knob)
+        return replace(self, told=replace(self.told, settled=(*others, word)))
 
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
@@ -243,7 +262,8 @@ class Standing:
         last word counts."""
         left_s = self.left_s - kept_s
         word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
-        return replace(self, skipped=(*(s for s in self.skipped if s.what != what), word))
+        others = tuple(s for s in self.told.skipped if s.what != what)
+        return replace(self, told=replace(self.told, skipped=(*others, word)))
 
     def adopt(self, candidate: Candidate, run: Run) -> Standing:
         """`candidate` is the best so far."""
@@ -291,11 +311,16 @@ class Standing:
         change = change_of(self.best, key_of(knob))
         return knob.value if change is None else change.new
 
-    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.Refusal:
-        """The best candidate with `knob` at `value` and everything linked to it moved along."""
+    def with_value(
+        self, knob: Knob, value: JsonScalar, *, beyond: bool = False
+    ) -> Candidate | knobs.Refusal:
+        """The best candidate with `knob` at `value` and everything linked to it moved along;
+        `beyond` what an accumulation can make up for."""
         source = next(s for s in self.facts.sources if s.document.name == knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(source.document, source.findings, knob.path, value, beside)
+        moved = knobs.move(
+            source.document, source.findings, knob.path, value, beside, beyond=beyond
+        )
         return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
 
 
@@ -321,17 +346,6 @@ class Stop:
     """baseline-failed: the run that did."""
     needed_s: float | None = None
     """budget-too-small: what would do."""
-
-
-def _startups_s(answer: Answer) -> list[float | None]:
-    """Of each process that the answer took; None where it failed before it could tell."""
-    if isinstance(answer, NotRun):
-        return []
-    if isinstance(answer, Comparison):
-        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
-    else:
-        each = [answer]
-    return [a.run.startup_s if a.run else None for a in each if not a.reused]
 
 
 def key_of(knob: Knob) -> KnobKey:

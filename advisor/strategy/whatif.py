@@ -81,20 +81,18 @@ def prove_best(now: Standing) -> Stage:
 
 def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
-    `later` ones are kept back, as far as this one gets its own."""
+    `later` ones are kept back, if this one gets its own."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
-        candidate = now.with_value(knob, dict(proposal.data)["to"])
+        candidate = now.with_value(knob, dict(proposal.data)["to"], beyond=now.facts.training_batch)
         if isinstance(candidate, knobs.Refusal):
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    rounds = 0
-    for others in range(later, -1, -1):
-        if rounds < FEWEST_ROUNDS:
-            kept_s = others * FEWEST_ROUNDS * now.rounds_s(1)
-            rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
+    spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+    kept_s = min(spare_s, later * FEWEST_ROUNDS * now.rounds_s(1))
+    rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
     contest = Contest(
@@ -131,7 +129,9 @@ def all_at_once(now: Standing) -> Proposal | None:
     proven = [
         each
         for each in now.proposals
-        if each.outcome is not None and each.outcome.proven(objective, now.facts.smallest_gain)
+        if each.outcome is not None
+        and each.outcome.proven(objective, now.facts.smallest_gain)
+        and not alters(each)
     ]
     if len(proven) < 2:
         return None
@@ -153,6 +153,13 @@ def all_at_once(now: Standing) -> Proposal | None:
     )
 
 
+def alters(proposal: Proposal) -> bool:
+    """Whether another model comes of a switch of the code."""
+    name = proposal.title.partition("=")[0]
+    changing = {switch.name for switch in SWITCHES if switch.changes_training}
+    return proposal.kind == "switch" and name in changing
+
+
 def joined(whatifs: Sequence[str]) -> str | None:
     """Several what-ifs as one; those of a DataLoader are all of one line."""
     parts = [each.partition("@") for each in whatifs]
@@ -164,8 +171,17 @@ def joined(whatifs: Sequence[str]) -> str | None:
 def faster_run(
     now: Standing, whatif: str, extra_s: float = 0.0
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was fast enough to deserve pairs."""
+    """The run with `whatif`, if it applied and was fast enough to deserve pairs.
+
+    It is not begun where the budget does not hold the pairs that would prove it, beside those of
+    what was faster already: what one run suggests is told to nobody.
+    """
     arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
+    fewest_s = FEWEST_ROUNDS * now.rounds_s(1)
+    needed_s = now.price_s + extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * extra_s
+    needed_s += fewest_s if any(each.outcome is None for each in now.proposals) else 0.0
+    if needed_s > now.left_s:
+        return now.skip(arm.label, needed_s, matters=False), None
     now, attempt = yield from tried(now, side(now, arm, "whatif"), kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:

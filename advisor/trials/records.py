@@ -111,6 +111,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """Which optimizers stepped, and the learning rates that they began with."""
+
+    optimizers: tuple[str, ...] = ()
+    learning_rates: tuple[Finite, ...] = ()
+    update_share: Finite | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
     """The DataLoader whose batches were measured."""
 
@@ -218,6 +227,7 @@ class ProcessRecord:
     """Where the dominant root module was called."""
     seen: Seen = field(default_factory=Seen)
     input_shapes: tuple[str, ...] = ()
+    input_dims: tuple[tuple[int, ...], ...] = ()
     accumulation: Finite | None = None
     trains: TrainingSign | None = None
     tokens_per_item: Finite | None = None
@@ -234,6 +244,7 @@ class ProcessRecord:
     card: Card | None = None
     """That the model is on."""
     fused: bool | None = None
+    learning: Learning = Learning()
     skipped_updates: int = 0
     """That a GradScaler left out because their gradients were not finite."""
     whatif: WhatIfOutcome | None = None

@@ -124,6 +124,8 @@ def results(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, .
             items=each["items"],
             size_bytes=each["bytes"],
             first=tuple(tuple(item) for item in each["first"]),
+            sampled=each["sampled"],
+            digest=each["digest"],
         )
         for each in (changes or {}).get("results", ())
     )

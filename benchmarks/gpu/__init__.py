@@ -8,13 +8,18 @@ a line too, and the next one goes on. It ends with 0 if every step was begun and
 expected; a line without an expectation, or of which nothing could be measured, is told and counts
 for neither.
 
+Each step is bounded by the time that is left, and its programs by limits of their own: `optimize`
+by its budget (DEM 110 s, Emberformer 90 s, the last three 60 s each). Relighting, head pose and
+speech come last, where 105 s are left; `--minutes 13` holds all, `--only relighting` one.
+
 From a source checkout, nothing installed and no network: beside torch the interpreter needs
-psutil, nvidia-ml-py, jinja2, pyyaml, numpy (the workloads) and pydantic, and the gate's step needs
-git. Where some are missing, carry their wheels: with a network and the same Python,
-`pip download --only-binary=:all: -d wheels pydantic psutil nvidia-ml-py jinja2 pyyaml numpy` brings
-them with what they need (pydantic-core, annotated-types, typing-extensions, typing-inspection,
-markupsafe); there, `pip install --no-index --find-links wheels --target carried pydantic ...`, and
-in the checkout `PYTHONPATH=carried python -m benchmarks.gpu`.
+psutil, nvidia-ml-py, jinja2, pyyaml, numpy and pillow (the workloads) and pydantic, and the gate's
+step needs git. Where some are missing, carry their wheels: with a network and the same Python,
+`pip download --only-binary=:all: -d wheels pydantic psutil nvidia-ml-py jinja2 pyyaml numpy pillow`
+brings them with what they need (pydantic-core, annotated-types, typing-extensions,
+typing-inspection, markupsafe); there,
+`pip install --no-index --find-links wheels --target carried pydantic ...`, and in the checkout
+`PYTHONPATH=carried python -m benchmarks.gpu`.
 
     __main__.py   the steps in order, within the time
     record.py     lines, and the two files they go into

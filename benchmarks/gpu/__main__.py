@@ -31,7 +31,12 @@ STEPS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "emberformer": whole.emberformer,
     "gate": whole.gate,
     "several": several.right_card,
+    "relighting": whole.relighting,
+    "headpose": whole.headpose,
+    "speech": whole.speech,
 }
+LAST = ("relighting", "headpose", "speech")
+"""They say themselves where too little time is left for them, and it counts for nothing."""
 MINUTES = 8.0
 LEAST_S = 15.0
 """With less time left a step is not begun."""
@@ -88,7 +93,7 @@ def environ_of(folder: Path, *, simulated: bool) -> Mapping[str, str]:
 def run_step(bench: Bench, record: Record, name: str) -> None:
     """All lines of a step; one that breaks is a line too."""
     bench.step = name
-    if bench.left_s < LEAST_S:
+    if bench.left_s < LEAST_S and name not in LAST:
         line = bench.line("not begun", "", f"{max(0.0, bench.left_s):.0f} s were left", None)
         record.add(replace(line, begun=False))
         return

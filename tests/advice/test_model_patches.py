@@ -25,7 +25,7 @@ from tests.probe import program
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.model import Effects
+    from advisor.trials.reading import Reading
 
 HEAD = "import torch\n"
 WITH = 'with torch.autocast("cpu", dtype=torch.bfloat16):'
@@ -55,7 +55,7 @@ def test_the_statement_with_the_call_comes_under_autocast(
 ) -> None:
     """It alone, as it was written; what follows stays outside."""
     file = written(tmp_path, HEAD + code)
-    patch = patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16"))
+    patch = patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16", widen=False))
     assert applied(tmp_path, file, patch) == HEAD + expected
 
 
@@ -73,12 +73,46 @@ def test_where_autocast_cannot_stand_alone_there_is_no_patch(code: str, tmp_path
     """Shared lines, texts over several lines, headers, and where it is on already."""
     file = written(tmp_path, HEAD + code)
     line = next(n for n, text in enumerate((HEAD + code).splitlines(), 1) if "model(" in text)
-    assert patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16")) is None
+    assert patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16", widen=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "expected"),
+    [
+        ("y = model(x)  # é\n", 2, "y = model(x).float()  # é"),
+        ("loss = criterion(model(x), y)\n", 2, "loss = criterion(model(x).float(), y)"),
+        (
+            "def f(self, x):\n    return self.net(x).numpy()\n",
+            3,
+            "return self.net(x).float().numpy()",
+        ),
+        (
+            "def clean(x): return x\ny = model(\n    clean(x),\n)\n",
+            3,
+            "y = model(\n        clean(x),\n    ).float()",
+        ),
+    ],
+)
+def test_what_the_model_gives_goes_on_in_float32(
+    code: str, line: int, expected: str, tmp_path: Path
+) -> None:
+    """As when it was tried: numpy knows no bfloat16, and a loss is not to be rounded."""
+    file = written(tmp_path, HEAD + code)
+    patch = patch_of(file, tmp_path, autocast_edit(line, "cpu", "bfloat16", widen=True))
+    after = applied(tmp_path, file, patch)
+    assert expected in after
+    assert after.count(".float()") == 1
+
+
+@pytest.mark.parametrize("code", ["y = model(other(x))\n", "y = F.relu(x)\n"])
+def test_which_call_is_the_models_must_be_certain(code: str, tmp_path: Path) -> None:
+    file = written(tmp_path, HEAD + code)
+    assert patch_of(file, tmp_path, autocast_edit(2, "cpu", "bfloat16", widen=True)) is None
 
 
 def test_autocast_needs_torch_by_its_name(tmp_path: Path) -> None:
     file = written(tmp_path, "import torch as t\ny = model(x)\n")
-    assert patch_of(file, tmp_path, autocast_edit(2, "cpu", "bfloat16")) is None
+    assert patch_of(file, tmp_path, autocast_edit(2, "cpu", "bfloat16", widen=False)) is None
 
 
 def test_a_model_is_compiled_where_it_has_its_last_value(tmp_path: Path) -> None:
@@ -87,6 +121,14 @@ def test_a_model_is_compiled_where_it_has_its_last_value(tmp_path: Path) -> None
     file = written(tmp_path, code + call)
     after = applied(tmp_path, file, patch_of(file, tmp_path, compile_edit(5)))
     assert after == code.replace("# d\n", "# d\n    model.compile()\n") + call
+
+
+def test_the_model_is_compiled_and_not_its_loss(tmp_path: Path) -> None:
+    """Though both are built in the file and called on one line."""
+    code = "criterion = Loss()\nmodel = Net()\nloss = criterion(model(x), y)\n"
+    file = written(tmp_path, code)
+    after = applied(tmp_path, file, patch_of(file, tmp_path, compile_edit(3)))
+    assert after == code.replace("Net()\n", "Net()\nmodel.compile()\n")
 
 
 @pytest.mark.parametrize(
@@ -142,25 +184,25 @@ def test_what_was_tried_from_inside_the_patch_does_again(tmp_path: Path) -> None
     file = work / "train.py"
     file.write_text(PROGRAM)
 
-    def seen(name: str, whatif: str | None = None) -> Effects:
+    def seen(name: str, whatif: str | None = None) -> Reading:
         scratch = tmp_path / name
         scratch.mkdir()
         plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif)
         command = (sys.executable, "train.py")
-        return program.run(
-            scratch, *command, cwd=work, plan=plan, begin=program.forked
-        ).measured.effects
+        return program.run(scratch, *command, cwd=work, plan=plan, begin=program.forked).measured
 
-    before = seen("before")
+    before = seen("before").effects
     assert (before.dtype, before.set_to_none) == ("float32", False)
     tried = seen("tried", "autocast=bfloat16,set_to_none")
+    assert tried.whatif is not None
+    assert tried.whatif.one_tensor is True
     line = int((before.model_site or "").rpartition(":")[2])
-    autocast = patch_of(file, work, autocast_edit(line, "cpu", "bfloat16"))
+    autocast = patch_of(file, work, autocast_edit(line, "cpu", "bfloat16", widen=True))
     subprocess.run(["git", "apply", "-"], input=autocast, text=True, cwd=work, check=True)
     found = patch_of(file, work, zero_grad_edit)
     subprocess.run(["git", "apply", "-"], input=found, text=True, cwd=work, check=True)
     after = seen("after")
-    for effects in (tried, after):
+    for effects in (tried.effects, after.effects):
         assert (effects.dtype, effects.set_to_none) == ("bfloat16", True)
 
 
@@ -177,7 +219,7 @@ def test_neighbouring_patches_apply_one_by_one_and_all_together(tmp_path: Path) 
         statement_edit(['torch.set_float32_matmul_precision("high")']),
         compile_edit(3),
         channels_last_edit(3),
-        autocast_edit(3, "cpu", "bfloat16"),
+        autocast_edit(3, "cpu", "bfloat16", widen=False),
         loader_edit(4, {"num_workers": 2}),
     ]
     for edit in edits:

@@ -122,7 +122,7 @@ def test_two_steps_together_hold_their_product(rounds: tuple[int, int]) -> None:
             )
             for n, gain in zip(rounds, (2.0, 1.5), strict=True)
         )
-        found = chained(first, second, THROUGHPUT)
+        found = chained([first, second], THROUGHPUT)
         assert found is not None
         assert found.n == min(rounds)
         held += found.low <= 3.0 <= found.high
@@ -134,8 +134,8 @@ def test_two_steps_together_hold_their_product(rounds: tuple[int, int]) -> None:
 def test_one_step_is_its_own_chain() -> None:
     """And none is nothing."""
     one = compared([(1.0, 2.0), (1.0, 2.1)])
-    assert chained(one, None, THROUGHPUT) == one.interval(THROUGHPUT)
-    assert chained(None, None, THROUGHPUT) is None
+    assert chained([one], THROUGHPUT) == one.interval(THROUGHPUT)
+    assert chained([], THROUGHPUT) is None
 
 
 # --- which rounds count -----------------------------------------------------------------------

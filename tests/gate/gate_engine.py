@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
-from advisor.model import Failure
+from advisor.model import Failure, Shares
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class Reads:
-    """An engine on which a commit's rate is what its file `rate` says; none: it does not run.
-    What is in its file `said` is its output."""
+    """An engine on which a commit's rate is what its file `rate` says, or that of its command's
+    name (`x.rate`); none: it does not run. What is in its file `said` is its output; in `waits`,
+    the share of its time that it waits for data."""
 
     runs: int = 0
 
@@ -38,7 +39,8 @@ class Reads:
 
     def run(self, trial: Trial) -> Run | Failure:
         self.runs += 1
-        text = Path(trial.cwd, "rate").read_text()
+        own = Path(trial.cwd, f"{trial.command[-1]}.rate")
+        text = (own if own.exists() else Path(trial.cwd, "rate")).read_text()
         said = Path(trial.cwd, "said")
         logs = Path(trial.scratch, "logs")
         logs.mkdir(parents=True)
@@ -49,11 +51,20 @@ class Reads:
                 kind="crash", evidence="it broke", next_step="", exit_code=3,
             )  # fmt: skip
         rate = float(text) * (1 + self.runs % 7 / 5000)
-        return a_run(trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate)
+        waits = Path(trial.cwd, "waits")
+        share = float(waits.read_text()) if waits.exists() else None
+        shares = Shares(data_wait=share, compute=None if share is None else 1 - share)
+        return a_run(
+            trial_id=trial.id, purpose="gate", label=trial.label, units_per_s=rate, shares=shares
+        )
 
 
 def in_process(
-    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
+    cwd: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Callable[..., GateRecord]:
     """Calls a mode of `module` with flags, in `cwd`, on that engine."""
 
@@ -71,8 +82,6 @@ def in_process(
         asked = check(parser.parse_args([*what, *args]), None)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        return mode(
-            asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=lambda _: None)
-        )
+        return mode(asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=say))
 
     return call

@@ -30,6 +30,8 @@ rate = {rate}
 print("throughput:", rate * (1 + (os.getpid() % 7) / 5000))
 """
 """A program that says a rate at once: gates of many processes stay short."""
+WARM_UPS = ("--max-minutes", "0.01")
+"""Enough for one run of each arm, and no pair."""
 
 
 @dataclass

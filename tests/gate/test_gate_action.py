@@ -83,6 +83,20 @@ def test_zizmor_finds_nothing() -> None:
     assert "No findings to report" in done.stdout
 
 
+def test_actionlint_finds_nothing() -> None:
+    """Nor in the workflow that the guide begins with, which says all but its trigger."""
+    config = ("-no-color", "-config-file", str(ROOT / ".github" / "actionlint.yaml"))
+    lint = (tool("actionlint"), *config, "-shellcheck", tool("shellcheck"))
+    guide = (ROOT / "docs" / "action.md").read_text()
+    examples = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    (shown,) = (text for text in examples if "jobs:" in text)
+    for files, given in ((list(map(str, WORKFLOWS)), ""), (["-"], f"on: pull_request\n{shown}")):
+        done = subprocess.run(
+            [*lint, *files], input=given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
 def test_shellcheck_finds_nothing(path: Path) -> None:
     for step in steps_of(path):

@@ -117,11 +117,26 @@ def test_the_report_tells_every_commit_that_was_measured(repo, search) -> None:
     assert all(step.commit.sha[:12] in report.comment(record) for step in record.bisection.steps)
 
 
+def test_what_the_first_bad_commit_changed_is_told(repo, search) -> None:
+    """Against the good end; the bad end, which waits even longer, is another commit."""
+    good = repo.commit({"rate": "100", "waits": "0.1"}, "good")
+    repo.commit({"rate": "80", "waits": "0.28"}, "first bad")
+    repo.commit({"rate": "60", "waits": "0.5"}, "worse still")
+    record = search("--bisect", f"{good}..")
+    (why,) = record.attribution
+    assert why.sentence.startswith("Waiting for data grew from ")
+    assert "to 3.5 ms a sample: 100 % of the added time" in why.sentence
+    first, *_ = report.lines(record).splitlines()
+    assert "'first bad'. Waiting for data grew" in first
+    assert "**What moved, command**" in report.markdown(record)
+
+
 def test_commits_between_which_nothing_can_be_told_are_all_named(repo, search) -> None:
     shas = line(repo, 100, None, None, 80)
     record = search("--bisect", f"{shas[0]}..")
     assert [each.sha for each in record.bisection.suspects] == shas[1:]
     assert "is one of" in record.reason
+    assert record.attribution == [], "which of them changed what is not known"
     assert "passed over: command: head failed (crash): it broke" in report.markdown(record)
 
 

@@ -11,14 +11,12 @@ from advisor.errors import UsageError
 from advisor.gate import history
 from advisor.gate.base import base_checkout, base_revision, head_checkout
 from advisor.gate.history import History, Series
-from tests.gate.repos import STEADY
+from tests.gate.repos import STEADY, WARM_UPS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SETTINGS = '[workload.train]\ncommand = "python bench.py{}"\n{}'
-WARM_UPS = ("--max-minutes", "0.01")
-"""Enough for one run of each arm."""
 RATE = STEADY.format(rate=100)
 READS = "import os; open('data/x.bin').close()\n" + RATE
 

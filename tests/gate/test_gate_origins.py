@@ -15,7 +15,7 @@ from advisor.gate.entries import LoadedEntry
 from advisor.gate.origins import difference, unseen
 from advisor.gate.records import Inputs, Revision
 from advisor.gate.verdict import decide
-from tests.gate.repos import STEADY
+from tests.gate.repos import STEADY, WARM_UPS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,6 @@ import os, model
 print("throughput:", model.RATE * (1 + (os.getpid() % 7) / 5000))
 """
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, {!r}], check=True)"
-FEW = ("--max-minutes", "2")
 
 
 def a_change(repo, extra: dict[str, str] | None = None) -> None:
@@ -48,8 +47,8 @@ def environment_of(repo, folder: Path) -> Path:
 
 def test_a_change_that_each_arm_loads_for_itself_is_measured(repo) -> None:
     a_change(repo)
-    found = repo.gate("--command", "python bench.py", *FEW)
-    assert found.record.verdict == "regression", found.stderr
+    found = repo.gate("--command", "python bench.py", *WARM_UPS)
+    assert found.record.verdict == "inconclusive", found.stderr
     loaded = {run.arm: run.loaded for run in found.record.programs[0].warm_ups}
     assert loaded["base"].own == loaded["head"].own == 2
     assert loaded["base"].changed.keys() == loaded["head"].changed.keys() == {"model.py"}
@@ -87,7 +86,7 @@ def test_base_that_runs_a_file_of_head_is_invalid(repo, command: str) -> None:
     (repo.path / "run.sh").chmod(0o755)
     told = command.format(head=repo.path, name=repo.path.name)
     repo.env["GITHUB_WORKSPACE"] = str(repo.path)
-    found = repo.gate("--command", told, *FEW)
+    found = repo.gate("--command", told, *WARM_UPS)
     assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
     assert "head was measured twice" in found.record.reason
     assert ".py'" in found.record.reason
@@ -97,7 +96,7 @@ def test_a_shared_editable_install_is_invalid(repo, tmp_path: Path) -> None:
     """One environment, into which head is installed: both arms import head's module."""
     a_change(repo, {"bench.py": "import sys; sys.path.pop(0)\n" + USES_MODEL})
     python = environment_of(repo, tmp_path / "shared")
-    found = repo.gate("--command", f"{python} bench.py", *FEW)
+    found = repo.gate("--command", f"{python} bench.py", *WARM_UPS)
     assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
     assert "'model.py' of head" in found.record.reason
 
@@ -108,7 +107,7 @@ def test_an_installed_copy_of_head_in_both_arms_is_invalid(repo, tmp_path: Path)
     shared = tmp_path / "site"
     shared.mkdir()
     (shared / "model.py").write_text(MODEL.format(50))
-    found = repo.gate("--command", "python bench.py", *FEW, env={"PYTHONPATH": str(shared)})
+    found = repo.gate("--command", "python bench.py", *WARM_UPS, env={"PYTHONPATH": str(shared)})
     assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
     assert "same 'model.py'" in found.record.reason
 
@@ -120,15 +119,15 @@ def test_an_environment_inside_the_checkout_of_head_may_be_shared(repo) -> None:
     site = next((repo.path / ".venv" / "lib").glob("python*")) / "site-packages"
     (site / "__editable__project.pth").unlink()
     (site / "dependency.py").write_text("")
-    found = repo.gate("--command", f"{python} -c 'import dependency, bench'", *FEW)
-    assert found.record.verdict == "regression", found.stderr
+    found = repo.gate("--command", f"{python} -c 'import dependency, bench'", *WARM_UPS)
+    assert found.record.verdict == "inconclusive", found.stderr
 
 
 def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
     repo.commit({"bench.py": STEADY.format(rate=100)})
     repo.commit({"notes.md": "x", "other.py": ""})
-    found = repo.gate("--command", "python bench.py", *FEW)
-    assert found.record.verdict == "pass"
+    found = repo.gate("--command", "python bench.py", *WARM_UPS)
+    assert found.record.verdict == "inconclusive"
     told = [note for note in found.record.notes if "seen to be loaded" in note]
     assert len(told) == 1
     assert "notes.md" in told[0]
@@ -140,7 +139,7 @@ def test_a_config_that_base_reads_from_head_is_invalid(repo) -> None:
     repo.commit({"bench.py": bench, "rate.txt": "100"})
     repo.commit({"rate.txt": "50"})
     command = f"CONFIG={repo.path}/rate.txt python bench.py"
-    found = repo.gate("--command", command, *FEW)
+    found = repo.gate("--command", command, *WARM_UPS)
     assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
     assert "'rate.txt' of head" in found.record.reason
 
@@ -193,5 +192,5 @@ def test_the_standard_library_is_nobodys(repo) -> None:
     path = f"{sysconfig.get_paths()['stdlib']}/queue.py"
     repo.commit({"bench.py": "import queue\n" + STEADY.format(rate=100), "sub/queue.py": "1"})
     repo.commit({"sub/queue.py": "2"})
-    found = repo.gate("--command", "python bench.py", *FEW)
-    assert found.record.verdict == "pass", (path, found.stderr)
+    found = repo.gate("--command", "python bench.py", *WARM_UPS)
+    assert found.record.verdict == "inconclusive", (path, found.stderr)

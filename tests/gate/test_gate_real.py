@@ -12,8 +12,10 @@ import time
 
 import jsonschema
 import pytest
+from gate_engine import in_process
 
-from tests.gate.repos import ROOT, STEADY, Gated, Repo, base_and_head, new_repo
+from advisor.gate import modes, report
+from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, base_and_head, new_repo
 
 BENCH = ("--command", "python bench.py")
 
@@ -138,10 +140,15 @@ def test_a_program_that_is_new_in_head_has_no_baseline(two) -> None:
 
 
 def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> None:
+    """A run is the unit of work: one of half a second is none of two a second, or more."""
     program = "import time; time.sleep({})"
-    found = two(program.format(0.1), program.format(0.5)).gate(*BENCH, "--json")
-    assert found.code == 1, found.stderr
-    assert found.json["workloads"][0]["source"] == "whole-run time"
+    found = two(program.format(0), program.format(0.5)).gate(*BENCH, *WARM_UPS)
+    runs = {run.arm: run for run in found.record.programs[0].warm_ups}
+    assert runs.keys() == {"base", "head"}
+    for run in runs.values():
+        assert (run.source, run.rates["command"].unit) == ("whole-run time", "run")
+        assert 1 / run.wall_s <= run.rates["command"].mean
+    assert runs["head"].rates["command"].mean < 2
 
 
 def test_an_inconclusive_gate_exits_with_three_unless_asked_otherwise(two) -> None:
@@ -193,12 +200,14 @@ def test_a_run_that_hangs_does_not_outlast_the_budget(two) -> None:
     assert found.record.wall_s < 120
 
 
-@pytest.mark.slow
-def test_the_budget_begins_after_the_setup(two) -> None:
+def test_the_budget_begins_after_the_setup(repo, tmp_path, monkeypatch) -> None:
     """An installation of minutes may not eat the pairs: both arms' take longer than the budget."""
-    repo = two(steady(100), steady(100))
-    found = repo.gate(*BENCH, "--setup", "sleep 13", "--max-minutes", "0.4")
-    assert found.record.programs[0].pairs, found.stderr
+    repo.commit({"rate": "100"})
+    repo.commit({"x": "1"})
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes)
+    record = gate(modes.ab, "--setup", "sleep 1.2", "--max-minutes", "0.03")
+    assert record.verdict == "pass", record.reason
+    assert len(record.programs[0].pairs) == 5
 
 
 def test_a_look_that_will_not_fit_is_not_begun(two) -> None:
@@ -240,15 +249,14 @@ def test_a_workload_of_the_settings_file(repo) -> None:
     assert found.json["workloads"][0]["unit"] == "image"
 
 
-def test_two_workloads_are_both_measured_before_the_verdict(repo) -> None:
-    settings = '[workload.a]\ncommand = "python a.py"\n[workload.b]\ncommand = "python b.py"\n'
-    files = {"a.py": steady(100), "b.py": steady(50), "gpu-advisor.toml": settings}
-    repo.commit(files)
-    repo.commit({"a.py": steady(80)})
-    found = repo.gate("--workload", "a,b", "--json")
-    assert found.code == 1, found.stderr
-    assert [entry.program for entry in found.record.attribution] == ["a"]
-    verdicts = {w["name"]: (w["verdict"], w["pairs"]) for w in found.json["workloads"]}
+def test_two_workloads_are_both_measured_before_the_verdict(repo, tmp_path, monkeypatch) -> None:
+    settings = '[workload.a]\ncommand = "a"\n[workload.b]\ncommand = "b"\n'
+    repo.commit({"a.rate": "100", "b.rate": "50", "gpu-advisor.toml": settings})
+    repo.commit({"a.rate": "80"})
+    record = in_process(repo.path, tmp_path, monkeypatch, modes)(modes.ab, "--workload", "a,b")
+    assert record.verdict == "regression"
+    assert [entry.program for entry in record.attribution] == ["a"]
+    verdicts = {w.name: (w.verdict, w.pairs) for w in record.workloads}
     assert verdicts == {"a": ("regression", 12), "b": ("pass", 5)}
 
 
@@ -256,8 +264,10 @@ def test_uncommitted_changes_are_head(two) -> None:
     """On the default branch itself, local changes are compared with the last commit."""
     repo = two(steady(100), steady(100))
     (repo.path / "bench.py").write_text(steady(80))
-    found = repo.gate(*BENCH)
-    assert found.code == 1, found.stderr
+    found = repo.gate(*BENCH, *WARM_UPS)
+    warm_ups = found.record.programs[0].warm_ups
+    rates = {run.arm: run.rates["command"].mean for run in warm_ups}
+    assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(80, rel=0.01)}
     assert found.record.head.dirty
     assert found.record.base.sha == repo.git("rev-parse", "HEAD")
 
@@ -356,20 +366,22 @@ def test_a_replay_of_what_is_no_record_is_one_clear_error(two, content: str) -> 
     assert "bad.json" in found.stderr
 
 
-def test_calibration_says_what_the_runner_can_prove(two) -> None:
-    found = two(steady(100), steady(100)).gate(*BENCH, "--mode", "calibrate")
-    assert found.code == 0, found.stderr
-    entry = found.record.calibration[0]
+def test_calibration_says_what_the_runner_can_prove(repo, tmp_path, monkeypatch) -> None:
+    repo.commit({"rate": "100"})
+    said: list[str] = []
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes, said.append)
+    record = gate(modes.calibrated, "--mode", "calibrate")
+    entry = record.calibration[0]
     assert entry.placebo == "pass"
     assert entry.pairs == 12
     assert entry.noise_pct < 1
     assert entry.pairs_needed == 5
     assert list(entry.provable_pct) == [12, 17, 24]
-    assert [line.split(":")[0] for line in found.stdout.splitlines() if line] == [
+    assert [line.split(":")[0] for line in report.lines(record).splitlines() if line] == [
         "- **Calibrated**", "- Noise between equal processes of command",
         "- Slowdown that turns red nine times in ten", "- Pairs to pass at 5 %", "- Hardware",
     ]  # fmt: skip
-    assert "12 pairs (about" in found.stderr
+    assert any("12 pairs (about" in line for line in said)
 
 
 def test_a_mistake_of_our_own_is_an_error_and_no_regression(two) -> None:

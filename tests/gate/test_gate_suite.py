@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.gate.repos import ROOT
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.gate.repos import Repo
 
 SUITE = """
 import os
@@ -45,6 +48,9 @@ def test_{other}(benchmark):
 """By a clock of its own, which runs as the same code would on a quiet machine."""
 
 COMMAND = "python -m pytest -q -p no:cacheprovider suite.py --benchmark-enable"
+PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p pytest_benchmark.plugin"}
+"""Of the others that are installed a process of a suite needs none, and imports them for a second.
+"""
 FAST = " --benchmark-min-rounds=5 --benchmark-max-time=0.05"
 
 
@@ -53,6 +59,13 @@ def source(load: float = 0.005, other: str = "save") -> str:
 
 
 LOAD, SAVE = "command: suite.py::test_load", "command: suite.py::test_save"
+
+
+@pytest.fixture
+def repo(repo: Repo) -> Repo:
+    """Its suites run with the one plugin that they need."""
+    repo.env |= PLUGINS
+    return repo
 
 
 @pytest.mark.slow
@@ -116,7 +129,8 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, 
         folder = tmp_path_factory.mktemp("suite")
         (folder / "suite.py").write_text(text)
         command = [sys.executable, *COMMAND.split()[1:], *FAST.split(), "--benchmark-json=all.json"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        env = {**os.environ, **PLUGINS}
+        subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
         content: dict[str, Any] = json.loads((folder / "all.json").read_text())
         return content
 

@@ -231,3 +231,40 @@ def test_ranks_are_a_factor_of_the_same_product(move: Callable[..., Moved | str]
         "gradient_accumulation_steps": 4,
     }
     assert "cannot be kept" in str(move(RANKS, "num_processes", 3))
+
+
+ALONE = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\n"
+
+
+def test_an_accumulation_of_one_batch_has_nothing_to_give(
+    move: Callable[..., Moved | str],
+) -> None:
+    """A larger batch moves as it would without that key; what can be kept is."""
+    path = "per_device_train_batch_size"
+    assert move(ALONE, path, 12) == {path: 12}
+    assert move(ALONE, path, 4) == {path: 4, "gradient_accumulation_steps": 2}
+
+
+def test_a_global_batch_that_is_not_accumulated_moves_along(
+    move: Callable[..., Moved | str],
+) -> None:
+    """On every rank; where it is accumulated, or may be, it stays."""
+    micro = "train_micro_batch_size_per_gpu"
+    alone = DEEPSPEED.replace("steps: 2", "steps: 1")
+    assert move(alone, micro, 8) == {micro: 8, "train_batch_size": 128}
+    derived = "train: {global_batch_size: 4, micro_batch_size: 4}\n"
+    assert move(derived, "train.micro_batch_size", 8) == {
+        "train.micro_batch_size": 8,
+        "train.global_batch_size": 8,
+    }
+    derived = derived.replace("global_batch_size: 4", "global_batch_size: 8")
+    assert "no multiple" in str(move(derived, "train.micro_batch_size", 16))
+    assert move(DERIVED.replace("steps: 4", "steps: 1"), "train_batch_size", 128) == {
+        "train_batch_size": 128
+    }
+
+
+def test_a_pool_that_is_switched_off_holds_no_batch(move: Callable[..., Moved | str]) -> None:
+    text = "queue_size: -1\ndatasets: {train: {batch_size_per_gpu: 12}}\n"
+    path = "datasets.train.batch_size_per_gpu"
+    assert move(text, path, 16) == {path: 16}

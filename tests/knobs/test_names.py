@@ -375,3 +375,29 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
         "train.num_workers": "train",
     }
     assert knobs.find(config).knob("loader.batch_size").phase == "train"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("max_frames: 2000000", "epochs"),
+        ("online_steps: 1000", "epochs"),
+        ("num_actors: 64", "num_envs"),
+        ("player: {deterministic: true}", None),
+        ("deterministic_torch: false", "deterministic"),
+    ],
+)
+def test_where_an_agent_learns_frames_are_a_length_and_actors_are_environments(
+    text: str, kind: str | None, kinds: Callable[..., dict[str, str]]
+) -> None:
+    """Beside a discount of rewards; how a policy acts is no matter of torch's."""
+    told = kinds(f"gamma: 0.99\n{text}\n")
+    assert set(told.values()) == ({kind} if kind else set())
+
+
+def test_a_bare_size_of_a_preprocessor_is_that_of_its_images(
+    kinds: Callable[..., dict[str, str]],
+) -> None:
+    assert kinds("im_preprocessor: {params: {size: 256, phase: train}}\n") == {
+        "im_preprocessor.params.size": "image_size"
+    }

@@ -3,34 +3,35 @@ batch, workers and ranks are those it really ran with."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchmarks.matrix import CASES, Case, measure
+from tests import light, warm
+from tests.probe.program import PLAN, python
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.probe.program import Begin
 
 pytest.importorskip("torch")
 
+PLAIN = [case for case in CASES if case.command[0] == sys.executable and case.needs is None]
+"""Commands that are one Python process."""
+FORKED = [case for case in PLAIN if case.ranks == 1]
+CALLED = [case for case in CASES if case not in FORKED] + FORKED[:1]
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", light.WHOLE: "1"}
 
-def marks(case: Case) -> pytest.MarkDecorator:
-    """tests/probe runs these loops without the command, in README's test command too."""
-    return pytest.mark.frameworks if case.needs else pytest.mark.slow
 
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in CASES]
-)
-def test_the_program_is_measured_as_it_measures_itself(case: Case, tmp_path: Path) -> None:
-    why = case.missing()
-    if why is not None:
-        pytest.skip(why)
-    outcome = measure(case, tmp_path)
-    told = outcome.told
-    assert told["ok"], (told["failure"], outcome.stderr)
-    assert outcome.units_per_s == pytest.approx(outcome.true_units_per_s, rel=case.tolerance)
+def agrees(case: Case, told: dict[str, Any], rate: float, true_rate: float) -> None:
+    """What was told of `case` is what it did."""
+    assert rate == pytest.approx(true_rate, rel=case.tolerance)
     assert told["workers"] == case.workers
     assert told["ranks"] == case.ranks
     if case.batch is not None:
@@ -38,3 +39,44 @@ def test_the_program_is_measured_as_it_measures_itself(case: Case, tmp_path: Pat
     if case.forwards_per_unit is not None:
         assert told["forwards_per_unit"] == case.forwards_per_unit
     assert sum(told["shares"].values()) == pytest.approx(1.0)
+
+
+@pytest.fixture(scope="module")
+def begin() -> Iterator[Begin]:
+    """Begins programs that find the whole of torch imported."""
+    with warm.Server("torch", {**os.environ, **ENVIRONMENT}) as server:
+        yield lambda command, **how: server.start(command[1:], **how)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in FORKED])
+def test_the_probe_measures_the_program_as_it_measures_itself(
+    case: Case, tmp_path: Path, begin: Begin
+) -> None:
+    outcome = python(tmp_path, *case.command[1:], env=ENVIRONMENT, plan=PLAN, begin=begin)
+    reading = outcome.measured
+    shares = dataclasses.asdict(reading.shares)
+    told = {
+        **dataclasses.asdict(reading.effects),
+        "ranks": reading.ranks,
+        "shares": {name: share for name, share in shares.items() if share is not None},
+    }
+    agrees(case, told, reading.units_per_s, outcome.true_rate())
+
+
+def marks(case: Case) -> pytest.MarkDecorator:
+    return pytest.mark.frameworks if case.needs else pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in CALLED]
+)
+def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_path: Path) -> None:
+    """Several processes, frameworks, and one of the others."""
+    why = case.missing()
+    if why is not None:
+        pytest.skip(why)
+    outcome = measure(case, tmp_path)
+    assert outcome.told["ok"], (outcome.told["failure"], outcome.stderr)
+    assert outcome.true_units_per_s is not None
+    agrees(case, outcome.told, outcome.units_per_s, outcome.true_units_per_s)

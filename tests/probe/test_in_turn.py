@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -125,3 +126,27 @@ def test_a_switch_that_the_program_does_not_bear_costs_the_turns_only(tmp_path: 
     told = gains(reading.in_turn, 0.1)
     assert "autocast=bfloat16" not in told
     assert "set_to_none" not in told
+    assert [process.caught for process in outcome.records] == [()], "no fault of the program's"
+    (record,) = outcome.records
+    assert "with autocast=bfloat16 put on, it raised RuntimeError" in " ".join(record.notes)
+
+
+def test_a_program_that_does_not_bear_to_lose_a_switch_keeps_what_was_told(tmp_path: Path) -> None:
+    """It raises on the first step without it; the spell that was over counts."""
+    outcome = looped(tmp_path, "--fails-after", "threads", plan=replace(PLAN, measure_s=0.3))
+    assert outcome.exit_code == 0, outcome.stderr
+    assert outcome.measured.units_per_s == pytest.approx(outcome.true_rate(), rel=0.05)
+    assert [process.caught for process in outcome.records] == [()]
+    assert set(gains(outcome.measured.in_turn, 0.1)) == {"threads=2"}
+
+
+def test_batches_that_are_left_out_under_a_switch_make_it_no_faster(tmp_path: Path) -> None:
+    """A program that catches what its step raises and goes on: a batch not done takes no time."""
+    outcome = looped(
+        tmp_path, "--fails-under", "autocast", "--goes-on", plan=replace(PLAN, measure_s=0.3)
+    )
+    assert states(outcome)[-1] == [], "it went on to the end of the turns"
+    found = accounts(outcome)
+    assert [len(found[name].spells) for name in ("", *PLAN.in_turn)] == [3, 2, 0]
+    assert set(gains(outcome.measured.in_turn, 0.1)) == {"threads=2"}
+    assert [process.caught for process in outcome.records] == [()]

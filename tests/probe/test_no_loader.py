@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
+from advisor.model import BatchPlace, MeasurePlan
 from tests.probe.program import python
 
 if TYPE_CHECKING:
@@ -40,6 +41,20 @@ def test_samples_that_cannot_be_told_are_not_told(tmp_path: Path) -> None:
     assert any("cannot be told" in note for note in reading.notes)
 
 
+def test_an_experiment_tells_what_no_layer_does(tmp_path: Path) -> None:
+    """Told which dimension followed the batch's setting, samples are counted."""
+    seen = python(tmp_path / "before", "own_language.py", "bigram").measured.effects
+    assert seen.input_dims == ((6, 10),)
+    assert seen.model_site is not None
+    plan = replace(BASELINE, batch_at=BatchPlace(site=seen.model_site, input=0, axis=0))
+    outcome = python(tmp_path / "after", "own_language.py", "bigram", plan=plan)
+    reading = outcome.measured
+    assert reading.effects.batch == 6
+    assert reading.unit is None
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)
+    assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
+
+
 def test_fields_of_a_table_are_no_tokens(tmp_path: Path) -> None:
     """Integers into an embedding, one answer for each row."""
     reading = python(tmp_path, "own_language.py", "classifier").measured
@@ -70,5 +85,4 @@ def test_a_loader_that_another_thread_reads_is_not_waited_for(tmp_path: Path) ->
     reading = outcome.measured
     assert reading.effects.batch == 5
     assert reading.wait_share is None
-    # Two threads share what the host leaves them, so parts of the window differ.
-    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.05)
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=WITHIN)

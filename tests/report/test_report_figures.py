@@ -159,3 +159,37 @@ def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
     text = (tmp_path / "tuned here.md").read_text()
     for target in re.findall(r"!\[[^\n]*\]\((\S+)\)", text):
         assert (tmp_path / target.replace("%20", " ")).is_file()
+
+
+def overlaps(report: Any) -> list[tuple[str, str]]:
+    """Texts of its figures that lie on one another."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    found = []
+    for figure in figures.plan(report):
+        canvas = Canvas(figsize=(7.2, figure.height), layout="constrained")
+        figure.paint(canvas)
+        renderer = FigureCanvasAgg(canvas).get_renderer()
+        canvas.draw(renderer)
+        texts = [text for axes in canvas.axes for text in axes.texts if text.get_text()]
+        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+        for at, (one, box) in enumerate(boxes):
+            found += [(one, other) for other, its in boxes[at + 1 :] if box.overlaps(its)]
+    return found
+
+
+THIN = {"data_wait": 0.15, "compute": 0.66, "validation": 0.025, "saving": 0.02, "other": 0.145}
+
+
+@pytest.mark.parametrize("shares", [{}, THIN, dict(reversed(THIN.items()))])
+def test_no_label_lies_on_another(shares: dict[str, float]) -> None:
+    """Thin parts beside each other are named above and below."""
+    calm = examples.improved()
+    sides = {
+        name: getattr(calm, name).model_copy(update={"shares": shares} if shares else {})
+        for name in ("before", "after")
+    }
+    assert overlaps(examples.improved(**sides)) == []
+    alone = sides["before"]
+    assert overlaps(examples.improved(before=alone, after=alone, changes=[])) == []

@@ -20,7 +20,7 @@ def test_the_parts_add_up_and_the_largest_is_named() -> None:
     said = footprint.told(report)
     assert "held 1.0 GiB in tensors" in said
     assert "50 %, is activations" in said
-    assert "| activations | 0.50 GiB | 50 % |" in section(rendering.render(report), "Where")
+    assert "| activations | 512 MiB | 50 % |" in section(rendering.render(report), "Where")
 
 
 def test_what_was_not_measured_is_not_told() -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from advisor.report import rendering, several
+from advisor.report import page, rendering, several
 from advisor.report.model import ComparisonEntry, Gain
 from tests.report import examples
 from tests.report.test_report_rendering import section
@@ -48,7 +48,11 @@ def test_one_and_two_are_measured_and_the_rest_is_said_to_be_scaled() -> None:
     body = section(rendering.render(report), "How long it takes")
     assert "on the same CPUs" in body
     assert len(re.findall(r"\| scaled \|", body)) == 6
-    assert "|\n\n|" not in body, "an empty line ends a table"
+    rule = re.compile(r"^\|[:|-]+\|$")
+    lines = rendering.render(report).splitlines()
+    for above, line, below in zip(lines, lines[1:], lines[2:], strict=False):
+        assert not rule.match(line) or (above[:1], below[:1]) == ("|", "|"), "a table in pieces"
+    assert "|--" not in page.page(report, {})
 
 
 def test_without_two_side_by_side_nothing_is_told_of_more() -> None:

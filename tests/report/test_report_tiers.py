@@ -13,7 +13,8 @@ FREE = "batch_size=8 num_workers=1"
 def test_each_tier_is_what_was_proven_for_it() -> None:
     """Safe is the free part alone; fastest is all of it, with the gain over the original."""
     safe, balanced, fastest = tiers.tiers(examples.improved())
-    assert (safe.tier, safe.label, safe.note) == ("safe", FREE, "proven")
+    assert (safe.tier, safe.label) == ("safe", FREE)
+    assert safe.note == "proven; `--tier safe` writes it"
     assert safe.gain == examples.improved().comparisons[0].gain
     assert (balanced.label, balanced.gain, balanced.note) == ("", None, "the same as safe")
     assert (fastest.label, fastest.note) == (f"{FREE} n_timestep=500", "written")
@@ -59,6 +60,43 @@ def test_a_tier_beyond_the_one_asked_for_was_not_searched() -> None:
     for other in (balanced, fastest):
         assert (other.label, other.gain) == ("", None)
         assert other.note == f"not searched: `gpu-advisor optimize --tier {other.tier}` does"
+
+
+def test_smaller_batches_are_points_of_the_lower_tiers() -> None:
+    """Proven by pairs of their own, with their memory; one that is not proven says so."""
+    calm = examples.improved()
+    only = calm.changes[:1]
+    path = only[0].path
+    proof = calm.comparisons[0].model_copy(
+        update={"after": "batch_size=8", "settings": {path: only[0].to}}
+    )
+    pairs = proof.model_copy(
+        update={"purpose": "tier", "tier": "safe", "after": "batch_size=4", "settings": {path: 4}}
+    )
+    trials = [
+        calm.trials[0].model_copy(update={"label": label, "peak_mem_gib": gib, "settings": None})
+        for label, gib in (("batch_size=4", 1.0), ("batch_size=8", 2.0))
+    ]
+    report = examples.improved(
+        changes=only,
+        gain=calm.gain_free,
+        gain_free=calm.gain_free,
+        gain_quality=None,
+        comparisons=[proof, pairs],
+        trials=trials,
+        lower_tiers={"safe": "batch_size=4", "balanced": "batch_size=6"},
+        target=examples.on_gpu().target,
+    )
+    safe, balanced, fastest = tiers.tiers(report)
+    assert (safe.label, safe.gain) == ("batch_size=4", pairs.gain)
+    assert safe.note == "proven; `--tier safe` writes it"
+    assert safe.risk.startswith("results do not change; ")
+    assert (balanced.label, balanced.gain) == ("batch_size=6", None)
+    assert "not proven in this budget" in balanced.note
+    assert (fastest.label, fastest.note) == ("batch_size=8", "written")
+    assert safe.margin is not None
+    assert fastest.margin is not None
+    assert safe.margin > fastest.margin
 
 
 def test_a_program_with_one_kind_of_change_has_no_tiers() -> None:

@@ -86,6 +86,8 @@ class Truth:
     """How often the driver was asked for cards before the program used one."""
     spoilt: list[str]
     """What was done in a capture that must not be."""
+    captured: list[str]
+    """Of each operation that a capture took up, the file that asked for it."""
 
     def busy_share(self, card: int, start: float, end: float) -> float:
         """Share of a window of epoch seconds in which the card had work."""
@@ -130,4 +132,5 @@ def read_truth(path: Path) -> Truth:
         contexts=[card for kind, card, *_ in lines if kind == "context"],
         asked_early=sum(kind == "early" for kind, *_ in lines),
         spoilt=[what for kind, what, *_ in lines if kind == "spoilt"],
+        captured=[file for kind, file, *_ in lines if kind == "captured"],
     )

@@ -34,6 +34,7 @@ class Graph:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.launches = 0
+        self.spoilt = False
 
 
 class Memory:
@@ -115,10 +116,7 @@ class Card:
     def synchronize(self) -> None:
         """Wait until the stream is empty."""
         self.context = True
-        if self.graph is not None:
-            tell("spoilt", "a wait for the device inside a capture")
-            msg = "CUDA error: operation not permitted when stream is capturing"
-            raise CaptureError(msg)
+        not_in_a_capture("a wait for the device")
         wait(self.busy_until)
 
 
@@ -151,6 +149,16 @@ def tell(kind: str, what: object, start: float = 0.0, end: float = 0.0) -> None:
 def here() -> Card:
     """The current card."""
     return cards[current]
+
+
+def not_in_a_capture(what: str) -> None:
+    """What no stream may do while one is captured. Raises CaptureError; the capture is lost."""
+    for card in cards:
+        if card.graph is not None:
+            card.graph.spoilt = True
+            tell("spoilt", f"{what} inside a capture")
+            msg = "CUDA error: operation not permitted when stream is capturing"
+            raise CaptureError(msg)
 
 
 def launch(ms: float) -> None:

@@ -6,8 +6,10 @@ CPU, queues the work on the card and marks what came out.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +20,7 @@ from tests.simulated_gpu import surface
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
 
 BACKWARD = 2.0
 """Work of a backward, as a multiple of the forwards before it."""
@@ -37,6 +40,8 @@ FREE = {
 }  # fmt: skip
 """What launches no kernel."""
 SELF = "the program's own card"
+WITHIN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+"""Folders of those that call for others."""
 
 
 class Placement(TorchFunctionMode):
@@ -74,6 +79,8 @@ class Placement(TorchFunctionMode):
             size = sum(t.numel() * t.element_size() for t in tensors(result))
             seconds = card.kernel_s + card.s_per_byte * size
             card.launch(seconds)
+            if card.graph is not None:
+                sim.tell("captured", _caller())
             if torch.is_grad_enabled():
                 self.forward_s += seconds
         if name not in {"item", "tolist", "numpy", "cpu"}:
@@ -185,6 +192,14 @@ class Placement(TorchFunctionMode):
         card.launch(BACKWARD * seconds, launches=8)
         bare = getattr(func, "__wrapped__", func)  # who hooks it was called already
         return bare(*args, **kwargs)
+
+
+def _caller() -> str:
+    """The file that asked for this, outside of torch and of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(WITHIN):
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else ""
 
 
 def tensors(value: Any, depth: int = 3) -> Iterable[torch.Tensor]:

@@ -147,6 +147,7 @@ class Stream:
         self.card.synchronize()
 
     def query(self) -> bool:
+        sim.not_in_a_capture("a look at a stream")
         return self.card.busy_until <= sim.clock()
 
     def record_event(self, event: Any = None) -> Any:
@@ -188,23 +189,35 @@ class Event:
     def __init__(self, enable_timing: bool = False, **_: object) -> None:
         self.at: float | None = None
         self.card: sim.Card | None = None
+        self.captured = False
 
     def record(self, stream: Any = None) -> None:
         card = stream.card if stream is not None else sim.here()
         if self.card not in (None, card):
             msg = "Event device does not match recording stream's device."
             raise RuntimeError(msg)
-        if card.graph is not None:
-            sim.tell("spoilt", "an event with timing inside a capture")
+        self.captured = card.graph is not None
+        if self.captured:
+            sim.tell("spoilt", "an event inside a capture")
         card.context = True
         self.card, self.at = card, max(sim.clock(), card.busy_until)
 
     def query(self) -> bool:
+        self._require_a_time("a look at an event")
         return self.at is None or self.at <= sim.clock()
 
     def synchronize(self) -> None:
+        self._require_a_time("a wait for an event")
         assert self.at is not None
         sim.wait(self.at)
+
+    def _require_a_time(self, what: str) -> None:
+        """A captured event never has one, and no other is asked while a stream is captured."""
+        sim.not_in_a_capture(what)
+        if self.captured:
+            msg = "CUDA error: operation not permitted on an event last recorded in a capturing "
+            msg += "stream"
+            raise sim.CaptureError(msg)
 
     def wait(self, stream: Any = None) -> None:
         """One stream keeps its order anyway."""
@@ -243,7 +256,11 @@ class CUDAGraph:
         self._card.graph = self._graph
 
     def capture_end(self) -> None:
+        """Raises CaptureError where something was done that a capture does not survive."""
         self._card.graph = None
+        if self._graph.spoilt:
+            msg = "CUDA error: operation failed due to a previous error during capture"
+            raise sim.CaptureError(msg)
 
     def replay(self) -> None:
         self._card.launch(self._graph.seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.model import ResultFile, Run
@@ -50,3 +52,50 @@ def test_what_two_originals_do_not_agree_on_tells_nothing() -> None:
     assert results.lost((one, other), after) == ()
     assert results.lost((one,), after) == ()
     assert dict(results.lost((one, one), after))["stop"] == "other-items"
+
+
+def picture(*means: float, size: str = "9x9", path: str = "out/1.png") -> ResultFile:
+    return ResultFile(path=path, items=1, size_bytes=900, first=((size, *means),), sampled=True)
+
+
+GREY = (0.5,) * 64
+
+
+@pytest.mark.parametrize(
+    ("after", "stop"),
+    [
+        (picture(*GREY), None),
+        (picture(*(0.5004,) * 64), None),
+        (picture(*(0.6, *GREY[1:])), None),  # an edge that was cut by a threshold
+        (picture(*(0.6,) * 4, *GREY[4:]), "other-items"),
+        (picture(*GREY, size="9x10"), "other-items"),
+        (picture(*(0.4,) * 64, path="out/2.png"), None),
+    ],
+)
+def test_pictures_are_compared_by_what_they_show(after: ResultFile, stop: str | None) -> None:
+    """Means of fields, but for rounding; a picture of another name is another picture."""
+    before, other = run(picture(*GREY)), picture(*GREY, path="out/0.png")
+    assert dict(results.lost((before, before), run(after, other))).get("stop") == stop
+
+
+def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
+    """One picture an item, or an array of a few rows: eight times the work is not eight times the
+    content of each."""
+    before = run(picture(*GREY), units=100)
+    assert results.lost((before, before), run(picture(*GREY), units=800)) == ()
+    each = replace(run(lines(3, path="1.npy"), units=4), files_in_window=4)
+    more = replace(run(lines(3, path="1.npy"), units=16), files_in_window=16)
+    assert results.lost((each, each), more) == ()
+
+
+def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
+    """Bit for bit in each of the originals; a format that is never the same tells nothing."""
+
+    def jpeg(digest: str) -> Run:
+        return run(ResultFile(path="1.jpg", items=1, size_bytes=9, digest=digest))
+
+    assert results.unread((jpeg("a"), jpeg("a")), [jpeg("a"), jpeg("b")]) == ("1.jpg",)
+    assert results.unread((jpeg("a"), jpeg("a")), [jpeg("a")]) == ()
+    assert results.unread((jpeg("c"), jpeg("a")), [jpeg("b")]) == ()
+    assert results.unread((jpeg("a"),), [jpeg("b")]) == ()
+    assert results.lost((jpeg("a"), jpeg("a")), jpeg("b")) == ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.model import OF_THE_GAIN
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -67,3 +69,54 @@ def test_a_knob_outside_the_tier_is_listed_with_its_reason(tmp_path: Path) -> No
     for name in ("precision", "n_timestep"):
         assert (decisions[name].outcome, decisions[name].reason) == ("listed", "outside-tier")
     assert searched(tmp_path, "balanced").decisions["n_timestep"].reason == "outside-tier"
+
+
+# --- along the batch ------------------------------------------------------------------------
+
+FILES = {"phase": "test"}
+
+
+def batches(folder: Path, tier: Tier, **more: Any) -> FormulaSearch:
+    """An inference whose rate and memory rise with the batch, and nothing else moves."""
+    engine = on_formula(load_s=1e-6, launch_s=0.02, unit_s=0.001)
+    text = "batch_size: 1\n"
+    return formula_search(folder, engine, text, workload={**FILES, "tier": tier}, **more)
+
+
+def test_each_tier_takes_the_smallest_batch_with_its_part_of_the_gain(tmp_path: Path) -> None:
+    """On the scale of logarithms, of those that ran; what is written was proven as it is."""
+    found: dict[Tier, int] = {}
+    for tier in OF_THE_GAIN:
+        search = batches(tmp_path, tier)
+        found[tier] = search.values["batch_size"]
+        ran = {a.run.effects.batch: a.run.units_per_s for a in search.lab.attempts if a.run}
+        part = math.log(ran[found[tier]] / ran[1]) / math.log(max(ran.values()) / ran[1])
+        assert part >= OF_THE_GAIN[tier] - 0.02
+        assert search.standing.proofs[-1].contest.after.arm.candidate.key == search.winner.key
+    assert found["safe"] <= found["balanced"] <= found["fastest"]
+    assert found["safe"] < found["fastest"]
+
+
+def test_the_lower_tiers_are_proven_beside_what_is_written(tmp_path: Path) -> None:
+    """Pairs against the original of what `--tier` would write; nothing of them is written."""
+    search = batches(tmp_path, "fastest")
+    contests = {c.contest.tier: c for c in search.lab.comparisons if c.contest.purpose == "tier"}
+    assert "safe" in contests
+    assert "fastest" not in contests
+    for tier, comparison in contests.items():
+        assert comparison.proven(search.facts.objective, 0.03)
+        own = batches(tmp_path, tier or "safe").winner
+        assert comparison.contest.after.arm.candidate.key == own.key
+        assert own.key != search.winner.key
+
+
+def test_a_batch_that_takes_no_memory_has_no_lower_tiers(tmp_path: Path) -> None:
+    engine = on_formula(load_s=1e-6, launch_s=0.05, unit_s=0.0005, unit_gib=0.0)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", workload=FILES)
+    assert not [c for c in search.lab.comparisons if c.contest.purpose == "tier"]
+
+
+def test_a_budget_that_does_not_hold_the_lower_tiers_says_so(tmp_path: Path) -> None:
+    search = batches(tmp_path, "fastest", budget_s=24.0)
+    assert search.values
+    assert any(entry.what.startswith("the tier ") for entry in search.standing.skipped)

@@ -117,4 +117,26 @@ def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:
         if change.kind == "batch_size"
     ]
     assert max(sizes) == 64
-    assert "The data have 100 items" in sentences.why(search.decisions["batch_size"])
+    assert "the data hold 100 items" in sentences.why(search.decisions["batch_size"])
+
+
+NEUTRAL = (
+    ("batch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nbatch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nmicro_batch_size: 4\n", "micro_batch_size"),
+    ("train_batch_size: 4\naccumulation_steps: 1\nzero_optimization: {stage: 2}\n",
+     "train_batch_size"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "batch"), NEUTRAL)
+def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, batch: str) -> None:
+    """With an accumulation of one batch a larger one is tried and advised, as without that key."""
+    engine = on_formula(
+        load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"},
+        names={"batch_size": batch},
+    )  # fmt: skip
+    search = formula_search(tmp_path, engine, text, workload={"phase": "train"})
+    assert search.values == {}
+    assert search.decisions[batch].outcome == "advised"
+    assert int(str(dict(search.decisions[batch].data)["to"])) > 4

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.advice import proven_advice
 from advisor.history import History
-from advisor.report import advised, sentences
+from advisor.report import advised
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -196,16 +196,12 @@ def test_rounding_is_only_changed_behind_the_guard(
     assert [advice.title for advice in advice_of(search)] == (expected or [])
 
 
-def test_a_single_run_advises_nothing(tmp_path: Path) -> None:
-    """Where the budget has no room for pairs, what one run did is told to nobody."""
-    engine = computing(switches={"cudnn_benchmark": 1.4}, process_s=10.0)
-    search = formula_search(tmp_path, engine, CONFIG, budget_s=70.0)
-    (proposal,) = search.standing.proposals
-    assert proposal.outcome is None
-    assert advice_of(search) == ()
-    skipped = [sentences.skipped(entry) for entry in search.standing.skipped]
-    assert any(line.startswith("cudnn_benchmark: ") for line in skipped)
-    assert not any("1.4" in line for line in skipped)
+def test_what_was_faster_is_proven_before_more_is_tried(tmp_path: Path) -> None:
+    """A budget with room for the pairs of one: the first that was faster gets them."""
+    switches = {"cudnn_benchmark": 1.4, "channels_last": 1.3, "compile": 2.0}
+    engine = computing(switches=switches, observed={"compiled": False}, process_s=10.0)
+    search = formula_search(tmp_path, engine, CONFIG, budget_s=120.0)
+    assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
 
 
 def test_a_lucky_run_is_not_advised(tmp_path: Path) -> None:
@@ -218,12 +214,30 @@ def test_a_lucky_run_is_not_advised(tmp_path: Path) -> None:
     assert advised <= 1
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.3, True), (0.02, False), (None, False)])
+def test_fewer_updates_are_tried_where_updates_take_time(
+    share: float | None, told: bool, tmp_path: Path
+) -> None:
+    """And advised by themselves: they change the training, so no patch of all holds them."""
+    switches = {"accumulate=4": 1.3, "cudnn_benchmark": 1.2, "tf32": 1.2}
+    engine = computing(switches=switches, observed={"update_share": share})
+    advice = advice_of(formula_search(tmp_path, engine, CONFIG, workload=GUARD))
+    titles = {each.title for each in advice}
+    assert ("accumulate=4" in titles) is told
+    (together,) = [each for each in advice if each.kind == "together"]
+    assert "accumulate" not in str(dict(together.data)["parts"])
+
+
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:
-    """A what-if that did not fit changes nothing that is written, so the answer is whole."""
+    """A what-if is not begun where its pairs would not fit: one run alone is told to nobody. It
+    changes nothing that is written, so the answer is whole."""
     engine = computing(switches={"compile": 2.0}, observed={"compiled": False}, process_s=10.0)
     search = formula_search(tmp_path, engine, CONFIG, budget_s=75.0)
     assert advice_of(search) == ()
-    assert [skipped.what for skipped in search.standing.skipped] == ["original, what if compile"]
+    whats = [skipped.what for skipped in search.standing.skipped]
+    assert "original, what if compile" in whats
+    assert all(", what if " in what for what in whats)
+    assert search.standing.proposals == ()
     assert not any(skipped.matters for skipped in search.standing.skipped)
 
 

@@ -1,4 +1,7 @@
-"""The failure matrix: real programs that fail in one way each are told apart, every time."""
+"""The failure matrix: real programs that fail in one way each are told apart.
+
+`python -m benchmarks.failures`, each night, has twenty of each.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +34,10 @@ def test_every_kind_has_a_program() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_each_failure_is_told_apart_every_time(name: str) -> None:
-    """Three repeats, no misclassification; `python -m benchmarks.failures` counts twenty."""
-    for _ in range(3):
-        assert attempt(CASES[name]).problems == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
 def test_no_failure_leaves_anything_when_the_parent_is_killed(name: str) -> None:
-    """kill -9 at random moments, from before the start to after the failure."""
-    chance = random.Random(name)
-    for _ in range(2):
-        assert abandon(CASES[name], chance.uniform(0.05, 6.0)).problems == ()
+    """kill -9 at a random moment, from before the start to after the failure."""
+    after_s = random.Random(name).uniform(0.05, 4.0)
+    assert abandon(CASES[name], after_s).problems == ()
 
 
 def test_a_config_that_is_no_json_is_a_rejected_config(make_trial: MakeTrial, work: Path) -> None:

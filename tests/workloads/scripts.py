@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+from tests.probe.program import with_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,15 +16,8 @@ if TYPE_CHECKING:
 
 
 def run(script: Path, *flags: object, cwd: Path) -> str:
-    """What it prints; one thread, so that tests side by side do not wait for each other."""
-    done = subprocess.run(
-        [sys.executable, str(script), *map(str, flags)],
-        cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """What it prints."""
+    done = with_torch().call(str(script), *map(str, flags), cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -92,7 +92,7 @@ def test_the_share_of_padding_and_the_waits_are_those_of_the_program(
         *("--config", str(config), "--data-root", str(tmp_path / "data"), "--epochs", "2"),
         cwd=tmp_path,
         plan=MeasurePlan(mode="whole"),
-        env={"OMP_NUM_THREADS": "1"},
+        begin=program.forked,
     )
     by_hand = json.loads((tmp_path / "padding.json").read_text())
     seen = outcome.measured

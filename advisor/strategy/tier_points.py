@@ -1,0 +1,75 @@
+"""The points of the lower tiers along the batch, proven over the original like what is written.
+
+Each is what `--tier` would write: a smaller batch with part of the gain, for less memory. Nothing
+of it is written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor import knobs
+from advisor.experiments.attempts import Arm, Contest
+from advisor.model import TIERS
+from advisor.strategy.proof import planned_rounds, proven_candidate, side
+from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, Turn, change_of, key_of
+
+if TYPE_CHECKING:
+    from advisor.model import Candidate
+    from advisor.strategy.facts import StepUp
+    from advisor.strategy.standing import Stage, Standing
+
+SHARE = 0.5
+"""Of what is left of the budget, that one point may take."""
+RISES = 0.02
+"""A memory that grows by less is no reason for a smaller batch."""
+
+
+def prove_lower_tiers(now: Standing) -> Stage:
+    """Every point that is not what is written; where one does not fit, the report says so."""
+    for step, candidate in lower_points(now):
+        title = f"the tier {step.tier}: {candidate.label} against original"
+        round_s = MARGIN * now.prices.pair_s(step.run)
+        kept_s = (1 - SHARE) * max(0.0, now.left_s)
+        gain = now.gain(step.run, now.original)
+        rounds = min(GOOD_ROUNDS, planned_rounds(now, gain, round_s, kept_s=kept_s))
+        if rounds < FEWEST_ROUNDS:
+            now = now.skip(title, FEWEST_ROUNDS * round_s / SHARE, matters=False)
+            continue
+        contest = Contest(
+            purpose="tier",
+            title=title,
+            before=side(now, Arm(), "tier"),
+            after=side(now, Arm(candidate=candidate), "tier"),
+            rounds=rounds,
+            sigma=now.sigma,
+            tier=step.tier,
+        )
+        answer = yield Turn(ask=contest, standing=now)
+        now = now.heard(answer)
+    return now
+
+
+def lower_points(now: Standing) -> list[tuple[StepUp, Candidate]]:
+    """What the tiers below the one asked for take, on top of what else was proven free; each batch
+    once."""
+    free = proven_candidate(now).only("free", "training")
+    found: list[tuple[StepUp, Candidate]] = []
+    asked = list(TIERS).index(now.facts.workload.tier)
+    if not now.steps_up:
+        return found
+    top = now.steps_up[asked]
+    change = change_of(free, top.knob)
+    memory = [run.held_gib or 0.0 for run in (top.run, now.original)]
+    if change is None or memory[0] <= (1 + RISES) * memory[1]:
+        return found
+    knob = next(knob for knob in now.all_knobs if key_of(knob) == top.knob)
+    seen = {change.new, knob.value}
+    for step in now.steps_up[:asked]:
+        moved = replace(now, best=free).with_value(knob, step.batch)
+        if step.batch in seen or isinstance(moved, knobs.Refusal):
+            continue
+        seen.add(step.batch)
+        found.append((step, moved))
+    return found
