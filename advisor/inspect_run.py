@@ -61,6 +61,8 @@ class Shown:
     phases: tuple[Phase, ...]
     """Whose knobs the run can have used."""
     discovery: Discovery
+    processes: int
+    """All that were run, the one as it is among them."""
 
 
 def show(config: Path | None, command: list[str] | None, args: argparse.Namespace) -> Shown:
@@ -153,7 +155,7 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
     if place := drive(place_of_batch(now), bench):
         again = bench.answer(Ask(arm=Arm(), purpose="baseline", plan=replace(plan, batch_at=place)))
         result = again.run or result
-        now = replace(now, originals=(result,), batch_at=place)
+        now = replace(now, originals=(result,))
     found = drive(experiment(now, EVERY_KIND), bench)
     return Shown(
         argv=argv,
@@ -162,6 +164,7 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
         phase=phase_of(now),
         phases=phases(now),
         discovery=found,
+        processes=bench.processes,
     )
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.experiments.attempts import NotRun
+from advisor.experiments.comparison import Comparison
+
+if TYPE_CHECKING:
+    from advisor.experiments.attempts import Attempt
 
 SLOW_S = 60.0
 """A program that takes longer to its first step is slow to start."""
@@ -48,3 +55,14 @@ class Starts:
     def whole_s(self) -> float:
         """The budget of a whole search; 0 where any will do."""
         return WHOLE_SEARCH * self.usual_s / SHARE if self.slow else 0.0
+
+
+def startups_s(answer: Attempt | Comparison | NotRun) -> list[float | None]:
+    """Of each process that the answer took; None where it failed before it could tell."""
+    if isinstance(answer, NotRun):
+        return []
+    if isinstance(answer, Comparison):
+        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
+    else:
+        each = [answer]
+    return [a.run.startup_s if a.run else None for a in each if not a.reused]

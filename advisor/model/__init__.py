@@ -17,6 +17,7 @@ from advisor.model.kinds import (
 )
 from advisor.model.machines import Gpu, GpuProfile, Machine
 from advisor.model.observations import (
+    BatchPlace,
     Card,
     Ceilings,
     Disturbance,
@@ -37,7 +38,7 @@ from advisor.model.observations import (
 from advisor.model.outcomes import Advice, Decision, Interval, Outcome
 from advisor.model.runs import Failure, Run
 from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, Trap
-from advisor.model.trials import BatchPlace, MeasurePlan, Origins, Trial, TrialFile
+from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
     "OF_THE_GAIN",

@@ -8,6 +8,17 @@ from advisor.model.kinds import JsonScalar, TrainingSign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlace:
+    """The dimension that counts the samples, as an experiment showed it."""
+
+    site: str
+    """`train.py:95` where the module is called."""
+    input: int
+    """Which of the tensors that it is given, from 0 on."""
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """What the program really did, as the probe saw it."""
 
@@ -42,6 +53,8 @@ class Effects:
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""
+    batch_at: BatchPlace | None = None
+    """Where the batch was counted, told by an experiment; None: the loader or the layers told."""
     input_dims: tuple[tuple[int, ...], ...] = ()
     """The same of its first call, the batch dimension included."""
     device: str | None = None
@@ -49,6 +62,8 @@ class Effects:
     """Kinds of optimizers that stepped: `AdamW`."""
     learning_rates: tuple[float, ...] = ()
     """All that they began with, before any schedule."""
+    update_share: float | None = None
+    """Of the time from update to update, in the optimizer's step; by the host's clock."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None

@@ -6,18 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from advisor.model.kinds import Purpose
+from advisor.model.observations import BatchPlace
 from advisor.model.settings import Candidate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlace:
-    """The dimension that counts the samples, as an experiment showed it."""
-
-    site: str
-    """`train.py:95` where the module is called."""
-    input: int
-    """Which of the tensors that it is given, from 0 on."""
-    axis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

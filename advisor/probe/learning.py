@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 MOST = 8
 """Optimizers that are looked at."""
@@ -12,20 +12,25 @@ class Learning:
     """What the optimizers of a program are, seen at their first steps."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[str, list[float]]] = {}
+        self.seen: dict[int, tuple[str, list[float]]] = {}
+        """Class and rates by id of the optimizer."""
 
     def stepped(self, optimizer: Any) -> None:
         """After a step of `optimizer`; one whose rates are still nought is looked at again."""
-        if id(optimizer) in self._seen or len(self._seen) >= MOST:
+        if len(self.seen) >= MOST:
             return
         rates = sorted({_rate(group) for group in optimizer.param_groups})
         if any(rates):
-            self._seen[id(optimizer)] = (_kind(optimizer), rates)
+            self.seen[id(optimizer)] = (_kind(optimizer), rates)
 
-    def told(self) -> dict[str, Any]:
-        """Names of optimizers, and all rates that they began with."""
-        seen = list(self._seen.values())
+    def told(self, updates: Sequence[tuple[float, float, int]]) -> dict[str, Any]:
+        """Names of optimizers, all rates that they began with, and the part of the time between
+        the first and the last of their `updates` (begin, end, which) that these take."""
+        seen = list(self.seen.values())
+        between_s = updates[-1][1] - updates[0][1] if len(updates) > 1 else 0.0
+        in_them_s = sum(end - begin for begin, end, _ in list(updates)[1:])
         return {
+            "update_share": in_them_s / between_s if between_s > 0 else None,
             "optimizers": sorted({name for name, _ in seen}),
             "learning_rates": sorted({rate for _, rates in seen for rate in rates}),
         }

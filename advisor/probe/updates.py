@@ -133,12 +133,13 @@ def optimizers(torch: Any, session: Session) -> None:
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
-        end = clock()
-        session.log.opts.append((entered, end, id(optimizer)))
+        end, key = clock(), id(optimizer)
+        session.log.opts.append((entered, end, key))
         session.updates += 1
         if session.updates == 1:
             session.fused = _is_fused(optimizer)
-        session.attempt(session.learning.stepped, optimizer)
+        if key not in session.learning.seen:
+            session.attempt(session.learning.stepped, optimizer)
         if session.footprint is not None:
             session.attempt(session.footprint.stepped, optimizer)
         if end >= session.due or session.clock is not None:

@@ -16,16 +16,24 @@ from advisor.strategy.standing import Answer, Standing, Turn
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from advisor.model import BatchPlace
+
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
 PATIENCE = 0.1
 """Part of the budget, from its first step on, that an item of a sampler is waited for."""
-MOST = 3
+USUAL = 3
+MOST = 4
+"""The fourth only where the best of three stands alone: two that collapsed are no spread."""
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
-def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> Ask:
+def baseline_ask(
+    now: Standing, number: int, forwards: float | None = None, place: BatchPlace | None = None
+) -> Ask:
     """The original, run until one item is finished; then its parts alone, in the same process.
+
+    `place`: where the batch is, which no original was read with so far.
 
     With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
     steps could be fewer is given up after a part of the budget: others may hold the machine.
@@ -37,6 +45,7 @@ def baseline_ask(now: Standing, number: int, forwards: float | None = None) -> A
         forwards_per_unit=forwards,
         ceilings_workers=tuple(sorted({0, 1, min(2, cpus), cpus})),
         ceilings_s=CEILINGS_S,
+        batch_at=place or now.batch_at,
     )
     patience_s = PATIENCE * now.facts.budget_s if with_few_steps(now).changes else None
     return Ask(
@@ -76,15 +85,16 @@ def forwards_by_few_steps(
 def baseline(
     now: Standing,
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """At least two fresh processes of the original, and a third where those two disagree.
+    """At least two fresh processes of the original, and more where those disagree.
 
     A failure is handed back: nothing can be told of a program that does not run.
     """
     forwards: float | None = None
+    place: BatchPlace | None = None
     for number in range(MOST):
         if number and now.originals and not another(now):
             break
-        answer = yield Turn(ask=baseline_ask(now, number, forwards), standing=now)
+        answer = yield Turn(ask=baseline_ask(now, number, forwards, place), standing=now)
         now = now.heard(answer)
         if not isinstance(answer, Attempt):
             if now.originals or forwards:
@@ -100,7 +110,7 @@ def baseline(
         if not number:
             now, place = yield from place_of_batch(now)
             if place is not None:  # that run was read without it
-                now = replace(now, batch_at=place, originals=())
+                now = replace(now, originals=())
     return replace(now, noise=noise_of(now)) if now.originals else now, None
 
 
@@ -110,6 +120,8 @@ def another(now: Standing) -> bool:
         # That a budget is too small is not told from one process, which may have found cold caches.
         few = now.left_s <= FEW_PROCESSES * now.price_s
         return not few or now.left_s < now.fewest_s
+    if len(now.originals) == USUAL and len(now.near_best) > 1:
+        return False
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.experiments.comparison import COLLAPSED
 from advisor.strategy.loader import counts
+from advisor.strategy.prices import LEAST_STEPS
 from advisor.strategy.standing import MIN_STEPS, Standing
 from advisor.strategy.surface import Forecast, Point, Surface
 
@@ -52,6 +53,8 @@ class Explored:
     beyond: bool = False
     """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[Cell] = field(default_factory=frozenset)
+    aside: Mapping[Cell, tuple[Candidate, Run]] = field(default_factory=dict)
+    """What ran far below its promise, and no other cell speaks for."""
 
     def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:
         """Nothing above `most`, and why."""
@@ -62,10 +65,13 @@ class Explored:
         return replace(self, points=(*self.points, point))
 
 
-def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Cell | None, float]:
+def most_promising(
+    now: Standing, found: Explored, surface: Surface, kept_s: float
+) -> tuple[Cell | None, float]:
     """The cell with the largest expected gain; when that is none, a smaller one that ties.
 
-    None when nothing is left that is worth a process.
+    Of those that are worth a process the ones that fit into the budget beside `kept_s` come first.
+    None when nothing is left that is.
     """
     forecast = {cell: worth(now, surface, cell) for cell in cells(now, found)}
     ran = {cell: worth(now, surface, cell) for cell in inside(now, found)}
@@ -76,7 +82,9 @@ def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Ce
         if cell not in found.runs and window_s(now, cell, surface) <= longest_s(now)
     ]
     gains = {cell: forecast[cell].improvement(top) for cell in new}
-    best = max(new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
+    fits = [c for c in new if price_of(now, found, c, surface) <= now.left_s - kept_s]
+    worthy = [cell for cell in fits if gains[cell] >= tie(now)]
+    best = max(worthy or new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
     if best is None or gains[best] >= tie(now):
         return best, gains[best] if best is not None else 0.0
     if found.start in ran and top - ran[found.start].log_rate <= tie(now):
@@ -105,6 +113,13 @@ def window_s(now: Standing, cell: Cell, surface: Surface) -> float:
     rate = math.exp(surface.at(batch_of(cell), cell[1]).log_rate) / pace
     step_s = batch_of(cell) / rate / (forwards or 1.0)
     return MIN_STEPS * step_s
+
+
+def price_of(now: Standing, found: Explored, cell: Cell, surface: Surface) -> float:
+    """What a process takes there: as long as the usual one, unless its few steps take longer."""
+    there_s, here_s = (window_s(now, each, surface) for each in (cell, found.start))
+    whole = LEAST_STEPS / MIN_STEPS
+    return now.price_s + max(0.0, whole * there_s - max(whole * here_s, now.facts.measure_s))
 
 
 def longest_s(now: Standing) -> float:
@@ -158,10 +173,16 @@ def tie(now: Standing) -> float:
 
 
 def collapsed(now: Standing, found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
-    """Whether `run` is so far below what the others promise that it has to be seen twice."""
-    told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
-    doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
-    return math.log(now.facts.objective.pace(run)) < max(doubted, math.log(start / COLLAPSED))
+    """Whether `run` is so far below what the others promise that it has to be seen twice.
+
+    Where they promise little for sure, one that is slower than the start is doubted at half of the
+    promise: a tenth of a large gain looks like a small loss.
+    """
+    told, start = surface.at(batch_of(cell), cell[1]), math.log(found.points[0].rate)
+    rate, half = math.log(now.facts.objective.pace(run)), math.log(COLLAPSED)
+    sure = told.log_rate - max(half, 4 * told.sd)
+    slower = min(told.log_rate - half, start - math.log1p(now.band))
+    return rate < max(sure, start - half, slower)
 
 
 def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:

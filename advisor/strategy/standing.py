@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
-from advisor.experiments.starts import Starts
+from advisor.experiments.starts import Starts, startups_s
 from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
@@ -57,8 +57,6 @@ class Standing:
     prices: Prices = field(default_factory=Prices)
     noise: float = 0.0
     """Relative spread between equal processes: two of them differ by less five times of six."""
-    batch_at: BatchPlace | None = None
-    """Where the batch is, once an experiment had to show that."""
     best: Candidate = field(default_factory=Candidate)
     best_run: Run | None = None
     told: Told = field(default_factory=Told)
@@ -90,14 +88,23 @@ class Standing:
         return self.facts.objective.best(self.originals)
 
     @property
-    def usual(self) -> tuple[Run, ...]:
-        """The originals without one that collapsed, where the others say that it did."""
+    def batch_at(self) -> BatchPlace | None:
+        """Where the batch is, once an experiment had to show that."""
+        return self.originals[-1].effects.batch_at if self.originals else None
+
+    @property
+    def near_best(self) -> tuple[Run, ...]:
+        """The originals that did not collapse beside the best of them, which is one."""
         top = self.facts.objective.score(self.original)
         gain = self.facts.objective.gain
-        usual = tuple(
+        return tuple(
             run for run in self.originals if gain(self.facts.objective.score(run), top) < COLLAPSED
         )
-        return usual if len(usual) > 1 else self.originals
+
+    @property
+    def usual(self) -> tuple[Run, ...]:
+        """The originals without those that collapsed, where another one says that they did."""
+        return self.near_best if len(self.near_best) > 1 else self.originals
 
     @property
     def front(self) -> Run:
@@ -219,12 +226,8 @@ class Standing:
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
         """A window for `candidate`; an iterative sampler's length follows its steps knob."""
         workload = self.facts.workload
-        plan = MeasurePlan(
-            measure_s=self.facts.measure_s,
-            min_steps=MIN_STEPS,
-            batch_at=self.batch_at,
-            unit_regex=workload.unit_regex,
-        )
+        plan = MeasurePlan(measure_s=self.facts.measure_s, min_steps=MIN_STEPS)
+        plan = replace(plan, batch_at=self.batch_at, unit_regex=workload.unit_regex)
         if self.originals and self.iterative:
             forwards = self.original.effects.forwards_per_unit or 1.0
             for change in candidate.changes:
@@ -236,7 +239,7 @@ class Standing:
     def heard(self, answer: Answer) -> Standing:
         """After `answer`, of which nothing is believed yet but what it cost."""
         usual_s = self.starts.usual_s
-        took_s = sum(usual_s if each is None else each for each in _startups_s(answer))
+        took_s = sum(usual_s if each is None else each for each in startups_s(answer))
         prices = replace(self.prices, started_s=self.prices.started_s + took_s)
         now = replace(self, clock_s=answer.left_s, prices=prices)
         if not isinstance(answer, Attempt) or answer.run is None or answer.reused:
@@ -343,17 +346,6 @@ class Stop:
     """baseline-failed: the run that did."""
     needed_s: float | None = None
     """budget-too-small: what would do."""
-
-
-def _startups_s(answer: Answer) -> list[float | None]:
-    """Of each process that the answer took; None where it failed before it could tell."""
-    if isinstance(answer, NotRun):
-        return []
-    if isinstance(answer, Comparison):
-        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
-    else:
-        each = [answer]
-    return [a.run.startup_s if a.run else None for a in each if not a.reused]
 
 
 def key_of(knob: Knob) -> KnobKey:

@@ -23,7 +23,7 @@ from advisor.trials.records import Loader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from advisor.model import MeasurePlan
+    from advisor.model import BatchPlace, MeasurePlan
     from advisor.trials.disturbance import Part
     from advisor.trials.records import Measured, ProcessRecord
 
@@ -140,7 +140,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         loss_first=first.losses[0] if first.losses else None,
         loss_last=first.losses[-1] if first.losses else None,
         losses=first.losses,
-        effects=_effects(ranks[0], len(ranks)),
+        effects=_effects(ranks[0], len(ranks), plan.batch_at),
         ceilings=Ceilings(
             compute_units_per_s=first.ceilings.compute_units_per_s, loader=first.ceilings.loader
         )
@@ -215,7 +215,7 @@ def _side_by_side(one: _Rank, best: _Rank) -> bool:
 # --- what it did ---------------------------------------------------------------------------
 
 
-def _effects(rank: _Rank, ranks: int) -> Effects:
+def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
     record, seen, loader = rank.record, rank.record.seen, rank.record.loader
     autocast_dtype = seen.autocast_dtype
     if autocast_dtype is None and seen.compute_dtype != seen.model_dtype:
@@ -243,10 +243,12 @@ def _effects(rank: _Rank, ranks: int) -> Effects:
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=record.input_shapes,
         input_dims=record.input_dims,
+        batch_at=place,
         device=seen.device,
         fused=record.fused,
         optimizers=record.learning.optimizers,
         learning_rates=record.learning.learning_rates,
+        update_share=record.learning.update_share,
         set_to_none=record.set_to_none,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,

@@ -91,7 +91,7 @@ def watched(tmp_path: Path) -> Iterator[Session]:
 
 
 @pytest.mark.parametrize(
-    ("batches", "most"), [(forever, 440), (loaded, 430)], ids=["no loader", "loader"]
+    ("batches", "most"), [(forever, 440), (loaded, 420)], ids=["no loader", "loader"]
 )
 def test_a_step_costs_the_same_however_many_came_before(
     watched: Session, batches: Callable[[], Iterator[Any]], most: int

@@ -40,7 +40,7 @@ class Untold(RecordedEngine):
         scale = (first or batch * LENGTH) / batch
         if trial.plan.batch_at is not None:
             assert trial.plan.batch_at == BatchPlace(site="main.py:9", input=1, axis=1)
-            seen, scale = replace(seen, batch=float(batch)), 1.0
+            seen, scale = replace(seen, batch=float(batch), batch_at=trial.plan.batch_at), 1.0
         rate = answer.units_per_s * scale
         return replace(answer, effects=seen, units_per_s=rate, units=answer.units * scale)
 
