@@ -1,6 +1,6 @@
 """Made nights through the history's own rule: what is found, how late, how often for nothing.
 
-    python -m benchmarks.history_nights [--seeds 20] [--nights 200]
+    python -m benchmarks.history_nights [--changed 60] [--seeds 20] [--nights 200]
 
 A world says what one of twenty benchmarks of a machine does over the nights; the other nineteen do
 not change. Every night is compared as `gpu-advisor gate --mode history` does, with the sessions
@@ -156,37 +156,47 @@ def first_lost(world: World, nights: int) -> int:
     return nights
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--nights", type=int, default=200)
-    args = parser.parse_args()
-    years = args.seeds * args.nights / NIGHTS
-    print(f"{args.nights} nights, {BENCHMARKS} benchmarks, sigma {SIGMA:.1%} from night to night\n")
+def tell_false_alarms(seeds: int, nights: int) -> None:
+    """A row a world, of `seeds` machines each."""
+    years = seeds * nights / NIGHTS
     print("| no change | false alarms, all benchmarks together | a year |\n|---|---|---|")
     for world in UNCHANGED:
-        found = sum(alarms(world, seed, args.nights) for seed in range(args.seeds))
+        found = sum(alarms(world, seed, nights) for seed in range(seeds))
         print(f"| {world.name} | {found} in {years:.1f} years | {found / years:.2f} |", flush=True)
-    print(
-        f"\n| changed | found within {SOON} nights of 3 % lost | median nights | latest | before |"
-    )
+
+
+def tell_what_is_found(seeds: int, nights: int) -> None:
+    """A row a world, of `seeds` machines each."""
+    print(f"| changed | found within {SOON} nights of 3 % lost | median nights | latest | before |")
     print("|---|---|---|---|---|")
     for world in CHANGED:
-        lost = first_lost(world, args.nights)
+        lost = first_lost(world, nights)
         late, early = [], 0
-        for seed in range(3 * args.seeds):
-            first, *others = machine(world, seed, min(args.nights, lost + 4 * SOON))
+        for seed in range(seeds):
+            first, *others = machine(world, seed, min(nights, lost + 4 * SOON))
             red = red_nights(first, list(map(scatters, others)))
             early += any(night < lost for night in red)
-            late.append(next((night - lost for night in red if night >= lost), args.nights))
+            late.append(next((night - lost for night in red if night >= lost), nights))
         late.sort()
-        soon = sum(nights <= SOON for nights in late)
-        latest = "not found" if late[-1] == args.nights else late[-1]
+        soon = sum(each <= SOON for each in late)
+        latest = f"more than {4 * SOON}" if late[-1] == nights else late[-1]
         print(
             f"| {world.name} | {soon} of {len(late)} | {late[len(late) // 2]} | {latest} "
             f"| {early} |",
             flush=True,
         )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20, help="machines without a change")
+    parser.add_argument("--changed", type=int, default=60, help="machines of each change")
+    parser.add_argument("--nights", type=int, default=200)
+    args = parser.parse_args()
+    print(f"{args.nights} nights, {BENCHMARKS} benchmarks, sigma {SIGMA:.1%} from night to night\n")
+    tell_what_is_found(args.changed, args.nights)
+    print()
+    tell_false_alarms(args.seeds, args.nights)
 
 
 if __name__ == "__main__":

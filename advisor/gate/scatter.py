@@ -53,7 +53,7 @@ def own(log_rates: Sequence[float]) -> Scatter | None:
 def moderated(found: Scatter, others: Sequence[Scatter]) -> Scatter:
     """`found` as its own series and the `others` of its machine know it together.
 
-    Never less than the series' own: one that scatters more than the others is no exception.
+    One that is unlike the others makes all of them count for less, and itself for more.
     """
     known = [each for each in (found, *others) if each.sigma > 0]
     if len(known) <= FEWEST_OTHERS or not found.sigma:
@@ -64,7 +64,7 @@ def moderated(found: Scatter, others: Sequence[Scatter]) -> Scatter:
     usual = math.exp(statistics.fmean(logs) - _bias(degrees))
     total = degrees + found.degrees
     variance = (degrees * usual + found.degrees * found.sigma**2) / total
-    return Scatter(sigma=max(found.sigma, math.sqrt(variance)), degrees=total)
+    return Scatter(sigma=math.sqrt(variance), degrees=total)
 
 
 def _bias(degrees: float) -> float:

@@ -28,9 +28,9 @@ RECENT = (14, 10, 7, 5, 3)
 FALSE_ALARMS_A_YEAR = 0.75
 """Over all benchmarks together, with one session a night."""
 NIGHTS = 365
-PLACES = 5.0
-"""So many independent searches each session of the past is worth, where one night in a few is a
-stray: by simulation."""
+PLACES = 3.0
+"""So many independent searches each session of the past is worth, by simulation: with nights that
+stray as Student's t with 5 degrees of freedom does."""
 BESIDE = 2
 """Sessions on either side that tell whether one is a stray."""
 TAMED = 1.0

@@ -128,7 +128,7 @@ def test_what_the_first_bad_commit_changed_is_told(repo, search) -> None:
     assert "to 3.5 ms a sample: 100 % of the added time" in why.sentence
     first, *_ = report.lines(record).splitlines()
     assert "'first bad'. Waiting for data grew" in first
-    assert "**What moved, command**" in report.markdown(record)
+    assert "| figure of one extra run | good end | first bad commit |" in report.markdown(record)
 
 
 def test_commits_between_which_nothing_can_be_told_are_all_named(repo, search) -> None:

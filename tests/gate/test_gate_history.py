@@ -104,7 +104,7 @@ def test_one_night_that_strays_is_no_loss_and_two_that_do_not_recover_are() -> N
 
 
 def test_benchmarks_of_a_machine_know_their_scatter_together() -> None:
-    """Alone, a short series allows for not knowing its own; one unlike the others keeps its own."""
+    """Alone, a short series allows for not knowing its own; one unlike the others hardly does."""
     alike = [scatter.own([math.log(r) for r in rates(18, 0.01, n)]) for n in range(20)]
     first, *others = [each for each in alike if each]
     known = scatter.moderated(first, others)
@@ -112,7 +112,7 @@ def test_benchmarks_of_a_machine_know_their_scatter_together() -> None:
     assert known.sigma == pytest.approx(0.01, rel=0.25)
     wild = scatter.own([math.log(rate) for rate in rates(18, 0.06, 99)])
     assert wild is not None
-    assert scatter.moderated(wild, others).sigma == wild.sigma
+    assert scatter.moderated(wild, others).sigma > 0.75 * wild.sigma
     assert scatter.moderated(wild, others).degrees < known.degrees / 5
     assert scatter.moderated(first, others[:2]) == first, "two others say little"
 

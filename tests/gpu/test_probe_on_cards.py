@@ -36,9 +36,9 @@ def test_either_way_to_ask_for_tf32_is_read(way: str, on_cards: Run, short: Meas
 
 
 def test_a_tf32_what_if_leaves_both_ways_readable(on_cards: Run) -> None:
-    """It applies, and is seen."""
+    """It applies and is seen, also by a program that reads the older one in each step."""
     plan = MeasurePlan(measure_s=0.4, min_steps=5, whatif="tf32,fused")
-    reading = on_cards(*TRAIN, "--adam", plan=plan).outcome.measured
+    reading = on_cards(*TRAIN, "--adam", "--reads-tf32", plan=plan).outcome.measured
     assert reading.whatif is not None
     assert (reading.whatif.applied, reading.whatif.why) == (True, None)
     assert (reading.effects.tf32, reading.effects.fused) == (True, True)

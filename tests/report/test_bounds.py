@@ -104,6 +104,21 @@ def test_on_a_gpu_the_host_may_wait_for_the_model_outside_its_calls() -> None:
     assert "80 %" in idle_reasons(idle)[0]
 
 
+def test_a_gpu_that_idles_most_of_the_time_for_many_reasons_is_not_said_to_compute() -> None:
+    """None of the parts is large, and together they are most of it: the largest is named. Half of
+    that, and what is left is compute. A card that did nothing at all is no card that tells nothing.
+    """
+    each = {"data_wait": 0.13, "host_to_device": 0.13, "sync": 0.13, "other": 0.13}
+    parts = Shares(compute=0.34, launch=0.14, **each)
+    assert named(replace(RUN, wait_share=0.13, shares=parts)) == "launch"
+    half = Shares(compute=0.67, launch=0.07, **{name: share / 2 for name, share in each.items()})
+    assert named(replace(RUN, wait_share=0.065, shares=half)) == "compute"
+    host = replace(RUN, wait_share=0.0, shares=Shares(data_wait=0.0, compute=0.2, other=0.8))
+    idle = replace(host, effects=Effects(device="cuda:0"), telemetry=Telemetry(gpu_util_pct=0.0))
+    assert named(idle) == "host code"
+    assert named(replace(idle, telemetry=Telemetry())) == "compute"
+
+
 def test_two_different_bottlenecks_give_two_different_sentences() -> None:
     """By where the time goes."""
     slow_loop = replace(
