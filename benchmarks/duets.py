@@ -1,6 +1,6 @@
 """Duets by turns, or rounds of whole processes: which tells two arms apart better for its time?
 
-    python -m benchmarks.duets [--seconds 36] [--repeats 1] [--world quiet|bursts|hog ...]
+    python -m benchmarks.duets [--seconds 26] [--repeats 1] [--world quiet|bursts|hog ...]
                                [--program loader ...] [--json FILE]
 
 A round runs one arm after the other, each in a fresh process, as `optimize` does: it waits for a
@@ -343,9 +343,9 @@ def summary(cells: Sequence[Cell]) -> list[str]:
                 for cell in mine
                 for value in cell.log_ratios
             ]
-            if len(off) < 2:
-                continue
             spreads = [statistics.variance(c.log_ratios) for c in mine if len(c.log_ratios) > 1]
+            if not spreads:
+                continue
             lines.append(
                 f"| {place} | {method} | {len(off)} | {math.sqrt(statistics.fmean(spreads)):.2%} "
                 f"| {statistics.fmean(off):+.2%} ± {statistics.stdev(off) / len(off) ** 0.5:.2%} "
@@ -357,7 +357,7 @@ def summary(cells: Sequence[Cell]) -> list[str]:
 def main() -> None:
     """Print a line for each cell as it ends, and the summary."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=36.0, help="of a cell and method")
+    parser.add_argument("--seconds", type=float, default=26.0, help="of a cell and method")
     parser.add_argument("--repeats", type=int, default=1, help="of the whole table")
     parser.add_argument("--world", action="append", choices=["quiet", "bursts", "hog"])
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))
