@@ -197,6 +197,7 @@ def _experiment(shown: Shown) -> dict[str, Any]:
     found = shown.discovery
     return {
         "processes": found.processes,
+        "batch_at": dataclasses.asdict(place) if (place := shown.seen.batch_at) else None,
         "followed": [
             {**dataclasses.asdict(each), "told": sentences.followed(each, shown.unit)}
             for each in found.followed
@@ -258,9 +259,12 @@ def as_text(inspection: Inspection) -> str:
 
 def _runs(shown: Shown) -> str:
     """The experiment: what is followed, and what is not."""
-    found = shown.discovery
-    moved = "nothing to move" if not found.processes else f"{found.processes} with values moved"
-    lines = [f"Runs: 1 as it is, {moved}"]
+    found, place = shown.discovery, shown.seen.batch_at
+    as_it_is = 1 if place is None else 2
+    many = shown.processes - as_it_is
+    moved = "nothing to move" if not many else f"{many} with values moved"
+    lines = [f"Runs: {as_it_is} as it is, {moved}"]
+    lines += [f"  {sentences.batch_place(place)}"] if place is not None else []
     lines += [f"  followed  {sentences.followed(each, shown.unit)}" for each in found.followed]
     lines += [f"  not followed  {s.path} = {s.value}" for s in found.unfollowed]
     lines += [f"  not settled  {s.path} = {s.value}" for s in found.unsettled]

@@ -61,6 +61,8 @@ class Shown:
     phases: tuple[Phase, ...]
     """Whose knobs the run can have used."""
     discovery: Discovery
+    processes: int
+    """All that were run, the one as it is among them."""
 
 
 def show(config: Path | None, command: list[str] | None, args: argparse.Namespace) -> Shown:
@@ -162,6 +164,7 @@ def experimented(facts: Facts, bench: _Bench, argv: tuple[str, ...]) -> Shown:
         phase=phase_of(now),
         phases=phases(now),
         discovery=found,
+        processes=bench.processes,
     )
 
 

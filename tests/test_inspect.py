@@ -201,6 +201,18 @@ def test_a_run_confirms_names_and_contradicts_them(
     assert "Runs: 1 as it is, nothing to move" in ran.stdout
 
 
+@pytest.mark.slow
+def test_where_the_batch_is_shows_when_its_setting_moves(inspect: Callable[..., Ran]) -> None:
+    """No layer tells, so the first dimension would be taken; one run more shows the second."""
+    pytest.importorskip("torch")
+    program = [sys.executable, str(PROGRAMS / "ok_untold.py"), "--batch_size", "6"]
+    ran = inspect("--run", "--", *program)
+    assert ran.returncode == 0, ran.stderr
+    assert "Runs: 2 as it is, 1 with values moved" in ran.stdout
+    assert "A batch is dimension 2 of input 1 of the model" in ran.stdout
+    assert "agrees" in ran.stdout
+
+
 def test_a_run_of_several_programs_is_refused(
     tmp_path: Path, config: Path, inspect: Callable[..., Ran]
 ) -> None:

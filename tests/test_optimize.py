@@ -158,7 +158,7 @@ def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> 
 @pytest.mark.slow
 def test_the_tuned_file_can_go_elsewhere(project: Path, gpu_advisor: warm.Server) -> None:
     """It holds what was proven, and is the original otherwise."""
-    found = proven(project, gpu_advisor, "--output", "tuned.yaml", "--budget", "60s")
+    found = proven(project, gpu_advisor, "--output", "tuned.yaml", "--budget", "30s")
     (change,) = found["changes"]
     assert change["path"] == "inference.loader.batch_size"
     tuned = documents.read(project / "tuned.yaml")

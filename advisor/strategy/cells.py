@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.experiments.comparison import COLLAPSED
 from advisor.strategy.loader import counts
+from advisor.strategy.prices import LEAST_STEPS
 from advisor.strategy.standing import MIN_STEPS, Standing
 from advisor.strategy.surface import Forecast, Point, Surface
 
@@ -64,10 +65,13 @@ class Explored:
         return replace(self, points=(*self.points, point))
 
 
-def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Cell | None, float]:
+def most_promising(
+    now: Standing, found: Explored, surface: Surface, kept_s: float
+) -> tuple[Cell | None, float]:
     """The cell with the largest expected gain; when that is none, a smaller one that ties.
 
-    None when nothing is left that is worth a process.
+    Of those that are worth a process the ones that fit into the budget beside `kept_s` come first.
+    None when nothing is left that is.
     """
     forecast = {cell: worth(now, surface, cell) for cell in cells(now, found)}
     ran = {cell: worth(now, surface, cell) for cell in inside(now, found)}
@@ -78,7 +82,9 @@ def most_promising(now: Standing, found: Explored, surface: Surface) -> tuple[Ce
         if cell not in found.runs and window_s(now, cell, surface) <= longest_s(now)
     ]
     gains = {cell: forecast[cell].improvement(top) for cell in new}
-    best = max(new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
+    fits = [c for c in new if price_of(now, found, c, surface) <= now.left_s - kept_s]
+    worthy = [cell for cell in fits if gains[cell] >= tie(now)]
+    best = max(worthy or new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
     if best is None or gains[best] >= tie(now):
         return best, gains[best] if best is not None else 0.0
     if found.start in ran and top - ran[found.start].log_rate <= tie(now):
@@ -107,6 +113,13 @@ def window_s(now: Standing, cell: Cell, surface: Surface) -> float:
     rate = math.exp(surface.at(batch_of(cell), cell[1]).log_rate) / pace
     step_s = batch_of(cell) / rate / (forwards or 1.0)
     return MIN_STEPS * step_s
+
+
+def price_of(now: Standing, found: Explored, cell: Cell, surface: Surface) -> float:
+    """What a process takes there: as long as the usual one, unless its few steps take longer."""
+    there_s, here_s = (window_s(now, each, surface) for each in (cell, found.start))
+    whole = LEAST_STEPS / MIN_STEPS
+    return now.price_s + max(0.0, whole * there_s - max(whole * here_s, now.facts.measure_s))
 
 
 def longest_s(now: Standing) -> float:

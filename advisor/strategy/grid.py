@@ -28,6 +28,7 @@ from advisor.strategy.cells import (
     memory_refusal,
     most_promising,
     point_of,
+    price_of,
     smallest_level,
     worth,
 )
@@ -136,7 +137,8 @@ def explore(
     advised = batch is not None and not beyond and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
-        cell, promise = most_promising(now, found, surface)
+        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else now.reserve_s
+        cell, promise = most_promising(now, found, surface, kept_s)
         if cell is None:
             break
         candidate = candidate_at(now, found, cell)
@@ -150,7 +152,7 @@ def explore(
             continue
         knob = batch if cell[0] != start[0] else workers
         ask = ask_for(now, candidate, knob=knob)
-        kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else None
+        ask = replace(ask, expected_s=price_of(now, found, cell, surface))
         matters = promise > now.facts.smallest_gain and not advised
         doubted = partial(collapsed, now, found, surface, cell)
         now, attempt = yield from seen_twice(now, ask, doubted, kept_s=kept_s, matters=matters)

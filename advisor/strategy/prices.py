@@ -16,7 +16,10 @@ CEILINGS_S = 1.0
 APART = 2.0
 """A first process that took so many times what the second did was paying for cold caches."""
 DEARER = 3.0
-"""A candidate's process is never counted for more than so many usual ones: it was held up."""
+"""A candidate's process is never counted for more than so many usual ones: it was held up. Only
+steps that are long by themselves may take more."""
+LEAST_STEPS = 12
+"""Of a short process: those of its window, and the first ones, which are discarded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,5 +62,12 @@ class Prices:
 
     def pair_s(self, candidate: Run | None) -> float:
         """What the original and `candidate` take together."""
-        wall_s = candidate.wall_s if candidate is not None else 0.0
-        return self.process_s + min(max(wall_s, self.process_s), DEARER * self.process_s)
+        return self.process_s + self.again_s(candidate)
+
+    def again_s(self, candidate: Run | None) -> float:
+        """What `candidate` takes once more."""
+        if candidate is None:
+            return self.process_s
+        stepping_s = LEAST_STEPS * (candidate.step_ms or 0.0) / 1000.0
+        most_s = max(DEARER * self.process_s, self.process_s + stepping_s)
+        return min(max(candidate.wall_s, self.process_s), most_s)

@@ -67,7 +67,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             purpose="confirm",
             title=title + ", again" * again,
             before=side(now, Arm(candidate=held), "confirm"),
-            after=side(now, Arm(candidate=winner), "confirm"),
+            after=side(now, Arm(candidate=winner), "confirm", now.front),
             rounds=rounds,
             finish_once=finish_s > 0,
             sigma=now.sigma,
@@ -157,14 +157,15 @@ def back_to(now: Standing, candidate: Candidate) -> Standing:
     return replace(now, best=candidate, best_run=run)
 
 
-def side(now: Standing, arm: Arm, purpose: Purpose) -> Ask:
-    """One arm of a contest; a proof is made of fresh processes only."""
+def side(now: Standing, arm: Arm, purpose: Purpose, ran: Run | None = None) -> Ask:
+    """One arm of a contest, which takes what it took when it `ran`; a proof is made of fresh
+    processes only."""
     return Ask(
         arm=arm,
         purpose=purpose,
         plan=now.plan(arm.candidate),
         fresh=purpose == "confirm",
-        expected_s=now.price_s + arm.extra_s,
+        expected_s=now.prices.again_s(ran) + arm.extra_s,
     )
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.engines.formula import Formula
+from advisor.engines.recorded import RecordedEngine
 from advisor.report import sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
@@ -233,3 +235,15 @@ def test_a_start_that_is_not_slow_may_take_more_than_a_third() -> None:
     assert search.standing.starts.left == float("inf")
     assert search.winner.changes
     assert sentences.slow_starts(search.standing.starts) is None
+
+
+@pytest.mark.parametrize("budget_s", [80.0, 120.0, 160.0, 240.0])
+def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(
+    tmp_path: Path, budget_s: float
+) -> None:
+    """A few steps of a large batch fill many windows: what they take is foreseen."""
+    engine = RecordedEngine(Formula(load_s=1e-6, launch_s=0.5, unit_s=0.05, startup_s=5.0))
+    formula_search(
+        tmp_path, engine, "batch_size: 20\n", workload=TEST, budget_s=budget_s, gpu=False
+    )
+    assert engine.clock() <= budget_s
