@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import math
 import os
@@ -56,6 +57,7 @@ WINDOW_S = 2.0
 WARM_S = 0.5
 """From a process' first step to its first turn."""
 START_LIMIT_S = 60.0
+PR_SET_PDEATHSIG = 1
 MOST_ROUNDS = 99
 """More than a cell's seconds hold."""
 STEP = struct.Struct("d")
@@ -104,13 +106,22 @@ def program(kind: str, work: int, log: Path | None) -> None:
         "small": (torch.nn.Sequential(*convolutions), torch.zeros(1, 16, 16, 16)),
         "large": (torch.nn.Linear(1024, 1024), torch.zeros(512, 1024)),
     }[kind]
+    die_with_parent()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if log else None
-    for batch in DataLoader(Items(), batch_size=8, num_workers=2 if kind == "loader" else 0):
+    workers = 2 if kind == "loader" else 0
+    for batch in DataLoader(
+        Items(), batch_size=8, num_workers=workers, worker_init_fn=die_with_parent
+    ):
         with torch.no_grad():
             for _ in range(1 if kind == "loader" else work):
                 model(batch if given is None else given)
         if file is not None:
             os.write(file, STEP.pack(time.monotonic()))
+
+
+def die_with_parent(_: int = 0) -> None:
+    """Nothing that is stopped may be left behind, however the parent ended."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def command(kind: str, work: int, *more: str) -> list[str]:
@@ -128,7 +139,10 @@ class Player:
         self._log = log
         self._turns: list[tuple[float, float]] = []
         self._process = subprocess.Popen(
-            command(kind, work, "--log", str(log)), cwd=ROOT, start_new_session=True
+            command(kind, work, "--log", str(log)),
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
         )
 
     def __enter__(self) -> Self:
@@ -349,6 +363,7 @@ def main() -> None:
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through the ends of all players
     cells: list[Cell] = []
     print(
         "| world | program | method | s | pairs | ratio | bounds | width | inside | load before |"

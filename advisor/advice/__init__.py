@@ -2,6 +2,7 @@
 
 patches.py        one call's arguments, statements after the imports
 bucket_patch.py   batches of items of like length
+accumulation_patch.py  gradients of several batches for each update
 model_patches.py  around the model's call
 python_source.py  a Python file edited by the positions of its syntax tree
 """
@@ -12,12 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from advisor.advice import bucket_patch, model_patches, patches, python_source
+from advisor.advice import (
+    accumulation_patch,
+    bucket_patch,
+    model_patches,
+    patches,
+    python_source,
+)
 from advisor.model import Advice
 from advisor.strategy.switches import SWITCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from advisor.advice.python_source import Edit
     from advisor.experiments.program import Program
@@ -73,7 +80,9 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
         switch, value = switch_of(proposal.title)
         site = sited(now, cwd, switch)
         cost_s = run.whatif.cost_s if run and run.whatif else None
-        data = {**data, "code": switch.code.format(value=value), "cost_s": cost_s}
+        caution = run.whatif.caution if run and run.whatif else None
+        code = switch.code.format(value=value)
+        data = {**data, "code": code, "cost_s": cost_s, "caution": caution}
     patched = [proposal]
     if proposal.kind == "together":
         parts = [each for each in now.proposals if each.title in data_of(proposal, "parts")]
@@ -147,16 +156,17 @@ def code_edit(now: Standing, cwd: Path, proposal: Proposal) -> CodeEdit | None:
     device = (seen.device or "cpu").partition(":")[0]
     told = proposal.run.whatif if proposal.run else None
     plain = told is not None and told.one_tensor is True
-    made: dict[str, Edit] = {
-        "autocast": model_patches.autocast_edit(line, device, value, widen=plain),
-        "channels_last": model_patches.channels_last_edit(line),
-        "compile": model_patches.compile_edit(line),
-        "set_to_none": model_patches.zero_grad_edit,
+    made: dict[str, Callable[[], Edit]] = {
+        "autocast": lambda: model_patches.autocast_edit(line, device, value, widen=plain),
+        "channels_last": lambda: model_patches.channels_last_edit(line),
+        "compile": lambda: model_patches.compile_edit(line),
+        "set_to_none": lambda: model_patches.zero_grad_edit,
+        "accumulate": lambda: accumulation_patch.accumulation_edit(seen.optimizers, int(value)),
     }
     if switch.statements:
         lines = tuple(line.format(value=value) for line in switch.statements)
         return CodeEdit(path=path, edit=patches.statement_edit(lines))
-    return CodeEdit(path=path, edit=made[switch.name]) if switch.name in made else None
+    return CodeEdit(path=path, edit=made[switch.name]()) if switch.name in made else None
 
 
 def switch_of(whatif: str) -> tuple[Switch, str]:

@@ -7,6 +7,7 @@ level changed. The page asks no network for anything and follows the reader's li
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -168,9 +169,11 @@ def _state(
         return f"{-100 * math.expm1(-loss.drop):.1f} % lost of the best that was held", "lost"
     if series.sessions[-1].red:
         return "red in the last session", "lost"
-    if changes and changes[-1].change > 0:
-        return f"{100 * math.expm1(changes[-1].change):.1f} % faster since the last change", "won"
-    return "steady", "steady"
+    levels = list(itertools.accumulate((step.change for step in changes), initial=0.0))
+    won = levels[-1] - max(levels[:-1], default=0.0)
+    if won > math.log1p(history.SMALLEST_LOSS):
+        return f"{100 * math.expm1(won):.1f} % faster than ever before", "won"
+    return ("recovered" if changes and changes[-1].change > 0 else "steady"), "steady"
 
 
 def _hardware(facts: dict[str, str]) -> str:

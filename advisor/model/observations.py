@@ -62,6 +62,8 @@ class Effects:
     """Kinds of optimizers that stepped: `AdamW`."""
     learning_rates: tuple[float, ...] = ()
     """All that they began with, before any schedule."""
+    update_share: float | None = None
+    """Of the time from update to update, in the optimizer's step; by the host's clock."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
     set_to_none: bool | None = None

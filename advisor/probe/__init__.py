@@ -17,6 +17,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     fetches.py              batches that loaders hand out
     forwards.py             forwards of root modules, and of what was compiled
     updates.py              gradients, and what takes them up
+    accumulating.py         gradients of several batches for each update
     learning.py             which optimizers, with which learning rates
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module

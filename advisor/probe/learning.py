@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Sequence
 
 MOST = 8
 """Optimizers that are looked at."""
@@ -23,10 +23,14 @@ class Learning:
         if any(rates):
             self.seen[id(optimizer)] = (_kind(optimizer), rates)
 
-    def told(self) -> dict[str, Any]:
-        """Names of optimizers, and all rates that they began with."""
+    def told(self, updates: Sequence[tuple[float, float, int]]) -> dict[str, Any]:
+        """Names of optimizers, all rates that they began with, and the part of the time between
+        the first and the last of their `updates` (begin, end, which) that these take."""
         seen = list(self.seen.values())
+        between_s = updates[-1][1] - updates[0][1] if len(updates) > 1 else 0.0
+        in_them_s = sum(end - begin for begin, end, _ in list(updates)[1:])
         return {
+            "update_share": in_them_s / between_s if between_s > 0 else None,
             "optimizers": sorted({name for name, _ in seen}),
             "learning_rates": sorted({rate for _, rates in seen for rate in rates}),
         }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from advisor.model import Advice
 
 ADVICE = {
-    "switch": "In the code: `{code}`.{seen}{cost}",
+    "switch": "In the code: `{code}`.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
     "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "

@@ -24,6 +24,8 @@ CHANGES: dict[Tier, str] = {
 }
 ROOM = 2.0
 """Times its memory that must be there for larger inputs to be no worry."""
+PLENTY = 10.0
+"""Times its memory from which on no number tells more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,4 +157,6 @@ def _risk(entry: ComparisonEntry, report: Report, peak: float | None, limit: flo
     times = limit / peak
     if times < ROOM:
         return f"{changes}; larger inputs may run out of memory"
+    if times >= PLENTY:
+        return f"{changes}; memory to spare"
     return f"{changes}; memory for inputs {numbers.number(times, 2)} times as large"

@@ -22,7 +22,9 @@ FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""
 PATIENCE = 0.1
 """Part of the budget, from its first step on, that an item of a sampler is waited for."""
-MOST = 3
+USUAL = 3
+MOST = 4
+"""The fourth only where the best of three stands alone: two that collapsed are no spread."""
 OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
 
 
@@ -83,7 +85,7 @@ def forwards_by_few_steps(
 def baseline(
     now: Standing,
 ) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """At least two fresh processes of the original, and a third where those two disagree.
+    """At least two fresh processes of the original, and more where those disagree.
 
     A failure is handed back: nothing can be told of a program that does not run.
     """
@@ -118,6 +120,8 @@ def another(now: Standing) -> bool:
         # That a budget is too small is not told from one process, which may have found cold caches.
         few = now.left_s <= FEW_PROCESSES * now.price_s
         return not few or now.left_s < now.fewest_s
+    if len(now.originals) == USUAL and len(now.near_best) > 1:
+        return False
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)

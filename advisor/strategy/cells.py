@@ -53,6 +53,8 @@ class Explored:
     beyond: bool = False
     """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[Cell] = field(default_factory=frozenset)
+    aside: Mapping[Cell, tuple[Candidate, Run]] = field(default_factory=dict)
+    """What ran far below its promise, and no other cell speaks for."""
 
     def bounded(self, most: int, *stop: tuple[str, JsonScalar]) -> Explored:
         """Nothing above `most`, and why."""
@@ -171,10 +173,16 @@ def tie(now: Standing) -> float:
 
 
 def collapsed(now: Standing, found: Explored, surface: Surface, cell: Cell, run: Run) -> bool:
-    """Whether `run` is so far below what the others promise that it has to be seen twice."""
-    told, start = surface.at(batch_of(cell), cell[1]), found.points[0].rate
-    doubted = told.log_rate - max(math.log(COLLAPSED), 4 * told.sd)
-    return math.log(now.facts.objective.pace(run)) < max(doubted, math.log(start / COLLAPSED))
+    """Whether `run` is so far below what the others promise that it has to be seen twice.
+
+    Where they promise little for sure, one that is slower than the start is doubted at half of the
+    promise: a tenth of a large gain looks like a small loss.
+    """
+    told, start = surface.at(batch_of(cell), cell[1]), math.log(found.points[0].rate)
+    rate, half = math.log(now.facts.objective.pace(run)), math.log(COLLAPSED)
+    sure = told.log_rate - max(half, 4 * told.sd)
+    slower = min(told.log_rate - half, start - math.log1p(now.band))
+    return rate < max(sure, start - half, slower)
 
 
 def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor import knobs
@@ -35,8 +36,10 @@ from advisor.strategy.facts import Proposal, StepUp
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
+    Answer,
     Stage,
     Standing,
+    Turn,
     ask_for,
     change_of,
     key_of,
@@ -45,9 +48,9 @@ from advisor.strategy.standing import (
 from advisor.strategy.surface import Surface, fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
-    from advisor.experiments.attempts import Attempt
+    from advisor.experiments.attempts import Ask, Attempt
     from advisor.model import Candidate, Knob, Run, Tier
     from advisor.strategy.facts import Data
 
@@ -151,16 +154,8 @@ def explore(
         ask = ask_for(now, candidate, knob=knob)
         ask = replace(ask, expected_s=price_of(now, found, cell, surface))
         matters = promise > now.facts.smallest_gain and not advised
-        now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
-        if (
-            attempt is not None
-            and attempt.run
-            and collapsed(now, found, surface, cell, attempt.run)
-        ):
-            first = attempt
-            again = replace(ask, fresh=True, series="again")
-            now, attempt = yield from tried(now, again, kept_s=kept_s, matters=matters)
-            attempt = attempt if attempt is not None and attempt.run else first
+        doubted = partial(collapsed, now, found, surface, cell)
+        now, attempt = yield from seen_twice(now, ask, doubted, kept_s=kept_s, matters=matters)
         if attempt is None:
             found = replace(found, stop=(("stop", "budget"),))
             break
@@ -170,7 +165,10 @@ def explore(
                 if each is not None and unfollowed(each, candidate, now.front, run):
                     now = settle_ignored(now, each, run)
                     return (yield from explore_others(now, each, batch, workers))
-        found = with_answer(now, found, cell, candidate, attempt)
+        answered = with_answer(now, found, cell, candidate, attempt)
+        if run is not None and doubted(run):
+            answered = weighed(now, found, answered, cell)
+        found = answered
     largest, items = max(cell[0] for cell in found.runs), now.original.effects.data_items
     if found.stop == FLAT and items and 2 * largest > most_worth(now, start[0]):
         found = replace(found, stop=(("stop", "few-items"), ("items", items)))
@@ -185,6 +183,37 @@ def most_worth(now: Standing, batch: int) -> int:
     if not items or not batch or per_step != batch:
         return most
     return max(batch, min(most, items // FEWEST_STEPS if now.trains else items))
+
+
+def seen_twice(
+    now: Standing,
+    ask: Ask,
+    doubted: Callable[[Run], bool],
+    *,
+    kept_s: float | None,
+    matters: bool,
+) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
+    """The answer to `ask`; a run that is doubted is run again, and that one counts."""
+    now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
+    if attempt is None or attempt.run is None or not doubted(attempt.run):
+        return now, attempt
+    again = replace(ask, fresh=True, series="again")
+    now, other = yield from tried(now, again, kept_s=kept_s, matters=matters)
+    return now, other if other is not None and other.run else attempt
+
+
+def weighed(now: Standing, found: Explored, answered: Explored, cell: Cell) -> Explored:
+    """`answered`, but what lies far below the promise in one cell alone is left aside: from runs
+    that collapsed there the fit would learn that everything near it is slow. A second such cell is
+    believed, and the first one with it."""
+    if cell not in answered.runs:
+        return answered
+    if not found.aside:
+        aside = {cell: answered.runs[cell]}
+        return replace(found, refused=found.refused | {cell}, aside=aside)
+    for other, (_, run) in found.aside.items():
+        answered = answered.learned(point_of(now, run, other))
+    return replace(answered, runs={**found.aside, **answered.runs}, aside={})
 
 
 def explore_others(now: Standing, ignored: Knob, *axes: Knob | None) -> Stage:

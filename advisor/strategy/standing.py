@@ -93,14 +93,18 @@ class Standing:
         return self.originals[-1].effects.batch_at if self.originals else None
 
     @property
-    def usual(self) -> tuple[Run, ...]:
-        """The originals without one that collapsed, where the others say that it did."""
+    def near_best(self) -> tuple[Run, ...]:
+        """The originals that did not collapse beside the best of them, which is one."""
         top = self.facts.objective.score(self.original)
         gain = self.facts.objective.gain
-        usual = tuple(
+        return tuple(
             run for run in self.originals if gain(self.facts.objective.score(run), top) < COLLAPSED
         )
-        return usual if len(usual) > 1 else self.originals
+
+    @property
+    def usual(self) -> tuple[Run, ...]:
+        """The originals without those that collapsed, where another one says that they did."""
+        return self.near_best if len(self.near_best) > 1 else self.originals
 
     @property
     def front(self) -> Run:

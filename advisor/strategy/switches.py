@@ -17,6 +17,8 @@ COMPILE_S = 90.0
 """What compilation may add to one process; it is kept out of the measured window."""
 WORTH_COMPUTE = 0.3
 """Share of the time in the model's calls, below which to speed them up gains little."""
+WORTH_FEWER_UPDATES = 0.1
+"""Share of the time in the optimizer's step, below which to take fewer of them gains little."""
 MOST_VALUES = 2
 """Values of one switch that get a process."""
 
@@ -26,6 +28,12 @@ def autocast_dtypes(now: Standing) -> tuple[str, ...]:
     if "bfloat16" in now.facts.precisions:
         return ("bfloat16",)
     return ("float16",) if "float16" in now.facts.precisions and not now.trains else ()
+
+
+def accumulations(now: Standing) -> tuple[str, ...]:
+    """Batches for each update, where the updates themselves take a good part of the time."""
+    share = now.front.effects.update_share
+    return ("4",) if (share or 0.0) >= WORTH_FEWER_UPDATES else ()
 
 
 def thread_counts(now: Standing) -> tuple[str, ...]:
@@ -66,6 +74,8 @@ class Switch:
     extra_s: float = 0.0
     least_compute: float = 0.0
     """Without a GPU it is worth a process where the model takes this share of the time."""
+    changes_training: bool = False
+    """Another model comes of it: advised by itself, and never counted among the others."""
     in_turn: bool = True
     """It can be put on while the program runs, and tells soon."""
     code: str
@@ -116,6 +126,18 @@ SWITCHES = (
         needs_training=True,
         in_turn=False,
         code="torch.optim.AdamW(..., fused=True), and the same for Adam and SGD",
+    ),
+    Switch(
+        name="accumulate",
+        kind="grad_accum",
+        effect="accumulation",
+        off=1.0,
+        needs_cuda=False,
+        needs_training=True,
+        changes_training=True,
+        in_turn=False,
+        values=accumulations,
+        code="optimizer.step() and zero_grad() after every {value} batches only",
     ),
     Switch(
         name="tf32",

@@ -14,7 +14,7 @@ from advisor.knobs.tree import number_of
 from advisor.model import Change
 from advisor.strategy.grid import explore
 from advisor.strategy.proof import prove, proven_candidate
-from advisor.strategy.standing import ask_for, key_of, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, ask_for, key_of, tried
 from advisor.strategy.whatif import sound
 
 if TYPE_CHECKING:
@@ -54,10 +54,11 @@ def take_up(now: Standing, proposal: Proposal) -> Stage:
     if "untaken" in dict(told):
         return advised(now, proposal, told)
     candidate = as_quality(now, moved.with_changes(*rates))
-    now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
-    run = attempt.run if attempt is not None else None
+    ask, kept_s = ask_for(now, candidate, knob=knob), now.rounds_s(FEWEST_ROUNDS)
+    now, attempt = yield from tried(now, ask, kept_s=kept_s)
     if attempt is None:
         return advised(now, proposal, (*told, ("untaken", "budget")))
+    run = attempt.run
     if run is None or not sound(now, run) or not now.faster(run, now.front):
         return advised(now, proposal, (*told, ("untaken", "not-faster")))
     if rates and not scaled_by(now.original, run, float(str(dict(told)["factor"]))):

@@ -129,7 +129,9 @@ def all_at_once(now: Standing) -> Proposal | None:
     proven = [
         each
         for each in now.proposals
-        if each.outcome is not None and each.outcome.proven(objective, now.facts.smallest_gain)
+        if each.outcome is not None
+        and each.outcome.proven(objective, now.facts.smallest_gain)
+        and not alters(each)
     ]
     if len(proven) < 2:
         return None
@@ -149,6 +151,13 @@ def all_at_once(now: Standing) -> Proposal | None:
         gain=product,
         data=(("product", product), ("parts", "\n".join(each.title for each in proven))),
     )
+
+
+def alters(proposal: Proposal) -> bool:
+    """Whether another model comes of a switch of the code."""
+    name = proposal.title.partition("=")[0]
+    changing = {switch.name for switch in SWITCHES if switch.changes_training}
+    return proposal.kind == "switch" and name in changing
 
 
 def joined(whatifs: Sequence[str]) -> str | None:

@@ -248,6 +248,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         fused=record.fused,
         optimizers=record.learning.optimizers,
         learning_rates=record.learning.learning_rates,
+        update_share=record.learning.update_share,
         set_to_none=record.set_to_none,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,

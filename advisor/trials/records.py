@@ -116,6 +116,7 @@ class Learning:
 
     optimizers: tuple[str, ...] = ()
     learning_rates: tuple[Finite, ...] = ()
+    update_share: Finite | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
 DEM_S, EMBER_S, GATE_S, MORE_S = 110, 90, 45, 60
-SHORT_S, SHORT_DEM_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 45, 50, 90
+SHORT_S, SHORT_DEM_S, SHORT_EMBER_S, SHORT_GATE_S = 20, 60, 50, 90
 """Budgets in a short run: each is over sooner where the machine is quiet."""
 AROUND_S = 45
 """What a workload takes besides its budget: its own data, made once, and two starts."""
@@ -167,10 +167,10 @@ def _tuned(
         "the program by itself", "exit code 0", f"{bare.returncode} {said}".strip(),
         bare.returncode == 0, "the workload, not gpu-advisor",
     )  # fmt: skip
-    flags = ("--json", "--fresh", "--window", "1s" if bench.short else "2s")
+    how = ("--window", "1s", "--tier", "safe") if bench.short else ("--window", "2s")
     done = bench.python(
-        "-m", "advisor", "optimize", *([config] if config else []), *flags,
-        "--budget", f"{budget_s}s", "--", sys.executable, *program,
+        "-m", "advisor", "optimize", *([config] if config else []), "--json", "--fresh",
+        *how, "--budget", f"{budget_s}s", "--", sys.executable, *program,
         cwd=project, limit_s=2.5 * budget_s + 60,
     )  # fmt: skip
     path = project / "report.json"

@@ -131,43 +131,76 @@ def test_what_collapses_more_than_it_gains_is_not_proven_by_its_usual_runs() -> 
 
 
 class Falling(RecordedEngine):
-    """Some runs of the proof, by arm and number of the round, have a tenth of their rate."""
+    """Some runs have a tenth of their rate: by purpose, whether they are of a candidate, and their
+    number among those, from 1."""
 
-    falls: tuple[tuple[bool, int], ...] = ()
-    """Whether it is the candidate's, and which of its runs."""
+    falls: tuple[tuple[str, bool, int], ...] = ()
 
     def run(self, trial: Trial) -> Run | Failure:
         run = super().run(trial)
-        if trial.purpose != "confirm":
+        kind = (trial.purpose, bool(trial.candidate.changes))
+        kinds = [(a.trial.purpose, bool(a.trial.candidate.changes)) for a in self.asked]
+        if (*kind, kinds.count(kind)) not in self.falls or not isinstance(run, Run):
             return run
-        mine = bool(trial.candidate.changes)
-        before = [
-            a for a in self.asked if a.trial.purpose == "confirm"
-            if bool(a.trial.candidate.changes) is mine
-        ]  # fmt: skip
-        if (mine, len(before)) not in self.falls:
-            return run
-        assert isinstance(run, Run)
         return replace(run, units_per_s=run.units_per_s / 10)
 
 
 def searched(
-    folder: Path, falls: tuple[tuple[bool, int], ...], budget_s: float = 1e9
+    folder: Path,
+    falls: tuple[tuple[str, bool, int], ...],
+    budget_s: float = 1e9,
+    batch: int = 64,
+    **formula: float,
 ) -> FormulaSearch:
-    """A program whose loader gains 2x, in whose proof these runs fall."""
-    engine = on_formula(Falling, load_s=0.01, launch_s=1e-6, unit_s=0.01, noise=0.01)
+    """A program in which these runs fall; its loader gains 2x, if `formula` says nothing else."""
+    costs = {"load_s": 0.01, "launch_s": 1e-6, "unit_s": 0.01, **formula}
+    engine = on_formula(Falling, noise=0.01, **costs)
     assert isinstance(engine, Falling)
     engine.falls = falls
-    text = "batch_size: 64\nnum_workers: 0\n"
+    text = f"batch_size: {batch}\nnum_workers: 0\n"
     return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=budget_s)
 
 
-@pytest.mark.parametrize("falls", [((True, 2),), ((True, 2), (True, 9)), ((False, 1), (True, 6))])
+def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
+    """A fourth stands by the one that did not fall, and the noise is that of those two."""
+    search = searched(tmp_path, (("baseline", False, 1), ("baseline", False, 3)))
+    assert len(search.standing.originals) == 4
+    assert len(search.standing.usual) == 2
+    assert search.standing.noise < 0.1
+    assert search.values["num_workers"]
+
+
+def test_a_cell_that_fell_twice_is_left_aside_and_the_search_goes_on(tmp_path: Path) -> None:
+    """All others promise otherwise, so nothing is learned of it, and it is not chosen."""
+    launches = {"load_s": 4e-4, "launch_s": 0.014, "unit_s": 6e-4}
+    quiet = searched(tmp_path, (), batch=1, **launches)
+    falls = (("search", True, 1), ("search", True, 2))
+    search = searched(tmp_path, falls, batch=1, **launches)
+    first, again, *others = (a.ask.arm.candidate for a in search.asked("search"))
+    assert first == again
+    assert first not in others
+    assert search.values["batch_size"] >= quiet.values["batch_size"] / 2 > 8
+    assert len(search.asked("search")) <= len(quiet.asked("search")) + 3
+
+
+def test_what_two_cells_say_is_believed(tmp_path: Path) -> None:
+    """Here workers only make it slower: that is learned from two of them, each seen twice."""
+    engine = on_formula(
+        load_s=1e-4, launch_s=1e-6, unit_s=0.01, noise=0.01, contention=1e4, trains=False
+    )
+    text = "batch_size: 64\nnum_workers: 0\n"
+    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
+    assert "num_workers" not in search.values
+    slow = [a for a in search.asked("search") if a.ask.arm.candidate.changes]
+    assert len(slow) <= 6
+
+
+@pytest.mark.parametrize("falls", [[(True, 2)], [(True, 2), (True, 9)], [(False, 1), (True, 6)]])
 def test_a_proof_goes_on_until_what_fell_decides_nothing(
-    tmp_path: Path, falls: tuple[tuple[bool, int], ...]
+    tmp_path: Path, falls: list[tuple[bool, int]]
 ) -> None:
     """Whichever arm it was; every round counts, and the report tells of them."""
-    search = searched(tmp_path, falls)
+    search = searched(tmp_path, tuple(("confirm", *each) for each in falls))
     assert search.values["num_workers"]
     (proof,) = search.standing.proofs
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
@@ -178,12 +211,16 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
 
 
 def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_path: Path) -> None:
-    """It ends where that became plain: no luck of a second proof outweighs it."""
-    search = searched(tmp_path, tuple((True, number) for number in range(1, 60, 2)))
+    """It ends where that became plain, and no luck of a second proof outweighs it, however fast it
+    is otherwise."""
+    search = searched(tmp_path, tuple(("confirm", True, n) for n in range(4, 60, 4)))
     assert not search.winner.changes
     first = search.standing.proofs[0]
     assert first.collapsed(AFTER) == MOST_COLLAPSED + 1
-    assert len(first.rounds) == 2 * MOST_COLLAPSED + 1
+    assert len(first.rounds) == 4 * (MOST_COLLAPSED + 1)
+    interval = first.interval(THROUGHPUT)
+    assert interval is not None
+    assert interval.estimate > 1.5
     assert not any(proof.contest.title.endswith("again") for proof in search.standing.proofs)
     assert "If that is no accident" in sentences.collapsed(first)
 
@@ -192,7 +229,7 @@ def test_a_budget_that_bears_no_more_rounds_ends_with_those_it_was_planned_with(
     tmp_path: Path,
 ) -> None:
     """Nothing is begun that could not be ended, and nothing is proven."""
-    search = searched(tmp_path, ((True, 2),), budget_s=24.0)
+    search = searched(tmp_path, (("confirm", True, 2),), budget_s=24.0)
     proof = search.standing.proofs[0]
     assert len(proof.rounds) == proof.contest.rounds
     assert not proof.cut_short

@@ -86,6 +86,12 @@ def test_a_gain_is_told_as_one() -> None:
     assert re.match(r"(19|20)\.\d % faster", shown.state)
 
 
+def test_a_loss_that_was_recovered_is_no_gain() -> None:
+    past = stored(series("train", lambda night: math.log(0.9) if 20 <= night < 40 else 0.0))
+    ((shown,),) = [machine.series for machine in site.of_history("r", past)]
+    assert (shown.kind, shown.state) == ("steady", "recovered")
+
+
 def test_machines_and_runners_stand_apart() -> None:
     past = stored(series("train"), series("train", gpus="NVIDIA H200"))
     machines = [*site.of_history("one", past), *site.of_history("two", stored(series("train")))]

@@ -150,3 +150,16 @@ def test_batches_that_are_left_out_under_a_switch_make_it_no_faster(tmp_path: Pa
     assert [len(found[name].spells) for name in ("", *PLAN.in_turn)] == [3, 2, 0]
     assert set(gains(outcome.measured.in_turn, 0.1)) == {"threads=2"}
     assert [process.caught for process in outcome.records] == [()]
+
+
+def test_a_switch_that_cannot_be_taken_off_is_the_last(tmp_path: Path) -> None:
+    """What came after it would be measured with it; one that cannot be put on is passed over."""
+    plan = MeasurePlan(
+        measure_s=0.3, min_steps=5, in_turn=("threads=none", "threads=2", "autocast=bfloat16")
+    )
+    outcome = looped(tmp_path, "--keeps-threads", plan=plan)
+    assert states(outcome) == [[], ["threads"]]
+    found = accounts(outcome)
+    assert [len(found[name].spells) for name in ("", "threads=2")] == [1, 1]
+    assert "ValueError" in (found["threads=none"].why or "")
+    assert "autocast=bfloat16" not in found

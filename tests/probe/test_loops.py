@@ -163,11 +163,11 @@ def test_validation_is_kept_apart(tmp_path: Path, batches: int) -> None:
     assert (reading.shares.validation is not None) == (batches == 60)
 
 
-def test_two_ranks_by_spawn_of_which_one_is_slow(tmp_path: Path) -> None:
+def test_two_ranks_of_which_one_is_slow(tmp_path: Path) -> None:
     """They stop at the same step and their rates, which are one where gradients are reduced, add
-    up; who is waited for shows in the backwards. benchmarks/matrix.py has those of torchrun."""
+    up; who is waited for shows in the backwards. The matrix has those of torchrun and of spawn."""
     env = {"PORT": str(_free_port()), "UNEVEN": "1"}
-    outcome = python(tmp_path, "ok_ranks.py", "spawn", env=env)
+    outcome = python(tmp_path, "ok_ranks.py", "fork", env=env)
     reading = outcome.measured
     assert outcome.exit_code == 0, outcome.stderr
     assert (reading.ranks, len(reading.rank_units_per_s)) == (2, 2)

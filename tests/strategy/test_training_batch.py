@@ -124,3 +124,19 @@ def test_a_program_that_moves_its_rate_itself_is_left_its_own_way(tmp_path: Path
     search = formula_search(tmp_path, engine, BATCH, training_batch=True)
     assert set(search.values) == {"batch_size"}
     assert "moved its learning rate itself" in sentences.why(search.decisions["batch_size"])
+
+
+def test_a_budget_with_room_for_the_fewest_rounds_is_spent_on_them(tmp_path: Path) -> None:
+    """More rounds would be better, and are no reason for none; without room for any it says so."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="optimizer step",
+        observed={"trains": "optimizer", "optimizers": ("SGD",)},
+        process_s=10.0,
+        items=64,
+    )
+    tight = formula_search(tmp_path, engine, BATCH, training_batch=True, budget_s=150.0)
+    assert tight.values["batch_size"] > 4
+    less = formula_search(tmp_path, engine, BATCH, training_batch=True, budget_s=80.0)
+    assert less.values == {}
+    assert any("lr=" in entry.what for entry in less.standing.skipped)
