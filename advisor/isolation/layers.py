@@ -49,6 +49,22 @@ def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str
     return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
 
 
+def written(folder: str) -> dict[str, list[Any]]:
+    """`written_at` and `results` of a plain folder in which everything is of this run."""
+    found: dict[str, list[Any]] = {"written_at": [], "results": []}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            status = os.stat(path, follow_symlinks=False)
+            if not _is_product(path, status) or len(found["written_at"]) == COUNTED_LIMIT:
+                continue
+            found["written_at"].append(round(status.st_mtime, 3))
+            if len(found["results"]) < LOOKED_INTO and (held := _look_into(None, path)):
+                found["results"].append({"path": path, **held})
+    return found
+
+
 def _is_product(path: str, status: os.stat_result) -> bool:
     name = path.rpartition("/")[2]
     told = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
@@ -61,7 +77,7 @@ def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
     return old is None or status.st_size < old.st_size
 
 
-def _look_into(kept: int, path: str) -> dict[str, Any] | None:
+def _look_into(kept: int | None, path: str) -> dict[str, Any] | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=kept)
     except OSError:

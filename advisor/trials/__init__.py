@@ -26,6 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
+from advisor.isolation import layers
 from advisor.isolation.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
 from advisor.isolation.refusals import refusal
 from advisor.machine.others import Others
@@ -124,6 +125,7 @@ def run_trial(
         )
     assert rate is not None
     cards = reading.cards if reading else ()
+    made = layers.written(job.outputs)  # where the config's own folder was turned to
     telemetry = seen.summary(rate.window_start, rate.window_end, cards) if seen else Telemetry()
     return Run(
         **(_probed(reading) if reading else {})
@@ -131,8 +133,11 @@ def run_trial(
         | _clean(rate, reading, others, telemetry)
         | facts,
         telemetry=telemetry,
-        files_in_window=_files_within(launched.changes, rate, to_end=trial.plan.whole),
-        results=traces.results(launched.changes, trial.cwd),
+        files_in_window=_files_within(launched.changes, made, rate, to_end=trial.plan.whole),
+        results=(
+            *traces.results(launched.changes, trial.cwd),
+            *traces.results(made, job.outputs),
+        ),
         output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
@@ -218,11 +223,14 @@ def _left(
     return left.and_written(ending.writes, trial.cwd, before)
 
 
-def _files_within(changes: Mapping[str, Any] | None, rate: Rate, *, to_end: bool) -> int | None:
+def _files_within(
+    changes: Mapping[str, Any] | None, made: Mapping[str, Any], rate: Rate, *, to_end: bool
+) -> int | None:
     """Where a run ends with its items, the last of them is written after the window."""
-    times = (changes or {}).get("written_at")
-    if times is None:
+    elsewhere = (changes or {}).get("written_at")
+    if elsewhere is None and not made["written_at"]:
         return None
+    times = (*(elsewhere or ()), *made["written_at"])
     end = float("inf") if to_end else rate.window_end
     return sum(1 for time in times if rate.window_start <= time <= end)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from advisor.isolation import layers
 from advisor.isolation.offer import FORCED
 from advisor.model import Failure, Run, TrialFile
 from benchmarks.ways import seen
@@ -130,6 +131,18 @@ def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
         ("out/p.jsonl", 1, ((1.0,),)),
         ("rewritten.csv", 1, ((9.0,),)),
     }
+
+
+def test_a_folder_that_a_run_was_given_for_its_results_is_looked_into(tmp_path: Path) -> None:
+    """A config's own output folder is turned to one of the trial's, over which no layer lies."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "p.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "run.log").write_text("x")
+    (tmp_path / "q.csv").symlink_to("/etc/passwd")
+    found = layers.written(str(tmp_path))
+    assert len(found["written_at"]) == 1
+    (held,) = found["results"]
+    assert (held["path"], held["first"]) == (str(tmp_path / "made" / "p.jsonl"), [[1.0]])
 
 
 def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
