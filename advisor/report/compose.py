@@ -11,7 +11,7 @@ from advisor import __version__
 from advisor.experiments.comparison import AFTER, chained, neighbours
 from advisor.experiments.program import COMMAND_LINE
 from advisor.model import Candidate
-from advisor.report import numbers, sentences
+from advisor.report import numbers, sentences, surroundings
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.entries import (
     advice_entry,
@@ -81,8 +81,10 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     return Report(
         verdict=verdict_of(found),
         busy=busy(found),
-        isolation=next((sentences.ISOLATION[run.isolation] for run in runs if run.isolation), None),
-        unisolated=sentences.unisolated(runs),
+        isolation=next(
+            (surroundings.ISOLATION[run.isolation] for run in runs if run.isolation), None
+        ),
+        unisolated=surroundings.unisolated(runs),
         reason=reason(found),
         gain=gain_entry(whole),
         gain_free=gain_entry(free.interval(objective)) if free else None,
@@ -173,10 +175,10 @@ def busy(found: Outcome) -> str:
     if not runs:
         runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     if not runs:
-        return sentences.crowded(found.crowd)
+        return surroundings.crowded(found.crowd)
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
     stood_in = any(proof.stood_in for proof in proofs)
-    return sentences.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)
+    return surroundings.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)
 
 
 # --- parts --------------------------------------------------------------------------------

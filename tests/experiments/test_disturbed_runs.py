@@ -9,7 +9,7 @@ import pytest
 from advisor.engines.recorded import QUIET_MACHINE
 from advisor.experiments.comparison import neighbours
 from advisor.model import Interval
-from advisor.report import sentences
+from advisor.report import sentences, surroundings
 from advisor.report.entries import gain_entry
 from benchmarks.formula_search import formula_search, on_formula
 
@@ -36,7 +36,7 @@ def told(search: FormulaSearch) -> str:
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
     stood_in = any(proof.stood_in for proof in proofs)
-    return sentences.busy(runs, neighbours(everything), QUIET_MACHINE.cpus, stood_in=stood_in)
+    return surroundings.busy(runs, neighbours(everything), QUIET_MACHINE.cpus, stood_in=stood_in)
 
 
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:

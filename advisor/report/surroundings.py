@@ -1,0 +1,54 @@
+"""How quiet the machine was, and what kept the program from the user's files, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import Neighbour, Run
+
+
+def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: bool) -> str:
+    """How quiet the machine was, for the first lines; empty where it was quiet throughout."""
+    held = [run.disturbance.others_cpus for run in runs if run.disturbance.others_cpus is not None]
+    if not held:
+        told = (
+            "Whether others were at work on this machine meanwhile could not be read: unverified."
+        )
+        return told if runs else ""
+    if not any(run.disturbance.disturbed for run in runs):
+        return ""
+    names = ", ".join(f"{other.name} {other.cpus:.1f}" for other in who[:3])
+    named = f" ({names})" if names else ""
+    mean = sum(held) / len(held)
+    text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
+    if stood_in:
+        text += " Disturbed rounds had to be counted; the interval shows it."
+    return text
+
+
+WORTH_A_NAME = 0.05
+"""CPUs; who holds less is not told by name."""
+
+
+def crowded(who: Sequence[Neighbour]) -> str:
+    """That others were at work, where no run came to its end that could tell how much."""
+    names = ", ".join(f"{o.name} {o.cpus:.1f} CPUs" for o in who[:3] if o.cpus >= WORTH_A_NAME)
+    return f"Tried on a busy machine, beside others: {names}." if names else ""
+
+
+ISOLATION = {
+    "overlay": "overlay: what the program wrote was thrown away with each trial",
+    "landlock": "landlock: writes outside the trial's own folders were denied",
+    "guard": "none: what the program wrote is real",
+}
+"""Kind of isolation to what it means for the user's files."""
+
+
+def unisolated(runs: Sequence[Run]) -> str:
+    """That nothing kept the program from the user's files, for the first lines; else empty."""
+    notes = [note for run in runs if run.isolation == "guard" for note in run.notes]
+    told = next((note for note in notes if note.startswith("not isolated")), "")
+    return f"{told[:1].upper()}{told[1:]}." if told else ""
