@@ -182,6 +182,7 @@ def test_every_kind_has_a_next_step() -> None:
         ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
          "gpu-fault"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu-fault"),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=4242, name=python, Ch 00000008", "gpu-fault"),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "gpu-fault"),
         ("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
          "gpu-fault"),
