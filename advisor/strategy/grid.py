@@ -147,7 +147,8 @@ def explore(
         doubted = partial(collapsed, now, found, surface, cell)
         now, attempt = yield from seen_twice(now, ask, doubted, kept_s=kept_s, matters=matters)
         if attempt is None:
-            found = replace(found, stop=(("stop", "budget"),))
+            if found.stop == FLAT:  # else something was found out before that says more
+                found = replace(found, stop=(("stop", "budget"),))
             break
         run = attempt.run
         if run is not None:

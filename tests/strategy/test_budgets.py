@@ -15,6 +15,8 @@ from advisor.report import sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.model import Trial
 
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
@@ -144,6 +146,21 @@ def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> N
     assert limits[0] == 50.0
     assert max(limits[1:]) < 50.0
     assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
+
+
+@pytest.mark.parametrize("budget_s", [90.0, 100.0, 120.0])
+def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
+    tmp_path: Path, budget_s: float
+) -> None:
+    """That a value failed says more than that a smaller one did not fit any more."""
+
+    def fails(values: Mapping[str, Any], _: Any) -> str | None:
+        return "gpu-oom" if values["batch_size"] > 1 else None
+
+    engine = on_formula(load_s=1e-6, process_s=12.0, fails=fails)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s, gpu=False)
+    assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
+    assert dict(search.decisions["batch_size"].data)["stop"] == "failed"
 
 
 def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
