@@ -34,7 +34,7 @@ REASONS = {
     "how well it learns so was not measured, and an epoch has fewer updates.",
     "changed-learning-rate": "Scaled with the batch, {rated}.",
     "changed-along": "Moves with what it is linked to.",
-    "not-proven": "Not written: it looked faster, and the gain was not proven.",
+    "not-proven": "Not written: it looked faster, and the gain was not proven. {stopped}",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
     "such a setting should not change results.",
     "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
