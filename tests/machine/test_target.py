@@ -147,6 +147,7 @@ def test_a_card_that_nvml_does_not_show_is_still_a_card() -> None:
     found = target.computed_on(target.resolve("auto", CPU_ONLY), CPU_ONLY, on("7"))
     assert found.gpu is not None
     assert (found.name, found.gpu.memory_free_gib) == ("rtx-3090", 22.0)
+    assert found.gpu.memory_total_gib == 24.0
     assert "float16" in found.precisions
     assert "shows us nothing" in found.note
     assert "CPU" not in found.note
