@@ -44,6 +44,7 @@ def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     if found.batch is not None:
         now = settle_batch(now, found, chosen)
     now = settle_workers(now, found, chosen)
+    apart = [cell for cell in apart if cell in hopeful]
     if not apart:
         return now
     other = smallest_level(now, found, {cell: smooth[cell] for cell in apart})
