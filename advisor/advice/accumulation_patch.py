@@ -1,44 +1,32 @@
 """The patch for gradients of several batches an update: what was tried from inside, as code.
 
-`advisor.probe.accumulating` is what was tried; a test holds that the patched program goes through
-the same updates.
+The helper is the very function that was tried.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 from typing import TYPE_CHECKING
 
 from advisor.advice.python_source import added, behind, last_name, leading_imports
+from advisor.probe import accumulating
 
 if TYPE_CHECKING:
     from advisor.advice.python_source import Edit, Source, Splice
 
-HELPER = "accumulate"
-CODE = '''
+HELPER = accumulating.accumulate.__name__
 
-def accumulate(optimizer, times):
-    """Each `times`-th step of `optimizer` updates, by the mean of the gradients since the last."""
-    own, calls = type(optimizer), 0
 
-    def step(self, *args, **kwargs):
-        nonlocal calls
-        calls += 1
-        if calls % times:
-            return None
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.grad /= times
-        return own.step(self, *args, **kwargs)
-
-    def zero_grad(self, *args, **kwargs):
-        if calls % times == 0:
-            own.zero_grad(self, *args, **kwargs)
-
-    optimizer.step = types.MethodType(step, optimizer)
-    optimizer.zero_grad = types.MethodType(zero_grad, optimizer)
-'''
+def helper() -> str:
+    """What was tried, as the program's own code: without the types, which name what it lacks."""
+    tree = ast.parse(inspect.getsource(accumulating.accumulate))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return f"\n\n{ast.unparse(tree)}"
 
 
 def accumulation_edit(optimizers: tuple[str, ...], times: int) -> Edit:
@@ -76,7 +64,7 @@ def accumulation_edit(optimizers: tuple[str, ...], times: int) -> Edit:
         call = f"{HELPER}({ast.unparse(node.targets[0])}, {times})"
         body.insert(body.index(node) + 1, added(ast.parse(call).body[0]))
         types = not any(isinstance(n, ast.Import) and "types" in _names(n) for n in block)
-        inserted = ("import types\n" if types else "") + CODE.removesuffix("\n")
+        inserted = ("import types\n" if types else "") + helper()
         index = source.tree.body.index(block[-1]) + 1
         source.tree.body[index:index] = [added(each) for each in ast.parse(inserted).body]
         lines = inserted.replace("\n", source.newline.decode()).encode()

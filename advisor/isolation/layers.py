@@ -56,7 +56,10 @@ def written(folder: str) -> dict[str, list[Any]]:
         folders.sort()
         for name in sorted(names):
             path = os.path.join(place, name)
-            status = os.stat(path, follow_symlinks=False)
+            try:
+                status = os.stat(path, follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # something of the program's goes on tidying up
             if not _is_product(path, status) or len(found["written_at"]) == COUNTED_LIMIT:
                 continue
             found["written_at"].append(round(status.st_mtime, 3))

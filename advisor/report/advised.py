@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.report import numbers, retrained
-from advisor.report.sentences import TRAINS, as_float, seen
+from advisor.report.numbers import as_float
+from advisor.report.sentences import TRAINS, seen
 
 if TYPE_CHECKING:
     from advisor.model import Advice

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 NOT_MEASURED = "not measured"
 
 
+def as_float(value: object) -> float:
+    """Not a number where it is none."""
+    return float(value) if isinstance(value, (int, float)) else float("nan")
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """`1.48`, `0.0123`, `1,612`: `digits` significant digits, whole numbers in full."""
     if value is None or not math.isfinite(value):

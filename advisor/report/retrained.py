@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.report.numbers import as_float
 from advisor.strategy.training_batch import rule_for
 
 if TYPE_CHECKING:
@@ -31,14 +32,14 @@ def rated(data: Mapping[str, object]) -> str:
     if data.get("own"):
         return "and the program moved its learning rate itself"
     return (
-        f"and the learning rate is {_number(data.get('factor')):.3g} times what it was: the "
+        f"and the learning rate is {as_float(data.get('factor')):.3g} times what it was: the "
         f"{data.get('rule')} rule, as it steps with {data.get('optimizer')}"
     )
 
 
 def where_to_start(data: Mapping[str, object]) -> str:
     """The learning rate that people begin with, by the rule for the optimizer that was seen."""
-    times = _number(data.get("times"))
+    times = as_float(data.get("times"))
     linear, root = f"{times:.3g} times", f"{times**0.5:.3g} times (the square root)"
     names = str(data.get("optimizer") or "")
     rules = {rule_for(name) for name in names.split(", ")}
@@ -53,7 +54,3 @@ def where_to_start(data: Mapping[str, object]) -> str:
         f"It steps with {names}, so people start at {start} the rate; `--training-batch` sets "
         "that, and writes both if the speed is proven."
     )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -8,6 +8,7 @@ from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.experiments.starts import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run
 from advisor.report import numbers, retrained
+from advisor.report.numbers import as_float
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -363,7 +364,3 @@ def collapsed(proof: Comparison) -> str:
     if slow > max(1, slow_before):
         text += f" If that is no accident, {after} is slower than its usual runs look."
     return text
-
-
-def as_float(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else float("nan")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -73,14 +72,9 @@ def with_steps_up(
 
 
 def not_slower(now: Standing, found: Explored, cell: Cell) -> bool:
-    """Whether its own run did at least what equal runs of the start usually do: what a fit alone
-    speaks for is not worth a proof."""
-    if cell == found.start:
-        return True
-    start = now.usual if not now.best.changes else (found.runs[found.start][1],)
-    score = now.facts.objective.score
-    usual = statistics.median(score(run) for run in start)
-    return now.facts.objective.gain(usual, score(found.runs[cell][1])) >= 1
+    """Whether its own run did at least what the start usually does: what a fit alone speaks for is
+    not worth a proof."""
+    return cell == found.start or now.gain_over_usual(found.runs[cell][1]) >= 1
 
 
 def settle_batch(now: Standing, found: Explored, chosen: Cell) -> Standing:

@@ -161,6 +161,13 @@ class Standing:
         score = self.facts.objective.score
         return self.facts.objective.gain(score(than), score(run))
 
+    def gain_over_usual(self, run: Run) -> float:
+        """How many times better `run` is than the best so far usually does: one run is not held
+        against the luckiest of several."""
+        usual = self.usual if not self.best.changes else (self.front,)
+        score = self.facts.objective.score
+        return self.facts.objective.gain(statistics.median(map(score, usual)), score(run))
+
     def faster(self, run: Run, than: Run) -> bool:
         """Better by more than a tie, inside the constraints; or inside them where `than` is not."""
         objective = self.facts.objective

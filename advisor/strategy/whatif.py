@@ -7,7 +7,6 @@ nothing makes up for. What one run suggests is told to nobody before pairs have 
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -171,7 +170,8 @@ def joined(whatifs: Sequence[str]) -> str | None:
 def faster_run(
     now: Standing, whatif: str, extra_s: float = 0.0
 ) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was fast enough to deserve pairs.
+    """The run with `whatif`, if it applied and was better than the best usually is by more than one
+    standard deviation: pairs decide.
 
     It is not begun where the budget does not hold the pairs that would prove it, beside those of
     what was faster already: what one run suggests is told to nobody.
@@ -186,16 +186,7 @@ def faster_run(
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
         return now, None
-    return now, run if sound(now, run) and promising(now, run) else None
-
-
-def promising(now: Standing, run: Run) -> bool:
-    """Better than what the best usually does by more than one standard deviation: pairs decide,
-    so one run is not held against the luckiest of several."""
-    score = now.facts.objective.score
-    usual = now.usual if not now.best.changes else (now.front,)
-    gain = now.facts.objective.gain(statistics.median(map(score, usual)), score(run))
-    return gain > 1 + now.level
+    return now, run if sound(now, run) and now.gain_over_usual(run) > 1 + now.level else None
 
 
 def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gains) -> Stage:
