@@ -21,6 +21,7 @@ _OUTSIDE_USUAL = -5
 _COMMENT = 1
 _OTHER_COMMENT = -9
 _LEAST_ROUND = 16
+_LEAST_PLURAL = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +178,9 @@ def words_in(name: str) -> Words:
     found: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
-        parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
+        known = next((word for word in (token, one) if word in vocabulary.known), None)
+        parts = (known,) if known else _unglued(token) or _unglued(bare)
         for word in parts or filter(None, (bare,)):
             found.extend(vocabulary.spelling.get(word, (word,)))
     return tuple(found)
