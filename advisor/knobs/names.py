@@ -179,8 +179,9 @@ def words_in(name: str) -> Words:
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        known = next((word for word in (token, one) if word in vocabulary.known), None)
-        parts = (known,) if known else _unglued(token) or _unglued(bare)
+        parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        if not parts and one in vocabulary.known:
+            parts = (one,)
         for word in parts or filter(None, (bare,)):
             found.extend(vocabulary.spelling.get(word, (word,)))
     return tuple(found)
