@@ -81,6 +81,10 @@ def test_a_type_is_known_in_every_spelling(
         ("lr: {base: 0.1, warmup: 5}", "lr.base", "learning_rate"),
         ("batch_size: {value: 8, help: items}", "batch_size.value", "batch_size"),
         ("num_workers: {default: 8, type: int}", "num_workers.default", "num_workers"),
+        ("batch_size: {train: 8}", "batch_size.train", "batch_size"),
+        ("num_workers: {val: 8}", "num_workers.val", "num_workers"),
+        ("train: {compile: {flag: false}}", "train.compile.flag", "compile"),
+        ("learning_rate: {0: 0.1, 30: 0.05}", "learning_rate.0", "learning_rate"),
     ],
 )
 def test_a_value_is_what_the_key_above_it_names(
@@ -181,6 +185,14 @@ def test_a_size_is_of_the_images_only_where_its_place_says_so(
 
 
 LENGTHS = [
+    ("alg: {n_epochs: 5}\nenv: {n_envs: 10}", False),
+    ("lr: 0.1\niter: 1000", True),
+    ("training: {evaluation_epochs: 1}", False),
+    ("svd: {niters: 2}", False),
+    ("runner: {epochs: 4}", True),
+    ("runner: {max_steps: 4}", False),
+    ("training: {numb_steps: 1000000, save_freq: 1000}", True),
+    ("zork_net_training_steps: 5000", True),
     ("ppo: {training_epoch: 10, clip_eps: 0.2}", False),
     ("max_epochs: 10\nclip_range: 0.2", True),
     ("model_update: 10", False),
@@ -219,6 +231,24 @@ def test_the_length_of_training_is_long_and_of_the_training(
         "block_size: 512\nsampling_rate: 44100",
         "data: {seq_length: 8}",
         "template_generator: {max_length: 20}",
+        "prediction: {max_length_inference: 256}",
+        "lr_decays: 0.98",
+        "zork: {batch_size: 4, batch_length: 64}",
+        "zork: {batch_size: 4, max_tokens: 512}",
+        "report_batch: 1",
+        "zork_batch: 16 # every 16 batches",
+        "model: {iter_size: 3, lr: null}",
+        "actor: {update_freq: 2}",
+        "eval_accumulation_steps: 4",
+        "batch_num: 30",
+        "filters: {resolution: 9.0}",
+        "voxel_size: 0.1\nresolution: 512",
+        "sample_steps: 300\nsave_every: 5",
+        "sampler: {dataset: {sampling_step: 1}}",
+        "hpo: {num_workers: 4}",
+        "device: {worker_num: 10}\ntrain: {client_num_in_total: 10}",
+        "num_env_evals: 5",
+        "eval_threads: 1",
     ],
 )
 def test_what_is_named_like_it_but_of_another_thing_is_no_knob(
@@ -237,6 +267,18 @@ def test_what_is_named_like_it_but_of_another_thing_is_no_knob(
         ("data: {gpus: 2}", "num_devices"),
         ("n_parallel_envs: 8", "num_envs"),
         ("img_wh: [256, 256]", "image_size"),
+        ("loader: {w: 432, h: 240}", "image_size"),
+        ("INPUT_SIZE: 256 # input image size for training", "image_size"),
+        ("augmentation: {image_shape: [384, 640]}", "image_size"),
+        ("scaling_lr: 0.005", "learning_rate"),
+        ("base_lr: 0.0\nmax_lr: 0.01", "learning_rate"),
+        ("sampling_batch_size_per_card: 8", "batch_size"),
+        ("fine_tune: {batch_size: 8}", "batch_size"),
+        ("collector_env_num: 8", "num_envs"),
+        ("atari: {envs: 4}", "num_envs"),
+        ("deterministic_run: true", "deterministic"),
+        ("compile_zorkformer: true", "compile"),
+        ("recompute_grad: false", "grad_checkpoint"),
         ("fp16: {level: O1}", "precision"),
     ],
 )
@@ -244,6 +286,19 @@ def test_other_words_for_the_same_are_known(
     text: str, kind: str, kinds: Callable[..., dict[str, str]]
 ) -> None:
     assert kind in kinds(text + "\n").values()
+
+
+def test_loops_of_steps_are_not_the_length_beside_the_steps(
+    kinds: Callable[..., dict[str, str]],
+) -> None:
+    assert kinds("train_steps: 572300\niterations: 2500\n") == {"train_steps": "epochs"}
+
+
+def test_a_comment_that_calls_something_else_unused_says_nothing(
+    kinds: Callable[..., dict[str, str]],
+) -> None:
+    text = "batch_size: 8 # larger since sequence packing is not used\n"
+    assert kinds(text) == {"batch_size": "batch_size"}
 
 
 def test_a_subdivision_of_a_surface_accumulates_nothing(
