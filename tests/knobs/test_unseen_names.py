@@ -173,6 +173,7 @@ IMAGE_SIZES = [
     ("data: {train_size: 150000}", False),
     ("data: {crop: '0, 384, 0, 384'}", False),
     ("crop_image_width: 256", True),
+    ("train: {train_h: 641, train_w: 641, val_size: 641}", True),
 ]
 
 
@@ -233,6 +234,7 @@ def test_the_length_of_training_is_long_and_of_the_training(
         "template_generator: {max_length: 20}",
         "prediction: {max_length_inference: 256}",
         "lr_decays: 0.98",
+        "predict: {forecasts: {duration: 1}}",
         "zork: {batch_size: 4, batch_length: 64}",
         "zork: {batch_size: 4, max_tokens: 512}",
         "report_batch: 1",
