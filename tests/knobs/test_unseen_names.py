@@ -186,6 +186,9 @@ def test_a_size_is_of_the_images_only_where_its_place_says_so(
 
 
 LENGTHS = [
+    ("update_epochs: 250", False),
+    ("num_train_iters: 1", False),
+    ("slots: {num_iterations: 2}", False),
     ("alg: {n_epochs: 5}\nenv: {n_envs: 10}", False),
     ("lr: 0.1\niter: 1000", True),
     ("training: {evaluation_epochs: 1}", False),
@@ -238,6 +241,10 @@ def test_the_length_of_training_is_long_and_of_the_training(
         "zork: {batch_size: 4, batch_length: 64}",
         "zork: {batch_size: 4, max_tokens: 512}",
         "report_batch: 1",
+        "n_mini_batch: 8",
+        "num_minibatches: 4",
+        "n_timesteps_per_minibatch: 32",
+        "n_workers: 32\nworker_steps: 512",
         "zork: {batch_size: 4, batch_max_length: 34}",
         "early_stopping: {epochs: 10}",
         "noise_schedule: {n_iter: 1000}",
