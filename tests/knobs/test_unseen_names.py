@@ -186,6 +186,7 @@ def test_a_size_is_of_the_images_only_where_its_place_says_so(
 
 
 LENGTHS = [
+    ("num_epochs: 1\nlearning_starts: 10000", False),
     ("update_epochs: 250", False),
     ("num_train_iters: 1", False),
     ("slots: {num_iterations: 2}", False),
@@ -241,6 +242,7 @@ def test_the_length_of_training_is_long_and_of_the_training(
         "zork: {batch_size: 4, batch_length: 64}",
         "zork: {batch_size: 4, max_tokens: 512}",
         "report_batch: 1",
+        "env_name: zork\ntest_num_steps: 101",
         "n_mini_batch: 8",
         "num_minibatches: 4",
         "n_timesteps_per_minibatch: 32",
@@ -295,6 +297,7 @@ def test_what_is_named_like_it_but_of_another_thing_is_no_knob(
         ("compile_zorkformer: true", "compile"),
         ("recompute_grad: false", "grad_checkpoint"),
         ("fp16: {level: O1}", "precision"),
+        ("optimizer: {mixed_precision: false}", "precision"),
     ],
 )
 def test_other_words_for_the_same_are_known(
