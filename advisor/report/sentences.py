@@ -55,6 +55,8 @@ REASONS = {
     "training-batch": "{trains}{to} was faster in the search, but one update would average over "
     "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
     "chosen for {from}.{untaken}",
+    "training-batch-unproven": "{to} was faster in its own run; in {pairs} pairs of runs no gain "
+    "was proven. It would change how the model is trained, too.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",

@@ -27,6 +27,7 @@ from advisor.strategy.standing import (
     Stage,
     Standing,
     Turn,
+    change_of,
     key_of,
     tried,
 )
@@ -111,7 +112,13 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     if proposal.run is None and not all(sound(now, each) for each in runs):
         return replace(now, proposals=besides)  # turns saw nothing but its rate
     settled = replace(proposal, arm=arm, run=run, outcome=answer)
-    return replace(now, proposals=(*besides, settled))
+    now = replace(now, proposals=(*besides, settled))
+    if proposal.knob is None or answer.proven(now.facts.objective, now.facts.smallest_gain):
+        return now
+    if change_of(now.best, proposal.knob) is not None:
+        return now
+    data = {**dict(proposal.data), "pairs": len(runs)}
+    return now.settle(proposal.knob, "kept", "training-batch-unproven", **data)
 
 
 def sound(now: Standing, run: Run) -> bool:

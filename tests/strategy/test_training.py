@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from advisor.advice import proven_advice
+from advisor.engines.formula import Formula
+from advisor.engines.recorded import RecordedEngine
+from advisor.model import Run
 from advisor.report import advised, sentences
 from benchmarks.formula_search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from advisor.model import Failure, Trial
 
 BATCH = "batch_size: 4\nnum_workers: 0\nlr: 0.1\n"
 ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
@@ -39,6 +45,26 @@ def test_a_batch_of_a_training_is_advised_with_its_reason(
     assert decision.outcome == "advised"
     assert words.replace("64", str(dict(decision.data)["to"])) in sentences.why(decision)
     assert search.standing.proposals[0].outcome is not None
+
+
+def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path: Path) -> None:
+    """One lucky run had proposed it; what its pairs said is what the knob is told with."""
+    engine = Lucky(Formula(load_s=1e-6, launch_s=1e-6, process_s=1.0, step_kind="optimizer step"))
+    search = formula_search(tmp_path, engine, BATCH)
+    assert any(each.outcome is not None for each in search.standing.proposals)
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "kept"
+    assert "no gain was proven" in sentences.why(decision)
+
+
+class Lucky(RecordedEngine):
+    """The first run of each larger batch is half as fast again as all later ones."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        if isinstance(result, Run) and trial.purpose == "search" and trial.candidate.changes:
+            return replace(result, units_per_s=1.5 * result.units_per_s)
+        return result
 
 
 def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) -> None:
