@@ -162,6 +162,18 @@ def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
     return math.expm1(2 * max(spreads)) if spreads else None
 
 
+def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
+    """As `noise_band`, from the rates of all groups of equal processes together, each about its own
+    mean. None where no group has two."""
+    logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
+    apart = [group for group in logs if len(group) > 1]
+    if not apart:
+        return None
+    degrees = sum(len(group) - 1 for group in apart)
+    squares = sum(statistics.variance(group) * (len(group) - 1) for group in apart)
+    return math.expm1(2 * math.sqrt(squares / degrees))
+
+
 # --- Student's t, for display and power ---------------------------------------------------
 
 

@@ -1,6 +1,6 @@
 """Duets by turns, or rounds of whole processes: which tells two arms apart better for its time?
 
-    python -m benchmarks.duets [--seconds 26] [--repeats 1] [--world quiet|bursts|hog ...]
+    python -m benchmarks.duets [--seconds 75] [--repeats 1] [--world quiet|bursts|hog ...]
                                [--program loader ...] [--json FILE]
 
 A round runs one arm after the other, each in a fresh process, as `optimize` does: it waits for a
@@ -11,7 +11,8 @@ interrupted goes on in the next turn, so none is left out, neither long nor shor
 
 Both get the same seconds a cell, starts included, and the same bounds (`comparison.bounds`); one
 pair of processes is one value in either. The arms are equal, but in the last program, whose work
-is 5 to 4. Worlds are those of `benchmarks.busy`. Run it on a machine that is otherwise idle.
+is 5 to 4. Worlds are those of `benchmarks.busy`. Run it on a machine that is otherwise idle;
+the whole table takes half an hour.
 """
 
 from __future__ import annotations
@@ -293,10 +294,10 @@ class Cell:
         return bounds(self.log_ratios)
 
     @property
-    def holds(self) -> bool:
-        """Whether the true ratio lies inside the interval; nothing is claimed without one."""
+    def holds(self) -> bool | None:
+        """Whether the true ratio lies inside the interval; None without one."""
         found, truth = self.interval, PROGRAMS[self.program].truth
-        return found is None or found.low <= truth <= found.high
+        return found.low <= truth <= found.high if found else None
 
 
 def measured(worlds: Sequence[str], names: Sequence[str], seconds: float) -> Iterator[Cell]:
@@ -321,12 +322,13 @@ def measured(worlds: Sequence[str], names: Sequence[str], seconds: float) -> Ite
 def line_of(cell: Cell) -> str:
     found = cell.interval
     told = "- | - | -"
+    holds = {True: "yes", False: "NO", None: "-"}[cell.holds]
     if found is not None:
         width = math.log(found.high / found.low)
         told = f"{found.estimate:.3f} | {found.low:.3f} to {found.high:.3f} | {width:.1%}"
     return (
         f"| {cell.world} | {cell.program} | {cell.method} | {cell.seconds:.0f} "
-        f"| {len(cell.log_ratios)} | {told} | {'yes' if cell.holds else 'NO'} "
+        f"| {len(cell.log_ratios)} | {told} | {holds} "
         f"| {cell.load_before:.2f} |"
     )
 
@@ -349,7 +351,7 @@ def summary(cells: Sequence[Cell]) -> list[str]:
             lines.append(
                 f"| {place} | {method} | {len(off)} | {math.sqrt(statistics.fmean(spreads)):.2%} "
                 f"| {statistics.fmean(off):+.2%} ± {statistics.stdev(off) / len(off) ** 0.5:.2%} "
-                f"| {sum(cell.holds for cell in mine)} of {len(mine)} |"
+                f"| {sum(cell.holds is True for cell in mine)} of {len(spreads)} |"
             )
     return lines
 
@@ -357,7 +359,7 @@ def summary(cells: Sequence[Cell]) -> list[str]:
 def main() -> None:
     """Print a line for each cell as it ends, and the summary."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=26.0, help="of a cell and method")
+    parser.add_argument("--seconds", type=float, default=75.0, help="of a cell and method")
     parser.add_argument("--repeats", type=int, default=1, help="of the whole table")
     parser.add_argument("--world", action="append", choices=["quiet", "bursts", "hog"])
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import random
 import statistics
 import sys
@@ -31,6 +32,7 @@ from advisor.engines.local import LocalEngine
 from advisor.engines.recorded import Cell, RecordedEngine, Table
 from advisor.experiments.attempts import Arm, Ask
 from advisor.model import Machine, MeasurePlan, Run
+from advisor.stats import two_sample_interval
 from advisor.strategy.standing import MIN_STEPS, SAMPLER_FORWARDS
 from benchmarks.search_quality import RULES, Values, searched
 from benchmarks.surface_programs import SPECS, Spec, at, laid_out
@@ -44,6 +46,8 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results" / "surfaces"
 PROCESSES = 5
 """A cell."""
+ALPHA = 0.025
+"""That a cell is told from the best although it is as good."""
 TURNS = 40
 """Times that each rule searches a surface, with its cells' runs in other orders."""
 
@@ -170,7 +174,7 @@ class Recording:
 def bare(run: Run) -> Run:
     """Without what the search on a surface never reads: outputs, and what went in and out."""
     effects = replace(run.effects, inputs=(), outputs=())
-    return replace(run, stdout_tail="", results=(), effects=effects)
+    return replace(run, stdout_tail="", results=(), files_created=(), effects=effects)
 
 
 # --- the table ----------------------------------------------------------------------------
@@ -193,12 +197,13 @@ class Recorded:
         self.start = {name: values[0] for name, values in both.items() if values}
         self.card_gib = self._machine.ram_gib
         self.cpus = self._machine.cpus
-        self._rates = {
-            json.dumps(cell.values, sort_keys=True): statistics.median(
+        self._runs = {
+            json.dumps(cell.values, sort_keys=True): [
                 run.units_per_s for run in cell.outcomes if isinstance(run, Run)
-            )
+            ]
             for cell in self._cells
         }
+        self._rates = {values: statistics.median(runs) for values, runs in self._runs.items()}
         self.best = max(self._rates.values())
 
     def _values(self, name: str) -> list[int]:
@@ -207,6 +212,15 @@ class Recorded:
     def true_rate(self, values: Values) -> float | None:
         """Median of the cell; None where nothing was recorded."""
         return self._rates.get(json.dumps(values, sort_keys=True))
+
+    def level(self, values: Values) -> bool:
+        """Whether the runs cannot tell this cell from the best: its median is one by luck, too."""
+        mine = self._runs.get(json.dumps(values, sort_keys=True))
+        best = self._runs[max(self._rates, key=lambda each: self._rates[each])]
+        if not mine:
+            return False
+        logs = [[math.log(rate) for rate in runs] for runs in (mine, best)]
+        return two_sample_interval(logs[0], logs[1], ALPHA).high >= 0
 
     def engine(self) -> RecordedEngine:
         """The runs of every cell in the order of the seed."""
@@ -262,23 +276,26 @@ def batch_of(search: FormulaSearch, surface: Recorded) -> int:
 
 
 def table() -> None:
-    """Of each rule on each surface: share of the best cell, and processes."""
+    """Of each rule on each surface: share of the best cell, how often it was a cell that the runs
+    cannot tell from the best, and processes."""
     logging.disable()
-    print("| surface | rule | median share of the best cell | worst tenth | processes |")
-    print("|:--|:--|--:|--:|--:|")
+    print("| surface | rule | median share of the best cell | worst tenth | level | processes |")
+    print("|:--|:--|--:|--:|--:|--:|")
     for recorded, surface in whole_surfaces():
         for name, rule in RULES.items():
-            shares, used = [], []
+            shares, used, level = [], [], 0
             for turn in range(TURNS):
                 surface.seed = turn
                 with tempfile.TemporaryDirectory() as folder:
                     values, processes = rule(surface, Path(folder))
                 shares.append((surface.true_rate(values) or 0.0) / surface.best)
                 used.append(processes)
+                level += surface.level(values)
             tenth = sorted(shares)[: max(1, TURNS // 10)]
             print(
                 f"| {recorded} | {name} | {statistics.median(shares):.1%} "
-                f"| {statistics.fmean(tenth):.1%} | {statistics.fmean(used):.1f} |",
+                f"| {statistics.fmean(tenth):.1%} | {level} of {TURNS} "
+                f"| {statistics.fmean(used):.1f} |",
                 flush=True,
             )
 

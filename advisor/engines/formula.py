@@ -36,6 +36,7 @@ HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
 """From the end of the window to that of the process."""
 LOSSES = 16
+WARM_STEPS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +189,7 @@ class Formula:
             latency_p95_ms=1000.0 * batch / rate,
             telemetry=self._told_by_card(rate, seconds),
             wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
-            whole_units=finished,
+            whole_units=finished + self._before_window(plan, batch),
             peak_mem_gib=memory_gib,
             losses=losses,
             loss_first=losses[0] if losses else None,
@@ -213,6 +214,10 @@ class Formula:
             exit_code=0,
             wall_s=startup_s + seconds + alone_s + ending_s,
         )
+
+    def _before_window(self, plan: MeasurePlan, batch: float) -> float:
+        """Units of the steps in which a process warms up."""
+        return 0.0 if plan.whole or self.sampler else WARM_STEPS * batch
 
     def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
         if self.power_w is None:

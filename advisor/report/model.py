@@ -318,7 +318,7 @@ class Report(_Part):
     lower_tiers: dict[Tier, str] = Field(default_factory=dict)
     """What the tiers below take where a smaller batch has their part of the gain."""
     noise_band: float | None = None
-    """Relative spread between equal runs on this host, as used for ties."""
+    """Relative spread between equal runs: of all of this call, at least that used for ties."""
     smallest_gain: float = 0.03
     objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
     """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""

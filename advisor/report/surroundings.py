@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.experiments.attempts import disturbed
+from advisor.stats import pooled_band
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.experiments.attempts import Attempt
     from advisor.model import Neighbour, Run
 
 
@@ -27,6 +31,16 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     if stood_in:
         text += " Disturbed rounds had to be counted; the interval shows it."
     return text
+
+
+def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
+    """How far equal processes lay apart in this call, as a band; None where none ran twice."""
+    rates: dict[tuple[str, str], list[float]] = {}
+    for attempt in attempts:
+        run, ask = attempt.run, attempt.ask
+        if run is not None and ask.command == "own" and not disturbed(run):
+            rates.setdefault((attempt.label, ask.plan.mode), []).append(run.units_per_s)
+    return pooled_band(list(rates.values()))
 
 
 WORTH_A_NAME = 0.05

@@ -95,9 +95,10 @@ def most_promising(
     return min(may_do, default=None), 0.0
 
 
-def worth(now: Standing, surface: Surface, cell: Cell) -> Forecast:
+def worth(now: Standing, surface: Surface, cell: Cell, *, ran: bool = False) -> Forecast:
     """What a cell is worth to the objective, on the scale on which gains add up."""
-    told, batch = surface.at(batch_of(cell), cell[1]), batch_of(cell)
+    batch = batch_of(cell)
+    told = surface.seen_at(batch, cell[1]) if ran else surface.at(batch, cell[1])
     return replace(told, log_rate=now.facts.objective.log_worth(told.log_rate, batch))
 
 
@@ -201,8 +202,8 @@ def loader_of(now: Standing) -> tuple[tuple[int, float], ...]:
 
 
 def point_of(now: Standing, run: Run, cell: Cell) -> Point:
-    """`run` as the fit sees it."""
-    batch = run.effects.batch or batch_of(cell)
+    """`run` as the fit sees it: at its cell, but for a batch that was not filled."""
+    batch = min(run.effects.batch or math.inf, batch_of(cell))
     share = 0.0 if now.facts.objective.name == "energy" else run.wait_share or 0.0
     pace = now.facts.objective.pace(run)
     return Point(batch=batch, workers=cell[1], rate=pace, wait_share=share)

@@ -27,7 +27,7 @@ OWN_STEPS = ("backward", "gradients", "moved", "asked")
 def settle_grid(now: Standing, found: Explored, surface: Surface) -> Standing:
     """The smallest cell that ties with the fastest; where the config stands if that is one."""
     allowed = inside(now, found) or [found.start]
-    smooth = {cell: worth(now, surface, cell) for cell in {*allowed, found.start}}
+    smooth = {cell: worth(now, surface, cell, ran=True) for cell in {*allowed, found.start}}
     apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
     hopeful = [c for c in allowed if found.start not in allowed or not_slower(now, found, c)]
     plain = [cell for cell in hopeful if cell not in apart] or [found.start]

@@ -63,17 +63,23 @@ def _fewer_files(before: Run, after: Run) -> Data:
 def files_expected(before: Run, after: Run) -> float | None:
     """Files that as many finished items as `after`'s left in `before`; None where items leave
     none of their own, or too few were finished to tell."""
-    files, items = before.files_in_window, before.whole_units
+    files, items = before.files_in_window, in_window(before)
     if not files or not items or files / items < A_FILE_EACH:
         return None
-    expected = files / items * after.whole_units
+    expected = files / items * in_window(after)
     return expected if expected >= ENOUGH else None
+
+
+def in_window(run: Run) -> float:
+    """Items that were finished inside of the window: before it, too, some were; and of a sampler
+    the window may hold a part of one."""
+    return min(run.units, run.whole_units)
 
 
 def _fewer_items(before: Run, after: Run) -> Data:
     """Lines, rows or entries: with what may still lie in a buffer, not half of what was. A file
     that holds less than an entry a batch does not grow with the work."""
-    if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * before.whole_units:
+    if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
         return ()
     batches = before.whole_units / (before.effects.batch or 1.0)
     for was, now in _alike(before.results, after.results):

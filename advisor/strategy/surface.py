@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from dataclasses import dataclass
 
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
@@ -23,6 +24,8 @@ FAR = 0.04
 """The same, far from everything that was measured."""
 UNLUCKY = 3.0
 """So many deviations of what is left over are carried to the neighbours; more was bad luck."""
+NORMAL = 1.4826
+"""Standard deviations in a median of absolute ones."""
 TAILS = 4.0
 """Degrees of freedom of Student's distribution: a run may have been unlucky."""
 
@@ -89,17 +92,25 @@ class Surface:
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
             for point in points
         ]
+        off = NORMAL * statistics.median(abs(each) for _, each in self._left_over)
+        self._off = max(self._sigma, off)
 
     def at(self, batch: float, workers: int) -> Forecast:
         """What is to be expected there."""
         if (batch, workers) not in self._told:
-            self._told[batch, workers] = self._forecast(batch, workers)
+            self._told[batch, workers] = self._forecast(batch, workers, self._sigma)
         return self._told[batch, workers]
 
-    def _forecast(self, batch: float, workers: int) -> Forecast:
+    def seen_at(self, batch: float, workers: int) -> Forecast:
+        """The same where something ran: what is left over by more than chance is the program's own
+        way there."""
+        return self._forecast(batch, workers, self._off)
+
+    def _forecast(self, batch: float, workers: int, off: float) -> Forecast:
+        """`off`: how far programs lie from the form, as a standard deviation."""
         mean, variance = self._mean(batch, workers)
         near = carried = 0.0
-        most_apart = UNLUCKY * self._sigma
+        most_apart = UNLUCKY * off
         for point, left_over in self._left_over:
             apart = math.log2(batch / point.batch) ** 2
             most = max(workers, point.workers)
@@ -108,7 +119,8 @@ class Surface:
             near += alike
             carried += alike * max(-most_apart, min(most_apart, left_over))
         variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
-        return Forecast(log_rate=mean + carried / (near + 1), sd=math.sqrt(variance))
+        doubt = (self._sigma / off) ** 2
+        return Forecast(log_rate=mean + carried / (near + doubt), sd=math.sqrt(variance))
 
     def _weighed(self, points: tuple[Point, ...]) -> tuple[_Split, ...]:
         steps = [(point.batch, math.log(point.step_s)) for point in points]

@@ -88,6 +88,16 @@ def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
     assert results.lost((each, each), more) == ()
 
 
+@pytest.mark.parametrize(("files_each", "stop"), [(1.0, None), (1 / 64, "fewer-files")])
+def test_what_was_finished_before_the_window_left_its_files_there(
+    files_each: float, stop: str | None
+) -> None:
+    """Six batches warm up: of a large batch, on a slow day, that is twice what the window holds."""
+    before = a_run(units=64, whole_units=70, files_in_window=64)
+    after = a_run(units=192, whole_units=576, files_in_window=round(192 * files_each))
+    assert dict(results.lost((before, before), after)).get("stop") == stop
+
+
 def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
     """Bit for bit in each of the originals; a format that is never the same tells nothing."""
 
