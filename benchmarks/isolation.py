@@ -1,6 +1,7 @@
 """What a trial can do to files of the user's, under each kind of isolation; and what it costs.
 
-`python -m benchmarks.isolation`: a table of ways of writing (benchmarks/ways.py) times the kinds.
+`python -m benchmarks.isolation`: a table of ways of writing (benchmarks/ways.py) times the kinds
+that hold on this host; `python tests/isolation/refuse.py unshare COMMAND` makes it a lesser one.
 `python -m benchmarks.isolation --cost`: trials in interleaved rounds, with and without isolation.
 """
 
@@ -182,8 +183,9 @@ def main() -> None:
     parser.add_argument("--no-torch", action="store_true", help="leave out what imports torch")
     parser.add_argument("--kinds", default=",".join(KINDS))
     given = parser.parse_args()
-    kinds: list[Kind] = [kind for kind in KINDS if kind in given.kinds.split(",")]
     best = offered(str(Path.cwd()))
+    here = KINDS[KINDS.index(best.kind) :]  # each holds where a better one does
+    kinds: list[Kind] = [kind for kind in here if kind in given.kinds.split(",")]
     why = f" ({best.why_not_better})" if best.why_not_better else ""
     sys.stdout.write(f"user {os.geteuid()}; this host offers {best.kind}{why}\n\n")
     text = cost(kinds, given.rounds) if given.cost else table(kinds, torch=not given.no_torch)

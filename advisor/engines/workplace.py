@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
+PREFIX = "gpu-advisor-call-"
+YOUNG_S = 60.0
+"""A folder that is not older may be about to be locked."""
 LEAST_BYTES = 4 << 20
 """Records, logs and a program's own temporary files need some room."""
 
@@ -41,7 +46,8 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call; gone afterwards, and when this process is killed.
+    """A folder for all trials of this call; gone afterwards, and when this process is killed; when
+    whatever would remove it is killed, too, with the next call.
 
     Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
     """
@@ -51,7 +57,9 @@ def scratch_folder() -> Iterator[Path]:
         msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
         raise StateUnusableError(msg) from problem
     require_room(temporary)
-    folder = Path(temporary, f"gpu-advisor-{secrets.token_hex(6)}")
+    for left in abandoned(Path(temporary)):
+        keeper.remove(str(left))
+    folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
     kept = subprocess.Popen(
         [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
         stdin=subprocess.PIPE,
@@ -62,10 +70,40 @@ def scratch_folder() -> Iterator[Path]:
     )
     try:
         folder.mkdir(mode=0o700)  # now that somebody would remove it
-        yield folder
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # a file system without locks
+                held.enter_context(locked(folder))
+            yield folder
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on without us
             kept.communicate(timeout=5.0)
+
+
+def abandoned(temporary: Path) -> list[Path]:
+    """Folders of this user's calls that no living process holds."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(temporary):
+            if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
+                continue
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                mine = status.st_uid == os.geteuid()
+                if mine and status.st_mtime < time.time() - YOUNG_S:
+                    with locked(Path(entry.path)):
+                        found.append(Path(entry.path))
+    return found
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` while the context lasts. Raises OSError where another process does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -33,17 +33,25 @@ class Family:
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
         """Whether `value`, or each element of a list, belongs to the family."""
-        if str(value).strip().lower() in self.words:
+        if _squeezed(value) in self.words:
             return True
         if not self.types & types_of(value):
             return False
         numbers = value if isinstance(value, tuple) else (value,)
+        if "int-tuple-text" in self.types & types_of(value):
+            numbers = tuple(map(int, re.findall(r"\d+", str(value))))
         return all(self._in_range(number) for number in numbers)
 
     def _in_range(self, value: JsonScalar) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return True
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+def _squeezed(value: object) -> str:
+    """A word in one spelling: `torch.bfloat16`, `BFLOAT_16` and `bfloat16` are one."""
+    text = str(value).strip().lower()
+    return re.sub(r"\A[a-z.]+\.(?=[a-z])|[_-]", "", text)
 
 
 def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
@@ -289,7 +297,7 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     words = row.get("words", rows.get(row.get("words-of", ""), {}).get("words", []))
     return Family(
         types=frozenset(row["types"]),
-        words=frozenset(words),
+        words=frozenset(map(_squeezed, words)),
         low=row.get("min"),
         high=row.get("max"),
     )

@@ -163,7 +163,9 @@ class _Finder:
 
     def _meaning(self, leaf: Leaf) -> _Meaning | None:
         """What `leaf` is taken for: by a rule for its whole name, else by the parts of it."""
-        return self._by_rule(leaf) or self._by_parts(leaf)
+        meaning = self._by_rule(leaf) or self._by_parts(leaf)
+        above = None if meaning else names.of_key_above(leaf)
+        return self._meaning(above) if above else meaning
 
     def _by_rule(self, leaf: Leaf) -> _Meaning | None:
         """What the first rule says that `leaf` meets."""
@@ -375,11 +377,13 @@ class _Finder:
 
 
 def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
-    """Whether a list of batch sizes rises: a resolution that grows makes them fall."""
+    """Whether a list of batch sizes rises: a resolution that grows makes them fall, and a
+    sampler makes one batch of them all."""
     if meaning.kind != "batch_size" or not isinstance(leaf.value, tuple) or len(leaf.value) < 2:
         return False
     sizes = [number for value in leaf.value if (number := number_of(value)) is not None]
-    return len(sizes) == len(leaf.value) and all(a < b for a, b in itertools.pairwise(sizes))
+    rises = len(sizes) == len(leaf.value) and all(a < b for a, b in itertools.pairwise(sizes))
+    return rises and "sampler" not in leaf.words
 
 
 def _title(document: Document) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,9 @@ Words = tuple[str, ...]
 
 _OUTSIDE_USUAL = -5
 _COMMENT = 1
+_OTHER_COMMENT = -9
+_LEAST_ROUND = 16
+_LEAST_PLURAL = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,10 @@ class _KindOfName:
     above: Mapping[str, int]
     beside: Mapping[str, int]
     comment: re.Pattern[str] | None
+    not_comment: re.Pattern[str] | None
     usual: tuple[float, float] | None
     as_list: int
+    as_round: int
     only: bool
 
 
@@ -84,6 +89,10 @@ class _Vocabulary:
     kinds: tuple[_KindOfName, ...]
     scope: Mapping[str, tuple[Words, ...]]
     unit: Mapping[str, tuple[Words, ...]]
+    value_names: Mapping[str, str]
+    """Names of a leaf that is what the key above it names, and of which kind that must be."""
+    bounds: frozenset[str]
+    """Keys beside such a leaf that tell of a search space."""
 
 
 @functools.cache
@@ -118,6 +127,8 @@ def _vocabulary() -> _Vocabulary:
         kinds=kinds,
         scope=said["scope"],
         unit=said["unit"],
+        value_names=table["value-of-the-key-above"]["names"],
+        bounds=frozenset(table["value-of-the-key-above"]["bounds"]),
     )
 
 
@@ -136,11 +147,17 @@ def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words])
         called=_weights(row.get("called", {})),
         above=_weights(row.get("above", {})),
         beside=_weights(row.get("beside", {})),
-        comment=re.compile(row["comment"], re.IGNORECASE) if "comment" in row else None,
+        comment=_pattern(row.get("comment")),
+        not_comment=_pattern(row.get("not-comment")),
         usual=tuple(row["usual"]) if "usual" in row else None,
         as_list=row.get("list", 0),
+        as_round=row.get("round", 0),
         only=row.get("only", False),
     )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    return re.compile(text, re.IGNORECASE) if text else None
 
 
 def _weights(row: Mapping[str, Iterable[str]]) -> dict[str, int]:
@@ -161,7 +178,10 @@ def words_in(name: str) -> Words:
     found: list[str] = []
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
+        one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
         parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        if not parts and one in vocabulary.known:
+            parts = (one,)
         for word in parts or filter(None, (bare,)):
             found.extend(vocabulary.spelling.get(word, (word,)))
     return tuple(found)
@@ -265,6 +285,20 @@ def read(leaf: Leaf) -> Reading | None:
     return next((r for r in readings if spoken[r.kind].speaking >= vocabulary.enough), None)
 
 
+def of_key_above(leaf: Leaf) -> Leaf | None:
+    """`leaf` under the name of the key above, where its own only says that it is the value."""
+    vocabulary = _vocabulary()
+    kind = vocabulary.value_names.get(leaf.name)
+    if kind is None or not leaf.ancestors or leaf.keys & vocabulary.bounds:
+        return None
+    name, *above = leaf.ancestors
+    said = _spoken(name)
+    heard = said.values() if kind == "any" else filter(None, (said.get(kind),))
+    if all(phrases.weight < vocabulary.enough for phrases in heard):
+        return None
+    return replace(leaf, name=name, ancestors=tuple(above))
+
+
 def _reading(leaf: Leaf, kind: _KindOfName, said: Phrases) -> Reading:
     vocabulary = _vocabulary()
     evidence = list(_around(leaf, kind))
@@ -300,12 +334,20 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
         yield f"beside `{key}`", kind.beside[key]
     if kind.comment and kind.comment.search(leaf.scalar.comment or ""):
         yield "its comment", _COMMENT
+    if kind.not_comment and kind.not_comment.search(leaf.scalar.comment or ""):
+        yield "its comment", _OTHER_COMMENT
     if kind.as_list and leaf.is_list:
         yield "a list", kind.as_list
+    if kind.as_round and words_in(leaf.name)[-1] in kind.speaking and _is_round(leaf.value):
+        yield f"the value {leaf.value}", kind.as_round
     values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
     numbers = [number for value in values if (number := number_of(value)) is not None]
     if kind.usual and any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
+
+
+def _is_round(value: object) -> bool:
+    return isinstance(value, int) and value >= _LEAST_ROUND and value.bit_count() == 1
 
 
 def scope_of(name: str) -> str | None:

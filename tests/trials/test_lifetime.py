@@ -6,11 +6,14 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from advisor.engines.workplace import scratch_folder
 from advisor.errors import StateBusyError
 from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.trials import run_trial
@@ -137,6 +140,41 @@ def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
     call.stdout.close()
     assert gone(folder)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_nobody_was_left_to_remove_goes_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kill -9 of a call and of the keeper of its folder; a call that lives keeps its own."""
+    script = (
+        "import time\nfrom advisor.engines.workplace import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
+    )
+    calls = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    folders = [Path(call.stdout.readline().strip()) for call in calls if call.stdout]
+    for each in folders:
+        os.utime(each, (1, 1))
+    for process in [*processes_of(str(folders[0])), psutil.Process(calls[0].pid)]:
+        process.kill()
+    calls[0].wait()
+    assert gone(str(folders[0]))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch_folder() as mine:
+        assert sorted(tmp_path.iterdir()) == sorted([folders[1], mine])
+    calls[1].kill()
+    for call in calls:
+        call.communicate()
+    assert gone(str(folders[1]))
 
 
 @pytest.mark.slow
