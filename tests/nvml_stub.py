@@ -17,9 +17,12 @@ exists once it has a uuid.
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,9 +91,10 @@ LAPTOP: dict[str, object] = {
 
 @dataclass(frozen=True)
 class NvmlStub:
-    """One built library and its script."""
+    """A script in a folder of its own, and the folder of the library that reads it."""
 
     folder: Path
+    library: Path | None = None
 
     @property
     def script(self) -> Path:
@@ -100,7 +104,8 @@ class NvmlStub:
         """An environment whose processes load the stub as NVML, and see all its GPUs."""
         env = dict(os.environ if base is None else base)
         env.pop("CUDA_VISIBLE_DEVICES", None)
-        path = [str(self.folder), *filter(None, [env.get("LD_LIBRARY_PATH")])]
+        assert self.library is not None
+        path = [str(self.library), *filter(None, [env.get("LD_LIBRARY_PATH")])]
         return {
             **env,
             "LD_LIBRARY_PATH": os.pathsep.join(path),
@@ -118,11 +123,21 @@ class NvmlStub:
 
 
 def build(folder: Path, without: Iterable[str] = ()) -> NvmlStub:
-    """Compile the stub into `folder`, leaving out the symbols in `without`."""
+    """The stub without the symbols in `without`, whose script lies in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stub = NvmlStub(folder, compiled(frozenset(without)))
+    stub.write(H100)
+    return stub
+
+
+@functools.cache
+def compiled(without: frozenset[str]) -> Path:
+    """The folder of the library, the same for all tests of this process."""
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("no gcc here to build the stub NVML library with")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="gpu-advisor-test-"))
+    atexit.register(shutil.rmtree, folder)
     library = folder / "libnvidia-ml.so.1"
     subprocess.run(
         [gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
@@ -130,6 +145,4 @@ def build(folder: Path, without: Iterable[str] = ()) -> NvmlStub:
         + ["-o", str(library), str(SOURCE)],
         check=True,
     )
-    stub = NvmlStub(folder)
-    stub.write(H100)
-    return stub
+    return folder

@@ -1,4 +1,8 @@
-"""Intervals against enumeration, scipy and simulation."""
+"""Intervals against enumeration, scipy and simulation.
+
+scipy is imported where it is asked: each process of a run of all tests reads this file, and it
+takes longer than torch.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ import statistics
 from fractions import Fraction
 
 import pytest
-import scipy.stats
 
 from advisor import stats
 
@@ -65,6 +68,8 @@ def test_fewest_pairs_is_the_first_number_that_can_decide(alpha: float) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_bound_excludes_a_shift_exactly_when_scipy_rejects_it(seed: int) -> None:
     """The interval is the inversion of the exact one-sided test."""
+    import scipy.stats
+
     rng = random.Random(seed)
     n, alpha = rng.choice([6, 9, 12, 24]), rng.choice(ALPHAS)
     values = [rng.gauss(0.03, 0.05) for _ in range(n)]
@@ -104,11 +109,15 @@ def test_too_few_values_prove_nothing() -> None:
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 11, 23, 100])
 @pytest.mark.parametrize("probability", [0.01, 0.3, 0.5, 0.9, 0.975, 1 - 0.05 / 3, 0.9999])
 def test_t_quantile_against_scipy(probability: float, degrees: int) -> None:
+    import scipy.stats
+
     expected = scipy.stats.t.ppf(probability, degrees)
     assert stats.t_quantile(probability, degrees) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_t_interval_against_scipy() -> None:
+    import scipy.stats
+
     values = [1.0, 2.0, 4.0, 7.0]
     got = stats.t_interval(values, 0.025)
     low, high = scipy.stats.t.interval(

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, Self
 
 from advisor.__main__ import COMMANDS, main
+from advisor.knobs import catalogue, names
 from advisor.report import rendering
 
 if TYPE_CHECKING:
@@ -126,9 +127,17 @@ class Call:
 
 
 def advisor() -> Callable[..., NoReturn]:
-    """What makes a fork go on as `gpu-advisor ARGV`, with its use cases imported."""
+    """What makes a fork go on as `gpu-advisor ARGV`, with its use cases imported.
+
+    So is what draws figures, most of the CPU seconds of a short search; what is read from the
+    package's own data was read.
+    """
     for module, _ in COMMANDS.values():
         importlib.import_module(module)
+    for module in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
+        importlib.import_module(module)
+    catalogue.catalogue()
+    names.speaks("batch_size")
     templates = rendering.environment()
     for name in templates.list_templates():
         templates.get_template(name)

@@ -58,7 +58,7 @@ def scratch_folder() -> Iterator[Path]:
         raise StateUnusableError(msg) from problem
     require_room(temporary)
     for left in abandoned(Path(temporary)):
-        keeper.remove(left)
+        keeper.remove(str(left))
     folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
     kept = subprocess.Popen(
         [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],

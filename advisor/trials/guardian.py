@@ -1,9 +1,12 @@
 """Keeps one command from outliving gpu-advisor: a small process between the two.
 
-Run as `python -I -S guardian.py`, standard library only. It lays out what the trial needs, moves
+Begun by `launch.START`, standard library only. It lays out what the trial needs, moves
 into the trial's isolation, starts the command in a session of its own, adopts whatever the command
 orphans (Linux), and takes everything away again: when told to, or when its control pipe ends
 because the parent is gone, even by kill -9.
+
+Every trial waits for this process to start: paths are text, because pathlib would take a tenth of
+that. Nothing is imported once the program runs, which may have changed what would be found.
 
 stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. End of file without `stop`
 means that the parent died. stdout: events, one JSON object a line: `started` or
@@ -12,7 +15,7 @@ means that the parent died. stdout: events, one JSON object a line: `started` or
 
 from __future__ import annotations
 
-import base64
+import binascii
 import contextlib
 import ctypes
 import errno
@@ -25,11 +28,7 @@ import stat
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-if __name__ == "__main__":  # the room below is all that this process needs of the package
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from advisor.isolation.compiled import date_by_content
 from advisor.isolation.inside import isolation
@@ -46,7 +45,7 @@ ROOM_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  the kernel's name for it
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
 
 
 class Process(NamedTuple):
@@ -169,10 +168,15 @@ def lay_out(job: dict[str, Any]) -> None:
     A parent that is missing is not made: it was removed because whoever made it was killed.
     """
     for folder in (job["scratch"], *job["directories"]):
-        Path(folder).mkdir(exist_ok=True)
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
     for entry in job["files"]:
         if entry["keep"]:
-            Path(entry["path"]).write_bytes(base64.b64decode(entry["content"]))
+            with open(entry["path"], "wb") as file:
+                file.write(binascii.a2b_base64(entry["content"]))
 
 
 def lay_beside(job: dict[str, Any]) -> None:
@@ -180,14 +184,13 @@ def lay_beside(job: dict[str, Any]) -> None:
     for entry in job["files"]:
         if entry["keep"] or entry["over"]:
             continue
-        path = Path(entry["path"])
-        content = base64.b64decode(entry["content"])
-        with path.open("xb") as file:
+        path, content = entry["path"], binascii.a2b_base64(entry["content"])
+        with open(path, "xb") as file:
             file.write(content)
-        date_by_content(str(path), content)
+        date_by_content(path, content)
         if entry["mode_of"]:
             with contextlib.suppress(OSError):
-                path.chmod(stat.S_IMODE(Path(entry["mode_of"]).stat().st_mode))
+                os.chmod(path, stat.S_IMODE(os.stat(entry["mode_of"]).st_mode))
         entry["ours"] = True
 
 
@@ -195,12 +198,12 @@ def lay_over(job: dict[str, Any], confined: Isolation) -> None:
     """Put candidates in the place of their originals, where only the program sees them."""
     for entry in job["files"]:
         if entry["over"]:
-            confined.put(entry["path"], base64.b64decode(entry["content"]))
+            confined.put(entry["path"], binascii.a2b_base64(entry["content"]))
 
 
 def is_full(folder: str) -> bool:
     """Whether what the program or the probe wrote last found no room in `folder`."""
-    path = os.path.join(folder, f"room-{os.getpid()}")  # noqa: PTH118
+    path = os.path.join(folder, f"room-{os.getpid()}")
     try:
         # nothing that the program left under this name, no link either, is written to
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -209,7 +212,7 @@ def is_full(folder: str) -> bool:
                 return True
         finally:
             os.close(file)
-            os.unlink(path)  # noqa: PTH108
+            os.unlink(path)
     except OSError as problem:
         return problem.errno in {errno.ENOSPC, errno.EDQUOT}
     return False
@@ -219,7 +222,8 @@ def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
     """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
     for entry in job["files"]:
         if entry.get("ours") and not entry["keep"]:
-            Path(entry["path"]).unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry["path"])
     for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -254,8 +258,8 @@ def _become_the_command(confined: Isolation) -> None:
     """In the new process: end with the guardian, be the first to go when memory is short."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")
     confined.confine()
 
 
@@ -311,18 +315,21 @@ def family(command: int | None) -> set[int]:
 
 def process_table() -> dict[int, Process]:
     """Every process of the host, from /proc, or from ps where there is none."""
-    if not Path("/proc/self/stat").exists():
+    if not os.path.exists("/proc/self/stat"):
         return _table_from_ps()
     table = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208  names only
+    for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # the command's name, in parentheses, may itself hold spaces and parentheses
-                state, parent, group = (
-                    Path("/proc", name, "stat").read_text(errors="replace").rpartition(")")[2]
-                ).split()[:3]
+                state, parent, group = _text(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
                 table[int(name)] = Process(int(parent), int(group), state in "ZX")
     return table
+
+
+def _text(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
 
 
 def _table_from_ps() -> dict[int, Process]:
@@ -365,12 +372,12 @@ class SharedMemory:
         if held := self._held & self._names():
             for name in held - self._held_by(set(process_table())):
                 with contextlib.suppress(OSError):
-                    (SHARED_MEMORY / name).unlink()
+                    os.unlink(f"{SHARED_MEMORY}/{name}")
 
     @staticmethod
     def _names() -> set[str]:
         with contextlib.suppress(OSError):
-            return set(os.listdir(SHARED_MEMORY))  # noqa: PTH208  names only
+            return set(os.listdir(SHARED_MEMORY))
         return set()
 
     @staticmethod
@@ -380,7 +387,7 @@ class SharedMemory:
         prefix = f"{SHARED_MEMORY}/"
         for pid in pids:
             with contextlib.suppress(OSError):
-                maps = Path("/proc", str(pid), "maps").read_text(errors="replace")
+                maps = _text(f"/proc/{pid}/maps")
                 held |= {
                     line.partition(prefix)[2].removesuffix(" (deleted)")
                     for line in maps.splitlines()
@@ -389,9 +396,5 @@ class SharedMemory:
             with contextlib.suppress(OSError):
                 for entry in os.scandir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
-                        held.add(os.readlink(entry.path).removeprefix(prefix))  # noqa: PTH115
+                        held.add(os.readlink(entry.path).removeprefix(prefix))
         return held
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 
 LIMIT_S = 30.0
 """Guardians that were left alone need a few seconds to end their programs."""
@@ -23,21 +22,21 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    folder = Path(sys.argv[1])
+    folder = sys.argv[1]
     deadline = time.monotonic() + LIMIT_S
-    while folder.exists() and time.monotonic() < deadline:
+    while os.path.exists(folder) and time.monotonic() < deadline:
         remove(folder)
         time.sleep(0.05)
 
 
-def remove(folder: Path) -> None:
+def remove(folder: str) -> None:
     """All that lies in `folder`; an overlay leaves folders that nobody may enter."""
     for place, names, _ in os.walk(folder):
         for name in names:
-            path = os.path.join(place, name)  # noqa: PTH118  as os.walk has it
-            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not Path(path).is_symlink():
+            path = os.path.join(place, name)
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(path):
                 with contextlib.suppress(OSError):
-                    Path(path).chmod(0o700)
+                    os.chmod(path, 0o700)
     shutil.rmtree(folder, ignore_errors=True)
 
 

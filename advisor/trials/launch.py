@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from advisor.trials.prepare import Job
 
-GUARDIAN = Path(guardian.__file__)
+HERE = Path(__file__).resolve().parent
+START = "import sys; sys.path += sys.argv[1:3]; import guardian; sys.exit(guardian.main())"
+GUARDIAN = (
+    sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]),
+)  # fmt: skip
+"""As a module, whose compiled code is kept: a script would be compiled for every trial. Of the
+package it finds the rooms below, and does not import its own."""
 STOP_LIMIT_S = guardian.TERM_GRACE_S + guardian.KILL_GRACE_S + 10.0
 """Longest wait for the guardian to have taken everything away."""
 
@@ -59,7 +65,7 @@ class Launched:
         try:
             self._process = subprocess.Popen(
                 # the scratch path says to whoever lists processes whose guardian this is
-                [sys.executable, "-I", "-S", "-B", str(GUARDIAN), job.scratch],
+                [*GUARDIAN, job.scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -84,7 +84,9 @@ def ran(folder: Path, name: str, code: str, whatif: str | None = None) -> tuple[
     scratch = work / "scratch"
     scratch.mkdir()
     plan = MeasurePlan(mode="whole", whatif=whatif)
-    done = program.run(scratch, sys.executable, "train.py", cwd=work, plan=plan)
+    done = program.run(
+        scratch, sys.executable, "train.py", cwd=work, plan=plan, begin=program.forked
+    )
     assert done.exit_code == 0, done.stderr
     return done.measured, json.loads(done.stdout)
 

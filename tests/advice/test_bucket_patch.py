@@ -159,7 +159,9 @@ def ran(
     plan = MeasurePlan(mode="whole", whatif=whatif)
     scratch = work / "scratch"
     scratch.mkdir()
-    done = program.run(scratch, sys.executable, "train.py", cwd=work, plan=plan)
+    done = program.run(
+        scratch, sys.executable, "train.py", cwd=work, plan=plan, begin=program.forked
+    )
     assert done.exit_code == 0, done.stderr
     share, batches = json.loads(done.stdout)
     return done.measured, share, batches

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import functools
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +24,7 @@ from advisor.isolation.offer import FORCED
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tests import warm
 
@@ -30,6 +37,8 @@ rate = {rate}
 print("throughput:", rate * (1 + (os.getpid() % 7) / 5000))
 """
 """A program that says a rate at once: gates of many processes stay short."""
+LONGEST_S = 60.0
+"""That a gate which was asked to end may take."""
 WARM_UPS = ("--max-minutes", "0.01")
 """Enough for one run of each arm, and no pair."""
 
@@ -79,9 +88,11 @@ class Repo:
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self.git("add", "-A")
-        self.git("commit", "-q", "--allow-empty", "-m", message)
-        return self.git("rev-parse", "HEAD")
+        steps = 'git add -A && git commit -q --allow-empty -m "$0" && git rev-parse HEAD'
+        done = subprocess.run(
+            ["sh", "-c", steps, message], cwd=self.path, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
 
     def words(self, *args: str) -> list[str]:
         return ["gate", "--report", str(self.out / "gate.md"), *args]
@@ -104,6 +115,21 @@ class Repo:
         """Run `gpu-advisor gate` here."""
         done = self.gpu_advisor.call(*self.words(*args), cwd=self.path, env=self.environment(env))
         return self.ended(done.returncode, done.stdout, done.stderr)
+
+    @contextlib.contextmanager
+    def begun(self, *args: str) -> Iterator[Begun]:
+        """`gpu-advisor gate` while it runs; killed at the end of the context."""
+        said, told = self.out / "said", self.out / "told"
+        told.touch()
+        call = self.gpu_advisor.start(
+            self.words(*args), cwd=self.path, env=self.environment(), stdout=said, stderr=told
+        )
+        try:
+            yield Begun(call, said, told)
+        finally:
+            if call.poll() is None:
+                os.kill(call.pid, signal.SIGKILL)
+                call.wait(LONGEST_S)
 
     def ended(self, code: int, stdout: str, stderr: str) -> Gated:
         output, summary = self.out / "output", self.out / "summary"
@@ -129,6 +155,28 @@ class Repo:
             **env,
         }
         return self
+
+
+@dataclass
+class Begun:
+    """A gate that runs."""
+
+    call: warm.Call
+    said: Path
+    """Its stdout."""
+    told: Path
+    """Its stderr."""
+
+    def until(self, words: str) -> None:
+        """Wait for it to tell of `words`."""
+        while words not in self.told.read_text():
+            assert self.call.poll() is None, self.told.read_text()
+            time.sleep(0.02)
+
+    def stopped(self, number: int) -> int:
+        """Its exit code after this signal."""
+        os.kill(self.call.pid, number)
+        return self.call.wait(LONGEST_S)
 
 
 def parse_outputs(text: str) -> dict[str, str]:
@@ -159,13 +207,25 @@ def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
     theirs takes. Where isolation is the rule, a test asks for a kind of it or clears `env`.
     """
     path, out = folder / "project", folder / "out"
-    path.mkdir()
+    shutil.copytree(empty_repo(), path, symlinks=True)
     out.mkdir()
-    made = Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
-    made.git("init", "-q", "-b", "main")
-    made.git("config", "user.email", "dev@example.com")
-    made.git("config", "user.name", "Dev")
-    return made
+    return Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
+
+
+@functools.cache
+def empty_repo() -> Path:
+    """The one that all others are copied from."""
+    path = Path(tempfile.mkdtemp(prefix="gpu-advisor-test-"))
+    atexit.register(shutil.rmtree, path)
+    for words in (
+        ("init", "-q", "-b", "main", "--template="),
+        ("config", "user.email", "dev@example.com"),
+        ("config", "user.name", "Dev"),
+        ("config", "maintenance.auto", "false"),  # nothing is packed that soon
+    ):
+        subprocess.run(["git", "-C", str(path), *words], check=True)
+    (path / ".git" / "hooks").mkdir()
+    return path
 
 
 def base_and_head(repo: Repo, base: str | None, head: str | None, name: str = "bench.py") -> Repo:

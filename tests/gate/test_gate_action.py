@@ -13,7 +13,7 @@ import venv
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -25,7 +25,14 @@ from advisor.gate import texts
 from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
+from advisor.isolation.offer import FORCED
 from tests.gate.repos import ROOT, STEADY, parse_outputs
+from tests.gate.warm_python import warm_python
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.warm import Server
 
 ACTION = ROOT / "action.yml"
 WORKFLOWS = sorted(
@@ -253,11 +260,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runner(repo, tmp_path: Path, installed: Path) -> Runner:
+def own_runner(repo, tmp_path: Path, installed: Path) -> Runner:
+    """Calls the gate by the interpreter of the private environment, as it is."""
     temp = tmp_path / "runner"
     (temp / "gpu-advisor").mkdir(parents=True)
     (temp / "gpu-advisor" / "venv").symlink_to(installed)
     return Runner(workspace=repo.path, temp=temp)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory, gpu_advisor: Server) -> Iterator[Path]:
+    """An environment whose interpreter has imported the gate before it is called."""
+    folder = tmp_path_factory.mktemp("warm") / "bin"
+    folder.mkdir()
+    with warm_python(folder, gpu_advisor):
+        yield folder.parent
+
+
+@pytest.fixture
+def runner(own_runner: Runner, warm: Path) -> Runner:
+    """Where no rule is about that interpreter."""
+    venv = own_runner.temp / "gpu-advisor" / "venv"
+    venv.unlink()
+    venv.symlink_to(warm)
+    return own_runner
 
 
 DISCARDED = [
@@ -336,11 +362,11 @@ def test_a_fork_is_refused_before_its_code_runs(runner, repo) -> None:
     assert not (repo.path / "ran").exists()
 
 
-def test_modules_of_the_checkout_do_not_stand_in_for_ours(runner, repo) -> None:
+def test_modules_of_the_checkout_do_not_stand_in_for_ours(own_runner, repo) -> None:
     """A pull request cannot decide its own gate with a package named like ours."""
     repo.commit({"advisor/__init__.py": "raise SystemExit(0)", "advisor/__main__.py": ""})
-    runner.env["PYTHONPATH"] = str(repo.path)
-    found = runner.call(command="exit 1")
+    own_runner.env["PYTHONPATH"] = str(repo.path)
+    found = own_runner.call(command="exit 1")
     assert found.code == 0  # no baseline, a warning
     assert found.outputs["verdict"] == "no-baseline"
 
@@ -353,6 +379,7 @@ def test_another_repository_consumes_the_action(
     runner, repo, head: int, verdict: str, code: int
 ) -> None:
     """Its checkout, its program and its gpu-advisor.toml, called by the example workflow."""
+    runner.env[FORCED] = "guard"
     workflow = load(ROOT / "docs/examples/workflows/gate-pull-request.yml")
     (step,) = (
         step for step in workflow["jobs"]["gate"]["steps"] if "gpu-advisor" in step.get("uses", "")
@@ -412,20 +439,22 @@ with torch.no_grad():
 
 
 @pytest.mark.slow
-def test_the_tuning_job_leaves_diff_and_report(runner, repo) -> None:
+def test_the_tuning_job_leaves_diff_and_report(own_runner, repo) -> None:
     """Its steps after the installation, in a user's repository: artifact, summary, no push."""
     repo.commit({"infer.py": TUNED, "infer.json": '{"batch_size": 2}\n'})
     command = 'command = "python infer.py {config}"\nconfig = "infer.json"\nphase = "test"\n'
     repo.commit({"gpu-advisor.toml": f"[workload.infer]\n{command}"})
-    script = runner.temp / "gpu-advisor" / "bin" / "gpu-advisor"
+    script = own_runner.temp / "gpu-advisor" / "bin" / "gpu-advisor"
     script.parent.mkdir()
-    python = runner.temp / "gpu-advisor" / "venv" / "bin" / "python"
+    python = own_runner.temp / "gpu-advisor" / "venv" / "bin" / "python"
     script.write_text(f"#!{python}\nfrom advisor.__main__ import main; main()\n")
     script.chmod(0o755)
-    tuned, summary = runner.temp / "tuned", ""
+    tuned, summary = own_runner.temp / "tuned", ""
     for step in steps_of(ROOT / "docs/examples/workflows/tune.yml"):
         if "run" in step and "Install" not in step["name"]:
-            code, log, _, shown = runner.run_step(step, {"config": "infer.json", "budget": "90s"})
+            code, log, _, shown = own_runner.run_step(
+                step, {"config": "infer.json", "budget": "90s"}
+            )
             assert code == 0, log
             summary += shown
             # As a longer budget would have left it.

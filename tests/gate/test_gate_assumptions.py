@@ -6,7 +6,6 @@ import math
 import random
 
 import pytest
-import scipy.stats
 
 from advisor.gate.assumptions import Arms, has_room, likeness, trend, why_doubted
 
@@ -86,6 +85,8 @@ def test_a_drift_of_both_arms_is_not_minded() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_trend_is_kendalls(seed: int) -> None:
+    import scipy.stats  # by the process that asks it, not by each that reads this file
+
     values = drawn(seed, 15)
     tau = scipy.stats.kendalltau(range(15), values).statistic
     assert trend(values) * math.sqrt(15 * 14 * 35 / 18) == pytest.approx(tau * 15 * 14 / 2)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import nvml_stub
 import pytest
 
+from tests import warm
 from tests.gate.repos import WARM_UPS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 # The program scripts the driver while it runs, as a sick card would change by itself.
@@ -38,8 +40,16 @@ def sick(base: str = "", head: str = "") -> dict[str, str]:
     return {"base": base, "head": head}
 
 
+@pytest.fixture(scope="module")
+def on_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[warm.Server]:
+    """Calls the command line in processes that find the scripted driver."""
+    folder = tmp_path_factory.mktemp("nvml")
+    with warm.Server(env=nvml_stub.build(folder).env()) as server:
+        yield server
+
+
 @pytest.fixture
-def card(two, tmp_path: Path):
+def card(two, tmp_path: Path, on_stub: warm.Server):
     """Makes a repository on a scripted H100: `card(what base sees, what head sees, ...)`."""
     stub = nvml_stub.build(tmp_path / "nvml")
     stub.write(nvml_stub.H100, {"uuid": f"GPU-{os.getpid()}-{tmp_path.name}"})
@@ -47,6 +57,7 @@ def card(two, tmp_path: Path):
     def make(said: dict[str, str], seconds: float = 0.4):
         text = PROGRAM.format(sick=said, seconds=seconds, rate=100)
         repo = two(text, text)
+        repo.gpu_advisor = on_stub
         repo.env |= {
             key: value
             for key, value in stub.env().items()
@@ -173,51 +184,31 @@ def test_clocks_are_left_alone_when_asked(card) -> None:
 def test_a_stopped_gate_gives_the_clocks_back(card, number) -> None:
     """By itself on SIGTERM; on SIGKILL by what a job's last step calls."""
     repo = card(sick(), seconds=1)
-    with subprocess.Popen(
-        repo.command(*BENCH),
-        cwd=repo.path,
-        env=repo.environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "warming up" in line:
-                break
+    with repo.begun(*BENCH) as gate:
+        gate.until("warming up")
         time.sleep(0.5)
-        process.send_signal(number)
-        process.stderr.read()
+        code = gate.stopped(number)
     assert clock_log(card.stub)[:1] == ["lock"]
     if number == signal.SIGKILL:
-        assert process.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         subprocess.run(
             [*repo.command()[:1], "-m", "advisor.gate.clocks"],
             cwd=repo.out, env=repo.environment(), check=True, capture_output=True,
         )  # fmt: skip
     else:
-        assert process.returncode == 4
+        assert code == 4
     assert clock_log(card.stub) == ["lock", "reset"]
 
 
 def test_the_clocks_of_a_gate_that_lives_are_left_alone(card) -> None:
     """What gives back the clocks of killed gates does not touch those of a running one."""
     repo = card(sick(), seconds=1)
-    with subprocess.Popen(
-        repo.command(*BENCH),
-        cwd=repo.path,
-        env=repo.environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "warming up" in line:
-                break
+    with repo.begun(*BENCH) as gate:
+        gate.until("warming up")
         command = [*repo.command()[:1], "-m", "advisor.gate.clocks"]
         subprocess.run(command, cwd=repo.out, env=repo.environment(), check=True)
         assert clock_log(card.stub) == ["lock"]
-        process.terminate()
-        process.stderr.read()
+        gate.stopped(signal.SIGTERM)
     assert clock_log(card.stub) == ["lock", "reset"]
 
 

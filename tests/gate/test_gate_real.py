@@ -38,7 +38,6 @@ def same(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
 def slower(tmp_path_factory, gpu_advisor) -> tuple[Repo, Gated]:
     """A gate on a head that is 10 % slower."""
     repo = new_repo(tmp_path_factory.mktemp("slower"), gpu_advisor)
-    repo.env.clear()
     base_and_head(repo, steady(100), steady(90))
     return repo, repo.gate(*BENCH)
 
@@ -327,25 +326,12 @@ def test_a_signal_in_the_middle_ends_with_a_partial_report(two, number) -> None:
     marker = f"gate-signal-test-{os.getpid()}-{number}"
     slow = f"import time, sys; sys.argv.append('{marker}'); time.sleep(1); print('throughput: 1')"
     repo = two(slow, slow).on_github()
-    with subprocess.Popen(
-        repo.command("--command", f"python bench.py {marker}"),
-        cwd=repo.path,
-        env=repo.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        said = ""
-        while "pair 1" not in said:
-            line = process.stderr.readline()
-            assert line, said
-            said += line
+    with repo.begun("--command", f"python bench.py {marker}") as gate:
+        gate.until("pair 1")
         time.sleep(0.5)
-        process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=60)
-    found = repo.ended(process.returncode, stdout, stderr)
-    assert found.code == 4, said + stderr
+        code = gate.stopped(number)
+    found = repo.ended(code, gate.said.read_text(), gate.told.read_text())
+    assert found.code == 4, found.stderr
     assert found.outputs["verdict"] == "invalid"
     assert len(found.record.programs[0].pairs) == 1
     assert "Interrupted" in found.record.reason

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.model import MeasurePlan
 from benchmarks.matrix import CASES, Case, measure
 from tests import light, warm
-from tests.probe.program import PLAN, python
+from tests.probe.program import python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("torch")
 
+PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
 PLAIN = [case for case in CASES if case.command[0] == sys.executable and case.needs is None]
 """Commands that are one Python process."""
 FORKED = [case for case in PLAIN if case.ranks == 1]

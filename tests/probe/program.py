@@ -25,7 +25,7 @@ from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
-PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
+PLAN = MeasurePlan(measure_s=0.4, min_steps=10)
 
 
 @dataclass(frozen=True, kw_only=True)

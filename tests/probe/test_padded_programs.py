@@ -63,7 +63,9 @@ def measured(folder: Path, loader: str, whatif: str | None = None) -> tuple[Read
     scratch = folder / "scratch"
     scratch.mkdir()
     plan = MeasurePlan(mode="whole", whatif=whatif)
-    done = program.run(scratch, sys.executable, "train.py", cwd=folder, plan=plan)
+    done = program.run(
+        scratch, sys.executable, "train.py", cwd=folder, plan=plan, begin=program.forked
+    )
     assert done.exit_code == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["32"] * 4
     return done.measured, [float(line.split()[0]) for line in done.stdout.splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -14,7 +15,9 @@ import pytest
 from advisor.report import curves, figures, writing
 from tests.report import examples
 
-pytest.importorskip("matplotlib", reason="figures need the extra `plots`")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="figures need the extra `plots`"
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).resolve().parents[2]

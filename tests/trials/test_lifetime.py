@@ -17,6 +17,7 @@ from advisor.engines.workplace import scratch_folder
 from advisor.errors import StateBusyError
 from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.trials import run_trial
+from advisor.trials.launch import START
 from advisor.trials.prepare import candidate_path, prepare
 from tests.trials.conftest import MakeTrial, processes_of, program
 
@@ -195,7 +196,7 @@ def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -
     def kill_the_guardian(_: str) -> None:
         running = processes_of(trial.scratch)
         if len(running) > 1:
-            next(p for p in running if "guardian.py" in " ".join(p.cmdline())).kill()
+            next(p for p in running if START in p.cmdline()).kill()
 
     outcome = run_trial(trial, on_progress=kill_the_guardian)
     assert isinstance(outcome, Failure)
@@ -217,7 +218,7 @@ def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Pat
     while len(processes := processes_of(str(scratch))) < 3:
         assert parent.poll() is None
         time.sleep(0.05)
-    guardian = next(p for p in processes if "guardian.py" in " ".join(p.cmdline()))
+    guardian = next(p for p in processes if START in p.cmdline())
     guardian.suspend()  # or it would hear of its parent's end before its own
     parent.kill()
     guardian.kill()
