@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from advisor.report.model import Report, Side, TrialEntry
 
-SEARCHED = ("baseline", "search", "effects", "confirm")
-"""Purposes whose rates may be set side by side."""
+SEARCHED = ("baseline", "search", "confirm")
+"""Purposes whose rates may be set side by side: what only shows which settings are followed takes
+the fewest steps that a sampler can do, whatever they are worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,8 @@ def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
     best = max(means.values())
     if curve.noise_band:
         rate.axhspan(best * (1 - curve.noise_band), best, color=ACCENT, alpha=0.14, linewidth=0)
-        crowded = curve.chosen in batches[:2] and means[curve.chosen] == best
+        near = curve.chosen in batches[:2] and curve.chosen != batches[-1]
+        crowded = near and means[curve.chosen] == best
         _note(
             rate,
             (batches[-1 if crowded else 0], best),

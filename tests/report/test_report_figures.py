@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from advisor.report import curves, figures, writing
 from tests.report import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure as Canvas
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="figures need the extra `plots`"
@@ -121,6 +127,9 @@ def test_the_best_so_far_takes_no_run_of_lesser_quality() -> None:
     assert series.best_so_far[-1] == pytest.approx(1.48 * 1.025)
     assert series.best_so_far[:3] == [0.507, 0.514, 0.514]
     assert series.failed == {12: "host-oom"}
+    purposes, rates = [*series.purposes, "effects"], [*series.rates, 9.9]
+    shown = dataclasses.replace(series, purposes=purposes, rates=rates)
+    assert shown.best_so_far[-1] == series.best_so_far[-1]
 
 
 def test_quality_is_drawn_against_the_steps_that_were_tried() -> None:
@@ -166,20 +175,43 @@ def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
 
 def overlaps(report: Any) -> list[tuple[str, str]]:
     """Texts of its figures that lie on one another."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
+    return [pair for each in figures.plan(report) for pair in crossed(each.paint, each.height)]
 
-    found = []
-    for figure in figures.plan(report):
-        canvas = Canvas(figsize=(7.2, figure.height), layout="constrained")
-        figure.paint(canvas)
-        renderer = FigureCanvasAgg(canvas).get_renderer()
-        canvas.draw(renderer)
-        texts = [text for axes in canvas.axes for text in axes.texts if text.get_text()]
-        boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
-        for at, (one, box) in enumerate(boxes):
-            found += [(one, other) for other, its in boxes[at + 1 :] if box.overlaps(its)]
-    return found
+
+def crossed(paint: Callable[[Canvas], None], height: float) -> list[tuple[str, str]]:
+    """The same of one figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(7.2, height), layout="constrained")
+    paint(canvas)
+    renderer = FigureCanvasAgg(canvas).get_renderer()
+    canvas.draw(renderer)
+    texts = [text for axes in canvas.axes for text in axes.texts if text.get_text()]
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    return [
+        (one, other)
+        for at, (one, box) in enumerate(boxes)
+        for other, its in boxes[at + 1 :]
+        if box.overlaps(its)
+    ]
+
+
+@pytest.mark.parametrize("chosen", [1, 32])
+def test_of_two_batches_either_may_be_the_best(chosen: int) -> None:
+    """The band of noise is named on the side that the chosen one leaves free."""
+    whole = curves.batch_curve(examples.improved())
+    assert whole is not None
+    rates = {1: [0.4, 0.36], 32: [0.12, 0.1]} if chosen == 1 else {1: [0.12, 0.1], 32: [0.4, 0.36]}
+    two = dataclasses.replace(
+        whole,
+        rates=rates,
+        memory_gib={1: 0.36, 32: 0.42},
+        chosen=chosen,
+        failed={},
+        noise_band=0.12,
+    )
+    assert crossed(lambda canvas: figures._paint_batch(canvas, two), 3.4) == []
 
 
 THIN = {"data_wait": 0.15, "compute": 0.66, "validation": 0.025, "saving": 0.02, "other": 0.145}
