@@ -134,8 +134,8 @@ def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
     best = max(means.values())
     if curve.noise_band:
         rate.axhspan(best * (1 - curve.noise_band), best, color=ACCENT, alpha=0.14, linewidth=0)
-        near = curve.chosen in batches[:2] and curve.chosen != batches[-1]
-        crowded = near and means[curve.chosen] == best
+        chosen = curve.chosen
+        crowded = chosen in batches[:2] and means[chosen] == best and chosen != batches[-1]
         _note(
             rate,
             (batches[-1 if crowded else 0], best),
