@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
     from advisor.report.model import Report, Side, TrialEntry
 
-SEARCHED = ("baseline", "search", "confirm")
-"""Purposes whose rates may be set side by side: what only shows which settings are followed takes
-the fewest steps that a sampler can do, whatever they are worth."""
+SEARCHED = ("baseline", "search", "effects", "confirm")
+"""Purposes whose rates may be set side by side."""
+MEANT = ("baseline", "search", "confirm")
+"""Those whose rates may be the best so far: what only shows which settings are followed takes the
+fewest steps that a sampler can do, whatever they are worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class TrialSeries:
         """Largest rate until each trial, among those that may be set side by side."""
         best: list[float | None] = []
         for rate, purpose in zip(self.rates, self.purposes, strict=True):
-            new = rate if purpose in SEARCHED else None
+            new = rate if purpose in MEANT else None
             known = [r for r in (new, best[-1] if best else None) if r is not None]
             best.append(max(known, default=None))
         return best

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from advisor.report import numbers
-from advisor.report.curves import SEARCHED
+from advisor.report.curves import MEANT
 from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _State:
         rated = [
             (entry.units_per_s, entry.label)
             for _, entry in self.done
-            if entry.units_per_s and entry.purpose in SEARCHED
+            if entry.units_per_s and entry.purpose in MEANT
         ]
         if not rated:
             return ""
