@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from advisor.experiments.attempts import disturbed
+from advisor.experiments.comparison import COLLAPSED
 from advisor.stats import pooled_band
 
 if TYPE_CHECKING:
@@ -34,13 +36,18 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
 
 
 def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
-    """How far equal processes lay apart in this call, as a band; None where none ran twice."""
+    """How far equal processes lay apart in this call, as a band; None where none ran twice. Runs
+    that collapsed are counted by themselves elsewhere."""
     rates: dict[tuple[str, str], list[float]] = {}
     for attempt in attempts:
         run, ask = attempt.run, attempt.ask
         if run is not None and ask.command == "own" and not disturbed(run):
             rates.setdefault((attempt.label, ask.plan.mode), []).append(run.units_per_s)
-    return pooled_band(list(rates.values()))
+    usual = [
+        [rate for rate in group if rate * COLLAPSED >= statistics.median(group)]
+        for group in rates.values()
+    ]
+    return pooled_band(usual)
 
 
 WORTH_A_NAME = 0.05

@@ -23,7 +23,7 @@ from advisor.experiments.comparison import (
 from advisor.experiments.interleave import Round
 from advisor.model import MeasurePlan, Run
 from advisor.objective import THROUGHPUT
-from advisor.report import sentences
+from advisor.report import sentences, surroundings
 from benchmarks.formula_search import formula_search, on_formula
 from tests.runs import a_run
 
@@ -167,6 +167,9 @@ def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
     assert len(search.standing.originals) == 4
     assert len(search.standing.usual) == 2
     assert search.standing.noise < 0.1
+    band = surroundings.between_equal_runs(search.lab.attempts)
+    assert band is not None
+    assert band < 0.1
     assert search.values["num_workers"]
 
 
