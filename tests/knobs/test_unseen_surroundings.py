@@ -97,6 +97,9 @@ PATCHES = [
     ("window: {width: 512, height: 384, batch_size: 8}", False),
     ("train: {size: 256, crop: random}", True),
     ("train: {size: 256}", False),
+    ("data: {orig_img_size: [720, 1280]}", False),
+    ("generation: {zork_resolution: 128}\ndata: {pointcloud_n: 3000}", False),
+    ("generation: {zork_resolution: 128}", True),
 ]
 
 
@@ -188,6 +191,8 @@ OTHERS = [
     ("torch_dtype_str: bfloat16", "torch_dtype_str", "precision"),
     ("ref: {torch_dtype: bfloat16, gradient_checkpointing: true}", "ref.torch_dtype", "precision"),
     ("torch_dtype: bfloat16\nbf16: true", "torch_dtype", None),
+    ("zork_packing: true", "zork_packing", "packing"),
+    ("weight_packing: true", "weight_packing", None),
     ("peft: {q_lora: true}", "peft.q_lora", "quantization"),
     ("ref: {quantization: {enabled: true}}", "ref.quantization.enabled", "quantization"),
     ("attn: flash_attention_2", "attn", "attention_impl"),
