@@ -30,7 +30,7 @@ _ARGUMENTS = frozenset(
 
 _OTHERWISE = {
     "model": frozenset({"train", "training", "trainer"}),
-    "transformer": frozenset({"data", "image", "img"}),
+    "transformer": frozenset({"data"}),
 }
 """Words of a name that mean something else beside others: what trains a model is no part of it,
 what transforms data is no network."""
