@@ -1,18 +1,22 @@
 """Processes that need not import anything: a server has done that, and forks one a call.
 
-    python -m tests.warm advisor|torch    reads a JSON request a line, answers with the pid and then
-                                          the exit code
+    python -m tests.warm advisor|torch|compiler    reads a JSON request a line, answers with the
+                                                   pid and then the exit code
 
-`advisor` calls are `gpu-advisor`, `torch` calls are programs that import torch. A call has its own
-pid, environment, working directory, standard streams and exit code, like any other; only the
-imports, from half a second of CPU to one and a half each time, were done before.
+`advisor` calls are `gpu-advisor`, `torch` calls are programs that import torch, `compiler` calls
+those that compile, too. A call has its own pid, environment, working directory, standard streams
+and exit code, like any other; only the imports, from half a second of CPU to four each time, were
+done before.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import importlib
+import io
 import json
 import os
 import select
@@ -23,11 +27,7 @@ import tempfile
 import types
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn, Self
-
-from advisor.__main__ import COMMANDS, main
-from advisor.knobs import catalogue, names
-from advisor.report import rendering
+from typing import IO, TYPE_CHECKING, ClassVar, NoReturn, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -132,6 +132,10 @@ def advisor() -> Callable[..., NoReturn]:
     So is what draws figures, most of the CPU seconds of a short search; what is read from the
     package's own data was read.
     """
+    from advisor.__main__ import COMMANDS, main
+    from advisor.knobs import catalogue, names
+    from advisor.report import rendering
+
     for module, _ in COMMANDS.values():
         importlib.import_module(module)
     for module in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
@@ -152,12 +156,14 @@ def advisor() -> Callable[..., NoReturn]:
     return become
 
 
-def torch() -> Callable[..., NoReturn]:
+def torch(*, compiles: bool = False) -> Callable[..., NoReturn]:
     """What makes a fork go on as `python ARGV` in a session of its own, torch's import done."""
     searched = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     own = [path for path in sys.path if path not in {"", str(ROOT), *searched}]
     before = set(sys.modules)
     importlib.import_module("torch")
+    if compiles:
+        _compile()
     done = {name: module for name, module in sys.modules.items() if name not in before}
 
     def become(argv: list[str], env: dict[str, str]) -> NoReturn:
@@ -184,16 +190,30 @@ def torch() -> Callable[..., NoReturn]:
     return become
 
 
+def _compile() -> None:
+    """Import what is imported while something compiles; nothing of it is remembered."""
+    whole = importlib.import_module("torch")
+    whole.compile(whole.nn.Linear(1, 1), backend="eager")(whole.zeros(1, 1)).sum().backward()
+    sys.modules["torch._dynamo"].reset()
+    sys.modules["torch._dynamo.utils"].counters.clear()
+
+
 class Imported:
     """A finder of modules whose code has run: whoever waits for their import sees one.
 
-    `torch` brings back all the others at once, but those that somebody waits for by name.
+    A package of `AT_ONCE` brings back all of its own, first those that somebody waits for by name.
     """
 
-    WAITED_FOR = ("torch.cuda",)
+    AT_ONCE: ClassVar = {"torch._dynamo": ("torch._dynamo.eval_frame",), "torch": ("torch.cuda",)}
+    """The inner ones first."""
 
     def __init__(self, done: dict[str, types.ModuleType]) -> None:
         self._done = done
+        self._packages = {
+            package: waited_for
+            for package, waited_for in self.AT_ONCE.items()
+            if all(name in done for name in waited_for)
+        }
         self._specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -207,19 +227,27 @@ class Imported:
 
     def exec_module(self, module: types.ModuleType) -> None:
         module.__spec__ = self._specs[module.__name__]
-        if module.__name__ == "torch":
-            for name in self.WAITED_FOR:
-                importlib.import_module(name)
-            sys.meta_path.remove(self)
-            for name, each in self._done.items():
-                sys.modules.setdefault(name, each)
+        for name in self._packages.get(module.__name__, ()):
+            importlib.import_module(name)
+        if module.__name__ in self._packages:
+            for name in [name for name in self._done if self._package(name) == module.__name__]:
+                sys.modules.setdefault(name, self._done.pop(name))
+
+    def _package(self, name: str) -> str:
+        inside = (package for package in self._packages if f"{name}.".startswith(f"{package}."))
+        return next(inside, "torch")
 
 
-KINDS = {"advisor": advisor, "torch": torch}
+KINDS = {
+    "advisor": advisor,
+    "torch": torch,
+    "compiler": functools.partial(torch, compiles=True),
+}
 
 
 def serve(kind: str) -> None:
-    """Fork for each request on stdin; the child leaves through the interpreter's own exit."""
+    """Fork for each request on stdin; the child comes to its end as a program does."""
+    atexit.register(leave)  # the first to be registered is the last to run
     become = KINDS[kind]()
     gc.freeze()  # what no call of ours has made need not be looked through by any
     while request := os.read(0, 1 << 20):
@@ -247,7 +275,34 @@ def child(
         os.dup2(file, number)
         os.close(file)
     os.chdir(cwd)
-    become(argv, env)
+    global exit_code
+    try:
+        become(argv, env)
+    except SystemExit as asked:
+        exit_code = asked.code if isinstance(asked.code, int) else int(asked.code is not None)
+        raise
+    except Exception:
+        exit_code = 1
+        raise
+
+
+EXIT, OPEN = os._exit, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+exit_code: int | None = None
+"""Of a call that has come to its end, and not by a signal."""
+
+
+def leave() -> None:
+    """All that happens at a process' end has happened but for its modules, which are taken down
+    one by one: that takes as long as many a call."""
+    if exit_code is None:
+        return
+    try:
+        for file in (sys.stdout, sys.stderr, *(o for o in gc.get_objects() if type(o) in OPEN)):
+            if not file.closed:
+                file.flush()
+    except Exception:  # the interpreter has its own words and exit code for that
+        return
+    EXIT(exit_code & 0xFF)
 
 
 def entered(env: Mapping[str, str]) -> None:

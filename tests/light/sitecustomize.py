@@ -6,6 +6,7 @@ hundreds that the tests start. Here both come when a program compiles, and not b
 `frameworks`, and those of tests/matrix, run with torch as it is.
 """
 
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
@@ -18,7 +19,9 @@ COMPILER = "torch._dynamo"
 
 
 class _Compiler(types.ModuleType):
-    """What an optimizer's step asks of the compiler where nothing is compiled."""
+    """What an optimizer's step and torch.func ask of the compiler where nothing is compiled."""
+
+    compiled_autograd = types.SimpleNamespace(_disable=contextlib.nullcontext)
 
     @staticmethod
     def graph_break():

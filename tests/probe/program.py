@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from tests.truth import true_rate
 
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
-PLAN = MeasurePlan(measure_s=0.4, min_steps=10)
+PLAN = MeasurePlan(measure_s=0.25, min_steps=10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +71,15 @@ def fresh(
 
 READ_AT_IMPORT = ("OMP_", "MKL_", "LD_")
 """Environment variables that torch's libraries read once."""
+OF_SERVERS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""A thread that spins for its next part of an operation would take time of its own, and a CPU."""
 
 
 def forked(command: Sequence[str], **how: Any) -> Begun:
     """`python PROGRAM ...` from a process that has imported torch before the probe comes."""
     env: Mapping[str, str] = how["env"]
-    changed = [name for name, value in env.items() if value != os.environ.get(name)]
+    known = {**os.environ, **OF_SERVERS}
+    changed = [name for name, value in env.items() if value != known.get(name)]
     if light.WHOLE in env or any(name.startswith(READ_AT_IMPORT) for name in changed):
         return fresh(command, **how)
     return with_torch().start(command[1:], **how)
@@ -84,7 +88,22 @@ def forked(command: Sequence[str], **how: Any) -> Begun:
 @functools.cache
 def with_torch() -> warm.Server:
     """The one of this session."""
-    server = warm.Server("torch")
+    return _served("torch")
+
+
+def compiling(command: Sequence[str], **how: Any) -> Begun:
+    """The same from one that has compiled before, of which torch.compile is imported, too."""
+    return with_compiler().start(command[1:], **how)
+
+
+@functools.cache
+def with_compiler() -> warm.Server:
+    """The one of this session, with torch as it is."""
+    return _served("compiler", **{light.WHOLE: "1"})
+
+
+def _served(kind: str, **env: str) -> warm.Server:
+    server = warm.Server(kind, {**os.environ, **OF_SERVERS, **env})
     atexit.register(server.close)
     return server
 
@@ -126,11 +145,12 @@ def run(
     environment["PATH"] = os.pathsep.join([str(PROBE / "bin"), here, environment["PATH"]])
     said, complained = scratch / "stdout", scratch / "stderr"
     # Into files: loader workers, which hold a pipe for seconds longer, are not waited for.
-    process = begin(command, cwd=cwd, env=environment, stdout=said, stderr=complained)
-    try:
-        process.wait(timeout_s)
-    finally:
-        _end(process)
+    with _temporary() as environment["TMPDIR"]:
+        process = begin(command, cwd=cwd, env=environment, stdout=said, stderr=complained)
+        try:
+            process.wait(timeout_s)
+        finally:
+            _end(process)
     assert process.returncode is not None
     processes = Records(records).read()
     return Outcome(
@@ -141,6 +161,12 @@ def run(
         stderr=complained.read_text(),
         truth_file=truth,
     )
+
+
+def _temporary() -> tempfile.TemporaryDirectory[str]:
+    """Where loader workers share tensors through sockets, whose paths are short; who is killed
+    takes none of them away."""
+    return tempfile.TemporaryDirectory(prefix="gpu-advisor-test-", ignore_cleanup_errors=True)
 
 
 def _end(process: Begun) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import fresh, python
+from tests.probe.program import forked, fresh, python
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.probe.program import Outcome
 
 WHOLE = MeasurePlan(mode="whole")
 WAYS = (
@@ -32,6 +34,14 @@ WAYS = (
 )
 
 
+def saves(folder: Path, how: str, target: str, *, allow_writes: bool = False) -> Outcome:
+    """The program that does one thing to `target`."""
+    return python(
+        folder, "ok_saves.py", how, target, plan=WHOLE, allow_writes=allow_writes,
+        begin=forked if how == "torch.save" else fresh,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
     """A file of the user's in the command's working directory."""
@@ -45,7 +55,7 @@ def mine(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("how", WAYS)
 def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: str) -> None:
     """The process leaves with 97 before the file is touched, and the record names it."""
-    outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE, begin=fresh)
+    outcome = saves(tmp_path, how, "mine.txt")
     assert outcome.exit_code == 97
     assert mine.read_text() == "precious"
     (record,) = outcome.records
@@ -57,9 +67,7 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
 @pytest.mark.parametrize("how", ["open", "torch.save"])
 def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
     """Then the file is listed."""
-    outcome = python(
-        tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE, allow_writes=True, begin=fresh
-    )
+    outcome = saves(tmp_path, how, "mine.txt", allow_writes=True)
     assert outcome.stdout.strip() == "done"
     assert str(mine) in outcome.records[0].writes
 
@@ -67,7 +75,7 @@ def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
 @pytest.mark.parametrize("how", ["read", "sqlite3 to read"])
 def test_reading_and_new_files_are_free(tmp_path: Path, mine: Path, how: str) -> None:
     """The program's own new files may be opened again."""
-    outcome = python(tmp_path, "ok_saves.py", how, "mine.txt", plan=WHOLE, begin=fresh)
+    outcome = saves(tmp_path, how, "mine.txt")
     assert outcome.stdout.strip() == "done"
     assert outcome.records[0].guard is None
 
@@ -76,5 +84,5 @@ def test_files_elsewhere_are_not_ours_to_guard(tmp_path: Path, mine: Path) -> No
     """Only what lies below the protected directory is."""
     other = tmp_path / "other.txt"
     other.write_text("old")
-    outcome = python(tmp_path, "ok_saves.py", "open", str(other), plan=WHOLE, begin=fresh)
+    outcome = saves(tmp_path, "open", str(other))
     assert outcome.stdout.strip() == "done"

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import PROBE, PROGRAMS, fresh, python, run
+from tests.probe.program import PROBE, PROGRAMS, forked, python, run, with_torch
+
+if TYPE_CHECKING:
+    from tests.probe.program import Outcome
 
 WHOLE = MeasurePlan(mode="whole")
 
@@ -35,10 +39,10 @@ def test_the_probe_uses_the_standard_library_only() -> None:
 
 def test_results_are_bit_exact(tmp_path: Path) -> None:
     """The probe draws no random number, in the program or in its workers."""
-    program = [sys.executable, str(PROGRAMS / "ok_losses.py")]
-    alone = subprocess.run(program, capture_output=True, text=True, check=True).stdout
-    outcome = python(tmp_path, "ok_losses.py", plan=WHOLE, begin=fresh)
-    assert outcome.stdout == alone
+    alone = with_torch().call(str(PROGRAMS / "ok_losses.py"), cwd=tmp_path)
+    outcome = python(tmp_path, "ok_losses.py", plan=WHOLE)
+    assert outcome.stdout == alone.stdout
+    assert len(alone.stdout.splitlines()) == 40
     assert outcome.measured.whole_units == 160
 
 
@@ -67,15 +71,6 @@ def test_nothing_of_the_program_is_shadowed(tmp_path: Path) -> None:
     assert outcome.stdout.strip() == "True"
 
 
-@pytest.mark.parametrize("flag", ["-S", "-I", "-E"])
-def test_an_isolated_python_is_not_reached(tmp_path: Path, flag: str) -> None:
-    """No boot file: that is how the launcher knows."""
-    outcome = run(tmp_path, sys.executable, flag, "-c", "print('here')", plan=WHOLE)
-    assert outcome.stdout.strip() == "here"
-    assert outcome.records == ()
-    assert outcome.reading is None
-
-
 def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
     """The error is kept beside the spec."""
     spec = tmp_path / "spec.json"
@@ -91,6 +86,13 @@ def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
     assert "JSON" in Path(f"{spec}.error").read_text()
 
 
+def in_a_file(folder: Path, code: str, **options: Any) -> Outcome:
+    """A program of this code, which imports torch, to its end."""
+    (folder / "program.py").write_text(code)
+    command = (sys.executable, str(folder / "program.py"))
+    return run(folder, *command, plan=WHOLE, begin=forked, **options)
+
+
 def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:
     """The record's directory vanishes under the probe; the program runs to its end."""
     code = (
@@ -99,21 +101,10 @@ def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:
         f"'--items', '320']; sys.path.insert(0, {str(PROGRAMS)!r}); "
         "import ok_train; ok_train.main()"
     )
-    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE, allow_writes=True)
+    outcome = in_a_file(tmp_path, code, allow_writes=True)
     assert outcome.exit_code == 0
     assert outcome.stdout.strip() == "trained"
     assert "Traceback" not in outcome.stderr
-
-
-@pytest.mark.parametrize("how", ["module", "in-place"])
-def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
-    """No graph break and no warning because of the probe; the calls are seen all the same."""
-    outcome = python(tmp_path, "ok_compiled.py", how)
-    reading = outcome.measured
-    assert outcome.stdout.strip() == "breaks 0"
-    assert "hooks" not in outcome.stderr
-    assert reading.effects.compiled is True
-    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +170,7 @@ def test_the_record_tells_that_the_program_steps(tmp_path: Path) -> None:
         "threading.Thread(target=kill).start(); sys.argv = ['x']\n"
         "ok_train.main()"
     )
-    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
+    outcome = in_a_file(tmp_path, code)
     (record,) = outcome.records
     assert record.state == "stepping"
     assert record.steps > 0

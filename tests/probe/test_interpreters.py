@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -57,6 +58,7 @@ print(round(found.units_per_s()), batches.Counter(3).count({"names": ["a", "b", 
 """
 
 
+@functools.cache
 def interpreter(version: str) -> Path:
     """A Python of this version on the machine, that is not a shim of a version manager."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):

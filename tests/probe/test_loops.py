@@ -49,7 +49,7 @@ def test_accumulation(tmp_path: Path) -> None:
     assert "batch" not in reading.effects.defaulted_arguments
 
 
-@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1)])
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
 def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
     """Worker processes are counted, and are no ranks, however they were started."""
     options = ("--workers", str(workers), "--context", context, "--items", "100000")

@@ -13,8 +13,12 @@ from tests.probe.program import python
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.probe.program import Outcome
+
 WITHIN = 0.02
-BASELINE = MeasurePlan(measure_s=0.8, min_steps=8, whole_batches=1, ceilings_workers=(0, 1))
+BASELINE = MeasurePlan(
+    measure_s=0.4, min_steps=8, whole_batches=1, ceilings_workers=(0, 1), ceilings_s=0.2
+)
 
 
 @pytest.mark.parametrize("kind", ["gpt", "lstm", "encoder", "cells"])
@@ -30,24 +34,28 @@ def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
     assert reading.tokens_per_s == pytest.approx(10 * reading.units_per_s)
 
 
-def test_samples_that_cannot_be_told_are_not_told(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def bigram(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return python(tmp_path_factory.mktemp("bigram"), "own_language.py", "bigram")
+
+
+def test_samples_that_cannot_be_told_are_not_told(bigram: Outcome) -> None:
     """An embedding alone has no place for the batch: tokens are counted, and it is said."""
-    outcome = python(tmp_path, "own_language.py", "bigram")
-    reading = outcome.measured
+    reading = bigram.measured
     assert reading.effects.batch is None
     assert reading.unit == "token"
-    assert reading.units_per_s == pytest.approx(10 * outcome.true_rate(), rel=WITHIN)
+    assert reading.units_per_s == pytest.approx(10 * bigram.true_rate(), rel=WITHIN)
     assert reading.tokens_per_s == reading.units_per_s
     assert any("cannot be told" in note for note in reading.notes)
 
 
-def test_an_experiment_tells_what_no_layer_does(tmp_path: Path) -> None:
+def test_an_experiment_tells_what_no_layer_does(bigram: Outcome, tmp_path: Path) -> None:
     """Told which dimension followed the batch's setting, samples are counted."""
-    seen = python(tmp_path / "before", "own_language.py", "bigram").measured.effects
+    seen = bigram.measured.effects
     assert seen.input_dims == ((6, 10),)
     assert seen.model_site is not None
     plan = replace(BASELINE, batch_at=BatchPlace(site=seen.model_site, input=0, axis=0))
-    outcome = python(tmp_path / "after", "own_language.py", "bigram", plan=plan)
+    outcome = python(tmp_path, "own_language.py", "bigram", plan=plan)
     reading = outcome.measured
     assert reading.effects.batch == 6
     assert reading.unit is None
@@ -70,9 +78,9 @@ def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
     assert reading.effects.batch == 4
 
 
-def test_nothing_waits_for_a_loader_that_is_not_there(tmp_path: Path) -> None:
+def test_nothing_waits_for_a_loader_that_is_not_there(bigram: Outcome) -> None:
     """What lies between the calls of the network is host code."""
-    reading = python(tmp_path, "own_language.py", "bigram").measured
+    reading = bigram.measured
     assert reading.wait_share is None
     assert reading.shares.data_wait is None
     assert reading.shares.other is not None

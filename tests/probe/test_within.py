@@ -1,4 +1,4 @@
-"""What is measured and tried from inside: ceilings and what-ifs."""
+"""What is measured from inside: how fast the compute is alone, and the loader."""
 
 from __future__ import annotations
 
@@ -43,35 +43,3 @@ def test_ceilings_of_a_sampler(tmp_path: Path) -> None:
     assert reading.ceilings.compute_units_per_s is not None
     assert reading.ceilings.compute_units_per_s >= reading.units_per_s
     assert len(reading.ceilings.loader) == 1
-
-
-@pytest.mark.parametrize(
-    ("whatif", "effects"),
-    [
-        (
-            "loader.num_workers=1,loader.prefetch_factor=3,loader.batch_size=8,autocast=bfloat16",
-            {"workers": 1, "prefetch_factor": 3, "batch": 8, "dtype": "bfloat16"},
-        ),
-        ("compile=eager", {"workers": 0, "batch": 16, "dtype": "float32", "compiled": True}),
-    ],
-)
-def test_what_ifs_take_effect(tmp_path: Path, whatif: str, effects: dict[str, object]) -> None:
-    """They are seen by the same observation as any other setting; what was not asked for stays."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif=whatif)
-    reading = python(tmp_path, "ok_train.py", plan=plan).measured
-    assert {name: getattr(reading.effects, name) for name in effects} == effects
-
-
-def test_channels_last(tmp_path: Path) -> None:
-    """Convolution weights change layout in place."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif="channels_last")
-    reading = python(tmp_path, "ok_infer.py", "6", "1000", plan=plan).measured
-    assert reading.effects.channels_last is True
-
-
-def test_a_what_if_that_cannot_be_is_a_note(tmp_path: Path) -> None:
-    """The run is measured as it is."""
-    plan = MeasurePlan(measure_s=0.4, min_steps=10, whatif="loader.prefetch_factor=4,more_speed")
-    reading = python(tmp_path, "ok_train.py", plan=plan).measured
-    assert len(reading.notes) == 2
-    assert reading.effects.workers == 0

@@ -1,4 +1,5 @@
-"""Whatever fails in the probe, the program goes on unharmed, and the record says what failed."""
+"""Programs that compile, begun where the compiler is imported: what was compiled is seen, nothing
+of ours is in it, and whatever fails in the probe, the program goes on unharmed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import python
+from tests.probe.program import compiling, python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,12 +67,37 @@ FACTS = {
 UNUSED = ("batches.copied", "ceilings.begin", "inner.Watch.resume")
 
 
-@pytest.mark.parametrize("mode", ["whole", "window"])
-def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path, mode: str) -> None:
-    """A process for each function that raises; all print what the program prints alone."""
+@pytest.mark.parametrize("how", ["module", "in-place"])
+def test_a_compiled_module_is_not_traced_into_us(tmp_path: Path, how: str) -> None:
+    """No graph break and no warning because of the probe; the calls are seen all the same."""
+    outcome = python(tmp_path, "ok_compiled.py", how, begin=compiling)
+    reading = outcome.measured
+    assert outcome.stdout.strip() == "breaks 0"
+    assert "hooks" not in outcome.stderr
+    assert reading.effects.compiled is True
+    assert reading.units_per_s == pytest.approx(outcome.true_rate(), rel=0.03)
+
+
+def test_compilation_is_kept_out_of_the_window(tmp_path: Path) -> None:
+    """The window begins after the calls that compiled, and their cost is told; what was not asked
+    for stays."""
+    plan = MeasurePlan(measure_s=0.3, min_steps=5, whatif="compile=eager")
+    outcome = python(tmp_path, "whatif_loop.py", plan=plan, begin=compiling)
+    reading, (record,) = outcome.measured, outcome.records
+    seen = reading.effects
+    assert (seen.compiled, seen.workers, seen.batch, seen.dtype) == (True, 0, 4, "float32")
+    assert reading.whatif is not None
+    assert reading.whatif.cost_s
+    assert record.first_step_time is not None
+    assert reading.window_start - record.first_step_time > reading.whatif.cost_s
+
+
+def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path) -> None:
+    """Whatever fails in the probe is told in the record. A process for each function that raises;
+    all print what the program prints alone."""
     names = ("none", *NOTED, *SILENT)
-    plan = MeasurePlan(mode=mode, measure_s=1000.0)
-    outcome = python(tmp_path, "ok_faults.py", *names, plan=plan, timeout_s=300)
+    plan = MeasurePlan(measure_s=1000.0)
+    outcome = python(tmp_path, "ok_faults.py", *names, plan=plan, timeout_s=300, begin=compiling)
     assert outcome.exit_code == 0, outcome.stderr
     lines = outcome.stdout.splitlines()
     assert len(lines) == len(names)
