@@ -1,7 +1,8 @@
 """Into the processes that the program starts with an environment of its own.
 
 What starts the probe in another process is two variables. A program that replaces or starts
-another one with an environment from which they are missing gets them added; where an option of
+another one with an environment from which they are missing gets them added, and the trial's own
+folder for temporary files, which in the user's would be left or denied; where an option of
 Python's keeps them out all the same, its command line is noted, so that it can be told.
 """
 
@@ -15,6 +16,7 @@ from .session import KEPT, Session
 
 SPEC = "GPU_ADVISOR_SPEC"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+TEMPORARY = "TMPDIR"
 OPTIONS_WITH_VALUE = "cmWX"
 SHUT_OUT = "IES"
 """Options of Python's that ignore PYTHONPATH, or what is found through it."""
@@ -44,11 +46,12 @@ def carried(environment: Any, spec_path: str) -> Any:
     paths = [path for path in text.get("PYTHONPATH", "").split(os.pathsep) if path]
     if text.get(SPEC) == spec_path and SITE in paths:
         return environment
-    return {
-        **{name: value for name, value in dict(environment).items() if _plain(name)},
-        SPEC: spec_path,
-        "PYTHONPATH": os.pathsep.join([SITE, *(path for path in paths if path != SITE)]),
-    }
+    whole = {name: value for name, value in dict(environment).items() if _plain(name)}
+    if TEMPORARY not in text and TEMPORARY in os.environ:
+        whole[TEMPORARY] = os.environ[TEMPORARY]
+    whole[SPEC] = spec_path
+    whole["PYTHONPATH"] = os.pathsep.join([SITE, *(path for path in paths if path != SITE)])
+    return whole
 
 
 def _plain(name: Any) -> bool:

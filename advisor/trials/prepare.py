@@ -160,14 +160,16 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
 
 
 def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
-    """`env -i python train.py` with the variables that start the probe among those it sets."""
+    """`env -i python train.py` with the variables that start the probe among those it sets, and
+    the trial's own folder for temporary files."""
     if Path(command[0]).name != "env":
         return command
     cleared, at = False, 1
     while at < len(command) and command[at].startswith("-"):
         cleared = cleared or command[at] in {"-", "-i", "--ignore-environment"}
         at += 2 if command[at] in {"-u", "-C"} else 1
-    set_here = tuple(f"{name}={env[name]}" for name in ("GPU_ADVISOR_SPEC", "PYTHONPATH"))
+    names = ("GPU_ADVISOR_SPEC", "PYTHONPATH", "TMPDIR")
+    set_here = tuple(f"{name}={env[name]}" for name in names)
     return (*command[:at], *set_here, *command[at:]) if cleared else command
 
 

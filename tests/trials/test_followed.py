@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.isolation.offer import FORCED
 from advisor.model import Failure, MeasurePlan, Run
-from advisor.trials import run_trial
+from advisor.trials import run_trial, watch
 from tests.trials.conftest import program
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ AGAIN = f"import os, sys; p = sys.executable; os.execv(p, [p, '-I', '-c', {SLEEP
     ids=["cleared in a script", "an option in a script", "by itself"],
 )
 def test_where_it_cannot_follow_it_says_why(
-    make_trial: MakeTrial, command: tuple[str, ...], why: str
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], why: str
 ) -> None:
     """Long before the limit of its start."""
+    monkeypatch.setattr(watch, "LOST_S", 1.0)
     outcome = run_trial(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "probe-not-loaded"
@@ -39,8 +41,14 @@ def test_where_it_cannot_follow_it_says_why(
 
 
 def test_env_i_is_measured(make_trial: MakeTrial) -> None:
-    """The command line is ours to complete."""
+    """The command line is ours to complete: with where temporary files may be written, too, which
+    loader workers need."""
     plan = MeasurePlan(measure_s=0.5, min_steps=5)
-    outcome = run_trial(make_trial("env", "-i", *program("ok_train"), plan=plan))
+    outcome = run_trial(
+        make_trial(
+            "env", "-i", *program("ok_train", "--workers", "1"), plan=plan,
+            env=((FORCED, "landlock"),), total_limit_s=20.0,
+        )
+    )  # fmt: skip
     assert isinstance(outcome, Run), outcome
-    assert outcome.effects.batch == 16
+    assert (outcome.effects.batch, outcome.effects.workers) == (16, 1)
