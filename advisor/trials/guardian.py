@@ -277,7 +277,7 @@ def reaped() -> list[tuple[int, int]]:
 
 def end_all(command: int | None, control: Control, confined: Isolation) -> list[int]:
     """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
-    begun = time.monotonic()
+    begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
     while True:
         reaped()
@@ -296,7 +296,8 @@ def end_all(command: int | None, control: Control, confined: Isolation) -> list[
                     os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
         asked |= alive
         control.ended = True
-        control.wait(0.01, confined)
+        control.wait(pause_s, confined)  # a child's end is heard at once
+        pause_s = min(2 * pause_s, 0.1)
 
 
 def family(command: int | None) -> set[int]:
