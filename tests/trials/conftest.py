@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +26,17 @@ def program(name: str, *args: str) -> tuple[str, ...]:
     return (sys.executable, str(PROGRAMS / f"{name}.py"), *args)
 
 
+@pytest.fixture(scope="session")
+def _place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trials") / "work"
+
+
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A working directory of a user's."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
+def work(_place: Path) -> Path:
+    """A working directory of a user's, empty. For each path it is tried once what isolates it."""
+    shutil.rmtree(_place, ignore_errors=True)
+    _place.mkdir()
+    return _place
 
 
 @pytest.fixture
@@ -58,13 +66,25 @@ def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def processes_of(scratch: str) -> list[psutil.Process]:
     """Every living process of the trials in this folder, with their guardians and its keeper."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            ours = scratch in process.environ().get("GPU_ADVISOR_SPEC", "")
-            ours = ours or any(word.startswith(scratch) for word in process.cmdline())
-            if ours and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
+    found, wanted = [], os.fsencode(scratch)
+    for pid in psutil.pids():
+        told = [_variable(pid), *_read(pid, "cmdline").split(b"\0")]
+        if wanted in told[0] or any(word.startswith(wanted) for word in told[1:]):
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
+
+
+def _variable(pid: int) -> bytes:
+    """The one that starts the probe, of this process; empty where it has none."""
+    name = b"GPU_ADVISOR_SPEC="
+    words = _read(pid, "environ").split(b"\0")
+    return next((word for word in words if word.startswith(name)), b"")
+
+
+def _read(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 GONE_S = 30.0
 """For the guardian to take everything away after its parent died."""
+PLACE = Path(tempfile.gettempdir(), f"gpu-advisor-failures-{os.getpid()}")
+"""Of all attempts: for each path it is tried once what isolates it."""
 MINE = {"best.ckpt": "good weights", "config.json": "{ }"}
 """What the user has in the working directory, and must have afterwards."""
 
@@ -51,6 +54,8 @@ class Case:
 
 TRAINING = {"plan": MeasurePlan(measure_s=1.0, min_steps=20), "start_limit_s": 60.0}
 HANGING = TRAINING | {"plan": MeasurePlan(mode="whole"), "hang_limit_s": 2.0}
+COUNTED = {"plan": MeasurePlan(mode="whole", unit_regex="^step")}
+"""Steps are told by the program's own lines: whether it imports torch makes no difference."""
 ENDLESS = TRAINING | {"plan": MeasurePlan(mode="whole")}
 CASES = {
     "package missing": Case(
@@ -115,22 +120,19 @@ CASES = {
     "items failed": Case(kind="work-not-done", command=program("fail_items"), evidence="Failed: 2"),
     "interrupted": Case(
         kind="interrupted",
-        command=program("fail_training", "never-ends"),
+        command=program("fail_no_steps", "600"),
         evidence="stopped on request",
-        limits=ENDLESS,
         cancel_s=0.5,
     ),
     "GPU memory (text)": Case(
         kind="gpu-oom",
-        command=program("fail_training", "gpu-oom"),
+        command=program("fail_gpu", "memory"),
         evidence="CUDA out of memory",
-        limits=TRAINING,
     ),
     "GPU busy (text)": Case(
         kind="gpu-fault",
-        command=program("fail_training", "gpu-busy"),
+        command=program("fail_gpu", "busy"),
         evidence="busy or unavailable",
-        limits=TRAINING,
     ),
     "raises in a step": Case(
         kind="crash-step",
@@ -147,10 +149,10 @@ CASES = {
     ),
     "hangs in C": Case(
         kind="hang",
-        command=program("fail_training", "hang-in-c"),
+        command=program("fail_hangs", "in-c"),
         evidence="no step for",
         tail=("lock_twice",),
-        limits=HANGING,
+        limits=HANGING | COUNTED,
     ),
     "loader worker hangs": Case(
         kind="hang",
@@ -161,22 +163,22 @@ CASES = {
     ),
     "queues in a circle": Case(
         kind="hang",
-        command=program("fail_training", "hang-queue"),
+        command=program("fail_hangs", "queue"),
         evidence="no step for",
         tail=("wait_for_the_parent", "wait_for_the_child"),
-        limits=HANGING,
+        limits=HANGING | COUNTED,
     ),
     "never ends": Case(
         kind="timeout",
-        command=program("fail_training", "never-ends"),
+        command=("sh", "-c", "while :; do echo step; sleep 0.1; done"),
         evidence="still running",
-        limits=ENDLESS | {"total_limit_s": 5.0},
+        limits=COUNTED | {"total_limit_s": 1.0},
     ),
     "loss is nan": Case(
         kind="non-finite",
         command=program("fail_training", "nan"),
         evidence="is nan",
-        limits=TRAINING,
+        limits=TRAINING | {"plan": MeasurePlan(measure_s=0.3, min_steps=20)},
     ),
     "GPU memory, in silence": Case(
         kind="work-not-done",
@@ -270,9 +272,10 @@ with scratch_folder() as folder:
 @contextmanager
 def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
     """A trial of `case` in a directory of its own, and what says which files were left."""
-    shared = _ownerless_segments()
-    with tempfile.TemporaryDirectory(prefix="gpu-advisor-failures-") as folder:
-        work = Path(folder, "work")
+    shared = _segments()
+    PLACE.mkdir()
+    try:
+        work = PLACE / "work"
         work.mkdir()
         for name, text in MINE.items():
             (work / name).write_text(text)
@@ -286,7 +289,7 @@ def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
         trial = Trial(
             command=case.command,
             cwd=str(work),
-            scratch=str(Path(folder, "scratch")),
+            scratch=str(PLACE / "scratch"),
             **fields | case.limits,
         )
 
@@ -301,20 +304,25 @@ def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
             )
 
         yield trial, left
+    finally:
+        shutil.rmtree(PLACE)
 
 
 def _lasting_segments(before: set[str]) -> set[str]:
-    """What came since and stays: other programs of this host have some for a moment."""
+    """What came since, is held by no process and stays: other programs of this host have some."""
     deadline = time.monotonic() + GONE_S
-    while (left := _ownerless_segments() - before) and time.monotonic() < deadline:
+    while (left := _ownerless(_segments() - before)) and time.monotonic() < deadline:
         time.sleep(0.2)
     return left
 
 
-def _ownerless_segments() -> set[str]:
-    """Shared memory that no process holds: other programs of this host have some of their own."""
-    held = SharedMemory._held_by(set(process_table()))
-    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()} - held
+def _segments() -> set[str]:
+    """Shared memory, whoever's."""
+    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()}
+
+
+def _ownerless(names: set[str]) -> set[str]:
+    return names - SharedMemory._held_by(set(process_table())) if names else names
 
 
 def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Change, Failure, TrialFile
 from advisor.trials import run_trial
-from tests.trials.conftest import MakeTrial, processes_of, program
+from tests.trials.conftest import MakeTrial, program
 from tests.trials.failures import CASES, abandon, attempt
 
 if TYPE_CHECKING:
@@ -70,14 +69,3 @@ def test_an_error_that_names_a_changed_key_is_a_rejected_config(
     assert outcome.kind == "config-rejected"
     assert "num_workers" in outcome.evidence
     assert [path.name for path in work.iterdir()] == ["config.json"]
-
-
-def test_a_cancelled_trial_ends_as_interrupted(make_trial: MakeTrial) -> None:
-    """Setting the event ends the program long before its own end."""
-    trial = make_trial(*program("fail_no_steps", "600"))
-    cancel = threading.Event()
-    threading.Timer(0.5, cancel.set).start()
-    outcome = run_trial(trial, cancel=cancel)
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "interrupted"
-    assert processes_of(trial.scratch) == []

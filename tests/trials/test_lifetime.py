@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -16,10 +17,13 @@ import pytest
 from advisor.engines.workplace import scratch_folder
 from advisor.errors import StateBusyError
 from advisor.model import Failure, MeasurePlan, TrialFile
-from advisor.trials import run_trial
+from advisor.trials import run_trial, watch
 from advisor.trials.launch import START
 from advisor.trials.prepare import candidate_path, prepare
 from tests.trials.conftest import MakeTrial, processes_of, program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 30.0
@@ -41,8 +45,13 @@ run_trial(Trial(
 
 def gone(scratch: str) -> bool:
     """Wait for the last process of the trial to end; False if one does not."""
+    return reached(lambda: not processes_of(scratch))
+
+
+def reached(state: Callable[[], bool]) -> bool:
+    """Wait for `state`; False if it does not come."""
     deadline = time.monotonic() + DEADLINE_S
-    while processes_of(scratch):
+    while not state():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
@@ -91,8 +100,9 @@ def test_what_still_runs_when_the_command_has_ended_is_ended(make_trial: MakeTri
     assert processes_of(trial.scratch) == []
 
 
-def killed_parent(tmp_path: Path, after_s: float) -> None:
-    """Start a parent that runs a trial, kill it after `after_s`, and look for what is left."""
+def killed_parent(tmp_path: Path, after_s: float | None) -> None:
+    """Start a parent that runs a trial, kill it after `after_s`, None: once all of the program
+    runs; and look for what is left."""
     work, scratch = tmp_path / "work", tmp_path / "scratch"
     work.mkdir(exist_ok=True)
     config = work / "config.json"
@@ -101,7 +111,11 @@ def killed_parent(tmp_path: Path, after_s: float) -> None:
         [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
         cwd=ROOT,
     )
-    time.sleep(after_s)
+    if after_s is None:
+        family = 6  # parent, guardian, the program, its tracker of memory, and what it leaves
+        assert reached(lambda: len(processes_of(str(scratch))) >= family)
+    else:
+        time.sleep(after_s)
     parent.kill()
     parent.wait()
     assert gone(str(scratch)), processes_of(str(scratch))
@@ -115,7 +129,7 @@ def killed_parent(tmp_path: Path, after_s: float) -> None:
 
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     """kill -9 of the parent, once the program and all its children run."""
-    killed_parent(tmp_path, 2.0)
+    killed_parent(tmp_path, None)
 
 
 def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
@@ -184,8 +198,11 @@ def test_nothing_is_left_whenever_the_parent_is_killed(part: int, tmp_path: Path
     killed_parent(tmp_path, random.Random(part).uniform(0.05 + part / 4, 0.3 + part / 4))
 
 
-def test_the_command_dies_with_its_guardian(make_trial: MakeTrial, work: Path) -> None:
+def test_the_command_dies_with_its_guardian(
+    make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If someone kills the guardian, the trial fails as `killed` and its session is ended."""
+    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
     config = work / "config.json"
     config.write_text("{}")
     trial = make_trial(
@@ -238,10 +255,13 @@ def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> Non
     assert processes_of(trial.scratch) == []
 
 
-def test_a_terminal_interrupt_does_not_reach_the_program(make_trial: MakeTrial) -> None:
+def test_a_terminal_interrupt_does_not_reach_the_program(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Parent, guardian and command each have a session of their own."""
+    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
     sessions = set()
-    trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=3.0)
+    trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=1.0)
 
     def note(_: str) -> None:
         sessions.update(os.getsid(process.pid) for process in processes_of(trial.scratch))

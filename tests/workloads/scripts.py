@@ -1,18 +1,21 @@
-"""Programs that are scripts with modules of their own beside them."""
+"""Programs that are scripts with modules of their own beside them, or modules of this checkout."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.probe.program import with_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import ModuleType
+
+MODULE = Path(__file__).with_name("module.py")
+"""Followed by a module's name, it is `python -m`."""
 
 
 def run(script: Path, *flags: object, cwd: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,15 @@ from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.strategy import results
 from advisor.trials import run_trial
 from benchmarks.workloads.relighting import portraits, run
+from tests.probe import program as probed
+from tests.workloads import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 CONFIG = "config/relighting.yaml"
-COUNT = 48
+COUNT = 24
 POINTS = 0.03
 
 
@@ -45,18 +46,12 @@ class Program:
         self.config.write_text(yaml.safe_dump(cfg))
         self.out = folder / cfg["output"]["dir"]
 
-    def command(self, *flags: str) -> tuple[str, ...]:
-        module = "benchmarks.workloads.relighting.run"
-        return (sys.executable, "-m", module, "-c", str(self.config), *flags)
+    def words(self, *flags: str) -> tuple[str, ...]:
+        return ("benchmarks.workloads.relighting.run", "-c", str(self.config), *flags)
 
     def printed(self, *flags: str) -> str:
         """What it says, as a process of its own."""
-        done = subprocess.run(
-            self.command(*flags), cwd=self.folder, capture_output=True, text=True, check=False,
-            env={**os.environ, "PYTHONPATH": f"{self.root}:{os.environ.get('PYTHONPATH', '')}"},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return scripts.run(scripts.MODULE, *self.words(*flags), cwd=self.folder)
 
     def trial(self, *flags: str, **plan: Any) -> Run | Failure:
         """The same under the probe, as a search runs it."""
@@ -67,7 +62,7 @@ class Program:
                 purpose="search",
                 label="original",
                 candidate=Candidate(),
-                command=self.command(*flags),
+                command=(sys.executable, "-m", *self.words(*flags)),
                 cwd=str(self.folder),
                 unit="image",
                 scratch=str(self.folder / f"scratch-{number}"),
@@ -108,14 +103,18 @@ def test_each_process_takes_its_share_of_the_rows(program: Program) -> None:
     assert len(list(program.out.glob("*.jpg"))) == 13
 
 
-def test_images_of_a_csv_are_those_that_are_relit(program: Program) -> None:
+def test_images_of_a_csv_are_those_that_are_relit(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Paths are relative to the CSV; without truth nothing is compared."""
     rng = np.random.default_rng(0)
     for name in ("a.jpg", "b.jpg"):
         portraits.write(program.folder / name, portraits.portrait(rng).image)
     table = program.folder / "own.csv"
     table.write_text("path\na.jpg\nb.jpg\n")
-    said = program.printed("--csv", str(table))
+    monkeypatch.chdir(program.folder)
+    run.main(["-c", str(program.config), "--csv", str(table)])
+    said = capsys.readouterr().out
     assert "Processed: 2 " in said
     assert "no truth" in said
     assert {path.name for path in program.out.glob("*.jpg")} == {"a.jpg", "b.jpg"}
@@ -123,9 +122,15 @@ def test_images_of_a_csv_are_those_that_are_relit(program: Program) -> None:
 
 def test_the_stages_are_found_with_the_shares_of_the_programs_own_clock(program: Program) -> None:
     """By root module, from outside: within three points, over the window that was measured."""
-    kept = program.folder / "scratch-0" / "trace"  # what is written elsewhere is thrown away
-    found = program.trial("--batch-size", "1", "--trace", str(kept), mode="whole")
-    assert isinstance(found, Run), found
+    kept = program.folder / "trace"
+    command = (
+        sys.executable, str(scripts.MODULE),
+        *program.words("--batch-size", "1", "--trace", str(kept)),
+    )  # fmt: skip
+    found = probed.run(
+        program.folder / "probe", *command, cwd=program.folder, plan=MeasurePlan(mode="whole"),
+        begin=probed.forked,
+    ).measured  # fmt: skip
     start, end = found.window_start, found.window_end
     own: dict[str, float] = {}
     for name, enter, left in json.loads((kept / "trace_0.json").read_text()):
@@ -141,24 +146,6 @@ def test_the_stages_are_found_with_the_shares_of_the_programs_own_clock(program:
         assert seen[network] == pytest.approx(own[stage], abs=POINTS)
     assert max(seen, key=lambda name: seen[name]) == "Segmenter"
     assert (found.effects.batch, found.step_kind) == (1, "root forward")
-
-
-def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(program: Program) -> None:
-    """Two side by side are measured to the end of the window; the parent then misses what they
-    would have written, which is our doing."""
-    found = program.trial("--num-gpus", "2", "--csv", str(endless(program)), measure_s=2.0)
-    assert isinstance(found, Run), found
-    assert found.ranks == 2
-    assert found.units_per_s == pytest.approx(sum(found.rank_units_per_s))
-
-
-def endless(program: Program) -> Path:
-    """A CSV of far more rows than are waited for."""
-    rng = np.random.default_rng(0)
-    portraits.write(program.folder / "a.jpg", portraits.portrait(rng).image)
-    table = program.folder / "endless.csv"
-    table.write_text("path\n" + "a.jpg\n" * 100_000)
-    return table
 
 
 SWALLOWS = ("--on-error", "skip", "--target-size", "first")
