@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ from benchmarks.workloads.dem_completion import data, diffusion, interpolate, op
 from benchmarks.workloads.dem_completion.run import generated_raster
 from benchmarks.workloads.dem_completion.study import rescaled
 from benchmarks.workloads.dem_completion.terrain import NODATA, truth_path
+from tests.workloads import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,13 +71,10 @@ def written(stdout: str) -> Path:
 
 
 def test_the_command_prints_and_writes_metrics_and_raster(root: Path, program: Program) -> None:
-    command = [sys.executable, "-m", "benchmarks.workloads.dem_completion.run", "-p", "test"]
-    done = subprocess.run(
-        [*command, "-c", str(program.config()), "--tiles", "3", "--n_timestep", "4"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    folder = written(done.stdout)
+    words = ("benchmarks.workloads.dem_completion.run", "-p", "test", "-c", program.config())
+    flags = ("--tiles", 3, "--n_timestep", 4)
+    said = scripts.run(scripts.MODULE, *words, *flags, cwd=root)
+    folder = written(said)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["tiles"] == 3
     assert metrics["n_timestep"] == 4
@@ -86,7 +82,7 @@ def test_the_command_prints_and_writes_metrics_and_raster(root: Path, program: P
         (r"^void RMSE: (\S+) m$", "void_rmse_m"),
         (r"^slope error: (\S+)$", "slope_error"),
     ):
-        printed = re.search(pattern, done.stdout, re.MULTILINE)
+        printed = re.search(pattern, said, re.MULTILINE)
         assert printed is not None
         assert float(printed[1]) == pytest.approx(metrics[name], abs=1e-4)
         assert np.isfinite(metrics[name])
@@ -112,7 +108,7 @@ def test_the_fill_does_not_depend_on_the_batch_or_the_workers(program: Program) 
             '"num_workers": 2,\n                    "pin',
         ),
     )
-    flags = ("--tiles", "5", "--n_timestep", "20")
+    flags = ("--tiles", "5", "--n_timestep", "10")
     together = np.load(program.fill(*flags, edits=edits) / "completed.npy")
     alone = np.load(program.fill(*flags, "-b", "1") / "completed.npy")
     assert np.abs(together - alone).max() < 1e-3

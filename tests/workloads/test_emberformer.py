@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import yaml
 
 from benchmarks.workloads.emberformer import data, fires, run
 from benchmarks.workloads.emberformer.network import Emberformer
+from tests.workloads import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +35,10 @@ def _one_thread() -> Iterator[None]:
 class Program:
     """The training program on a small copy of the shipped config."""
 
-    def __init__(self, root: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.root, self.folder, self.capsys = root, folder, capsys
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self.folder = root, folder
         self.out = folder / "out"
+        self.printed = ""
 
     def config(self, **edits: Any) -> Path:
         """Path of the config with `section__key=value` edits."""
@@ -51,31 +53,41 @@ class Program:
         return path
 
     def train(self, *flags: str, **edits: Any) -> list[float]:
-        """Runs it; returns the printed epoch losses."""
-        run.main(["-p", "train", "-c", str(self.config(**edits)), *flags])
-        return epoch_losses(self.capsys.readouterr().out)
+        """Runs it in this process; returns the printed epoch losses."""
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            run.main(["-p", "train", "-c", str(self.config(**edits)), *flags])
+        self.printed = printed.getvalue()
+        return epoch_losses(self.printed)
+
+    def command(self, *flags: str) -> list[float]:
+        """The same as a process of its own."""
+        module = "benchmarks.workloads.emberformer.run"
+        words = (module, "-p", "train", "-c", self.config(), *flags)
+        self.printed = scripts.run(scripts.MODULE, *words, cwd=self.folder)
+        return epoch_losses(self.printed)
 
     def metrics(self) -> dict[str, float]:
         return json.loads((self.out / "metrics.json").read_text())
 
 
 @pytest.fixture
-def program(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Program:
-    return Program(root, tmp_path, capsys)
+def program(root: Path, tmp_path: Path) -> Program:
+    return Program(root, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shipped(root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, list[float]]:
+    """Two epochs with the config as it is shipped, and their losses."""
+    program = Program(root, tmp_path_factory.mktemp("shipped"))
+    return program, program.command("--epochs", "2")
 
 
 def epoch_losses(stdout: str) -> list[float]:
     return [float(loss) for loss in re.findall(r"^epoch \d+ loss (\S+)", stdout, re.MULTILINE)]
 
 
-def test_the_command_trains_and_leaves_its_outputs(root: Path, program: Program) -> None:
-    command = [sys.executable, "-m", "benchmarks.workloads.emberformer.run", "-p", "train"]
-    done = subprocess.run(
-        [*command, "-c", str(program.config()), "--epochs", "2"],
-        cwd=root, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    losses = epoch_losses(done.stdout)
+def test_the_command_trains_and_leaves_its_outputs(shipped: tuple[Program, list[float]]) -> None:
+    program, losses = shipped
     assert losses[1] < losses[0]
     metrics = program.metrics()
     assert metrics["epoch"] == 2
@@ -86,14 +98,17 @@ def test_the_command_trains_and_leaves_its_outputs(root: Path, program: Program)
 
 @pytest.mark.parametrize(("batch", "accumulation", "workers"), [(32, 1, 0), (16, 2, 2)])
 def test_the_same_effective_batch_trains_the_same(
-    program: Program, batch: int, accumulation: int, workers: int
+    shipped: tuple[Program, list[float]],
+    program: Program,
+    batch: int,
+    accumulation: int,
+    workers: int,
 ) -> None:
-    shipped = program.train("--epochs", "2")
     other = program.train(
         "--epochs", "2", data__batch_size=batch, data__num_workers=workers,
         train__accumulation_steps=accumulation,
     )  # fmt: skip
-    assert other == pytest.approx(shipped, rel=2e-3)
+    assert other == pytest.approx(shipped[1], rel=2e-3)
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch(
@@ -123,12 +138,11 @@ def test_an_incomplete_last_group_still_updates(program: Program) -> None:
     assert program.metrics()["step"] == 4  # 24 micro batches: 7, 7, 7 and 3
 
 
-def test_bf16_trains_close_to_fp32(program: Program) -> None:
-    program.train("--epochs", "1")
-    full = program.metrics()["loss"]
-    program.train("--epochs", "1", train__precision="bf16")
-    half = program.metrics()["loss"]
-    assert half != full
+def test_bf16_trains_close_to_fp32(shipped: tuple[Program, list[float]], program: Program) -> None:
+    full = shipped[1][0]
+    (half,) = program.train("--epochs", "1", train__precision="bf16")
+    first, _ = re.findall(r"^epoch .*", shipped[0].printed, re.MULTILINE)
+    assert first not in program.printed
     assert half == pytest.approx(full, rel=0.05)
 
 
