@@ -75,6 +75,12 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program runs. For each path it is tried once what isolates it."""
+    return tmp_path_factory.mktemp("work")
+
+
 @pytest.fixture(params=ENGINES)
 def make(request: pytest.FixtureRequest) -> Callable[..., Engine]:
     """Makes an engine of each kind."""
@@ -99,12 +105,10 @@ def trial_of(engine: Engine, folder: Path, *, status: int = 0, id_: str = "001")
     )
 
 
-def test_a_run_answers_the_trial_that_was_asked(
-    make: Callable[..., Engine], tmp_path: Path
-) -> None:
+def test_a_run_answers_the_trial_that_was_asked(make: Callable[..., Engine], folder: Path) -> None:
     """Its id, purpose, label and candidate, and a rate over a window; time passes meanwhile."""
     with make() as engine:
-        trial = trial_of(engine, tmp_path)
+        trial = trial_of(engine, folder)
         before = engine.clock()
         run = engine.run(trial)
         assert isinstance(run, Run), run
@@ -115,24 +119,24 @@ def test_a_run_answers_the_trial_that_was_asked(
         assert engine.clock() - before >= run.window_end - run.window_start > 0
 
 
-def test_a_failure_is_a_value_with_a_next_step(make: Callable[..., Engine], tmp_path: Path) -> None:
+def test_a_failure_is_a_value_with_a_next_step(make: Callable[..., Engine], folder: Path) -> None:
     """Never an exception, and the next trial runs."""
     with make() as engine:
-        outcome = engine.run(trial_of(engine, tmp_path, status=3))
+        outcome = engine.run(trial_of(engine, folder, status=3))
         assert isinstance(outcome, Failure)
         assert (outcome.trial_id, outcome.kind) == ("001", "crash-start")
         assert outcome.evidence
         assert outcome.next_step
-        assert isinstance(engine.run(trial_of(engine, tmp_path, id_="002")), Run)
+        assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
 
 
 def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
-    make: Callable[..., Engine], tmp_path: Path
+    make: Callable[..., Engine], folder: Path
 ) -> None:
     """Also where an id comes again, and where the engine is left by an exception."""
     engine = make()
     with contextlib.suppress(ZeroDivisionError), engine:
-        trial = trial_of(engine, tmp_path)
+        trial = trial_of(engine, folder)
         again = engine.scratch("001")
         assert str(again) != trial.scratch
         assert again.parent.is_dir()
@@ -143,11 +147,11 @@ def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
 
 
 def test_a_cancelled_engine_interrupts_what_is_asked_of_it(
-    make: Callable[..., Engine], tmp_path: Path
+    make: Callable[..., Engine], folder: Path
 ) -> None:
     with make() as engine:
         engine.cancel()
-        outcome = engine.run(trial_of(engine, tmp_path))
+        outcome = engine.run(trial_of(engine, folder))
         assert isinstance(outcome, Failure)
         assert (outcome.kind, outcome.trial_id) == ("interrupted", "001")
 
@@ -159,11 +163,11 @@ def test_the_machine_is_the_same_every_time(make: Callable[..., Engine]) -> None
 
 
 def test_switches_in_turn_are_told_after_the_window_or_not_at_all(
-    make: Callable[..., Engine], tmp_path: Path
+    make: Callable[..., Engine], folder: Path
 ) -> None:
     """Names are those of the plan, and the spells lie between the window and the process' end."""
     with make() as engine:
-        asked = trial_of(engine, tmp_path)
+        asked = trial_of(engine, folder)
         plan = dataclasses.replace(asked.plan, in_turn=("tf32", "threads=2"))
         before = engine.clock()
         run = engine.run(dataclasses.replace(asked, plan=plan))
@@ -183,14 +187,14 @@ def test_waiting_for_quiet_ends(make: Callable[..., Engine]) -> None:
             assert neighbour.cpus > 0
 
 
-def test_an_engine_can_be_entered_again(make: Callable[..., Engine], tmp_path: Path) -> None:
+def test_an_engine_can_be_entered_again(make: Callable[..., Engine], folder: Path) -> None:
     """Lease and scratch are given back and taken anew."""
     engine = make()
     folders = set()
     for _ in range(2):
         with engine:
             folders.add(engine.scratch("001").parent)
-            assert isinstance(engine.run(trial_of(engine, tmp_path, id_="002")), Run)
+            assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
     assert len(folders) == 2
 
 
@@ -205,10 +209,10 @@ def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
         assert again.scratch("1").parent.is_dir()
 
 
-def test_a_running_trial_is_cancelled_from_another_thread(tmp_path: Path) -> None:
+def test_a_running_trial_is_cancelled_from_another_thread(folder: Path) -> None:
     with LocalEngine() as engine:
         trial = dataclasses.replace(
-            trial_of(engine, tmp_path), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
+            trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
         )
         threading.Timer(0.3, engine.cancel).start()
         outcome = engine.run(trial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path  # noqa: TC003
@@ -19,13 +20,18 @@ NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
 """Runs a command where it may mount what it likes."""
 
 
+@pytest.fixture(scope="session")
+def _place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("isolation") / "project"
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """The user's project, with one file in it."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "mine.txt").write_text("precious")
-    return folder
+def project(_place: Path) -> Path:
+    """The user's project, with one file in it. For each path it is tried once what holds there."""
+    shutil.rmtree(_place, ignore_errors=True)
+    _place.mkdir()
+    (_place / "mine.txt").write_text("precious")
+    return _place
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from advisor.model import Change
 from advisor.state import state_folder
 from advisor.versions import Versions
 from tests.isolation.conftest import NAMESPACE
-from tests.light import PYTHONPATH
+from tests.light import PYTHONPATH, WITHOUT_PLOTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +36,8 @@ def call(folder: Path, world: str, *argv: str, **env: str) -> subprocess.Complet
     project.mkdir(exist_ok=True)
     if not (project / "c.json").exists():
         (project / "c.json").write_text('{"batch_size": 1}\n')
-    own = {"PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": str(folder / "elsewhere")}
+    path = os.pathsep.join([WITHOUT_PLOTS, PYTHONPATH])
+    own = {"PYTHONPATH": path, "XDG_STATE_HOME": str(folder / "elsewhere")}
     words = [sys.executable, "-m", "advisor", *argv]
     return subprocess.run(
         [*NAMESPACE, "sh", "-ec", f'{world}\ncd project; exec "$@"', "sh", *words],

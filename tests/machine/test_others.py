@@ -85,7 +85,7 @@ def test_others_at_work_are_seen_and_named() -> None:
         others = Others()
         others.look(now=True)
         began = time.time()
-        time.sleep(0.6)
+        time.sleep(0.4)
         others.look(now=True)
     seen = others.slices[-1].others_cpus
     assert seen is not None
@@ -102,7 +102,7 @@ def test_the_run_is_no_other() -> None:
         others = Others(own.pid)
         others.look(now=True)
         before = cpu_s(tree)
-        time.sleep(0.6)
+        time.sleep(0.4)
         others.look(now=True)
         used = cpu_s(tree) - before
     last = others.slices[-1]
@@ -145,7 +145,7 @@ def test_a_build_is_told_by_the_name_of_who_runs_it() -> None:
             others = Others()
             others.look(now=True)
             began = time.time()
-            time.sleep(0.6)
+            time.sleep(0.4)
             others.look(now=True)
         finally:
             os.killpg(build.pid, 9)

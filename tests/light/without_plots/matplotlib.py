@@ -1,0 +1,4 @@
+"""A matplotlib that is not installed."""
+
+msg = "No module named 'matplotlib'"
+raise ModuleNotFoundError(msg, name="matplotlib")
