@@ -48,7 +48,7 @@ def optimize(
     gpu_advisor: warm.Server, project: Path, *flags: str
 ) -> subprocess.CompletedProcess[str]:
     own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
-    words = ("c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags)
+    words = ("c.json", "--window", "0.2s", "--budget", "30s", "--json", *flags)
     return gpu_advisor.call("optimize", *words, cwd=project, env={**os.environ, **own})
 
 

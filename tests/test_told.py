@@ -85,7 +85,7 @@ def deaf(tmp_path_factory: pytest.TempPathFactory, gpu_advisor: Server) -> str:
     """The report on a program that follows neither its batch nor its precision."""
     config = "batch_size: 2\nprecision: fp32\n"
     folder = tmp_path_factory.mktemp("deaf")
-    code, stderr, report = optimize(gpu_advisor, folder, config, "overrides")
+    code, stderr, report = optimize(gpu_advisor, folder, config, "overrides", "--budget", "35s")
     assert code == 0, stderr
     return report
 
@@ -133,9 +133,7 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     tmp_path: Path, gpu_advisor: Server
 ) -> None:
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
-    code, stderr, report = optimize(
-        gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m"
-    )
+    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last")
     assert code == 0, stderr
     assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
