@@ -31,9 +31,7 @@ ALONE = [
 ]
 """Commands that are one Python process."""
 SEVERAL = [case for case in CASES if case not in ALONE]
-ONE_OF_EACH = [
-    next(case for case in ALONE if case.needs == needs) for needs in (None, "lightning")
-]
+ONE_OF_EACH = [next(case for case in ALONE if case.needs == needs) for needs in (None, "lightning")]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", light.WHOLE: "1"}
 START_S = 150.0
 """A framework takes a while to import."""

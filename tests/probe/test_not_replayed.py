@@ -1,4 +1,4 @@
-"""Compute alone is measured by going through a batch again, which not every program lives through."""
+"""Compute alone is measured by going through a batch again, which not every program bears."""
 
 from __future__ import annotations
 

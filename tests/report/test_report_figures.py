@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -72,9 +73,7 @@ def test_the_same_report_gives_the_same_bytes_whatever_the_matplotlibrc(tmp_path
         "folder = Path(sys.argv[1]); folder.mkdir();"
         "[(folder / n).write_bytes(s) for n, s in figures.draw(examples.improved()).items()]"
     )
-    environment = {
-        "PATH": "", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "MATPLOTLIBRC": str(tmp_path),
-    }  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MATPLOTLIBRC": str(tmp_path)}
     folder = tmp_path / "there"
     command = [sys.executable, "-c", code, str(folder)]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
