@@ -112,7 +112,7 @@ def test_a_sampler_of_another_shape_is_tuned_proven_written_and_put_back(
     assert "inference.loader.batch_size" in first_screen
     assert "gpu-advisor revert" in first_screen
 
-    again = result_of(optimize("--json", "--budget", "40s"))
+    again = result_of(optimize("--json", "--budget", "50s"))
     assert again["verdict"] in {"unchanged", "partial"}, "the budget may end before the last idea"
     assert again["changes"] == []
     assert config.read_text() == tuned
@@ -281,7 +281,7 @@ def test_ctrl_c_leaves_the_config_no_process_a_partial_report_and_a_way_on(
 
     measured = set(re.findall(r"^trial \d+  (.+?)  search  ", seen, re.MULTILINE))
     assert measured
-    found = result_of(optimize("--json", "--budget", "40s"))
+    found = result_of(optimize("--json", "--budget", "50s"))
     report = json.loads((project / "report.json").read_text())
     assert found["runs"] == sum(not trial["reused"] for trial in report["trials"])
     again = [t for t in report["trials"] if t["purpose"] == "search" and t["label"] in measured]

@@ -21,7 +21,7 @@ KEPT = ("benchmarks", "config", "gpu-advisor.toml")
 LARGE_GIB = 30.0
 """From this memory on a workload is grown four times, below it twice."""
 DEM_S, EMBER_S, GATE_S, MORE_S = 110, 90, 45, 60
-SHORT_S, SHORT_DEM_S, SHORT_GATE_S = 20, 50, 90
+SHORT_S, SHORT_DEM_S, SHORT_GATE_S = 20, 40, 90
 """Budgets in a short run: each is over sooner where the machine is quiet."""
 AROUND_S = 45
 """What a workload takes besides its budget: its own data, made once, and two starts."""
