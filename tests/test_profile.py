@@ -43,7 +43,7 @@ command = "{python} lines.py"
 RESTORE = """\
 import pathlib, re, sys, time
 folder = re.search("output_dir: (.+)", pathlib.Path(sys.argv[1]).read_text())[1]
-pathlib.Path(folder).mkdir()
+pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
 for number in range(1000):
     pathlib.Path(folder, str(number)).touch()
     print("restored 2", flush=True)

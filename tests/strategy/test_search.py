@@ -506,7 +506,7 @@ def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
     """An ask for rounds is asked once; the strategy sees nothing of it before its end."""
     search = formula_search(tmp_path, on_formula(), TRAINING)
     contests = []
-    for known in range(0, len(search.answers), 3):
+    for known in range(len(search.answers)):
         turn = next_turn(search.facts, search.answers[:known])
         assert isinstance(turn, Turn)
         contests += [turn.ask] if isinstance(turn.ask, Contest) else []
