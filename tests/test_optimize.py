@@ -152,13 +152,13 @@ def proven(project: Path, gpu_advisor: warm.Server, *flags: str) -> dict[str, An
 
 def test_a_dry_run_writes_no_config(project: Path, gpu_advisor: warm.Server) -> None:
     """Whatever it proved."""
-    proven(project, gpu_advisor, "--dry-run", "--budget", "15s")
+    proven(project, gpu_advisor, "--dry-run", "--budget", "25s")
 
 
 @pytest.mark.slow
 def test_the_tuned_file_can_go_elsewhere(project: Path, gpu_advisor: warm.Server) -> None:
     """It holds what was proven, and is the original otherwise."""
-    found = proven(project, gpu_advisor, "--output", "tuned.yaml", "--budget", "15s")
+    found = proven(project, gpu_advisor, "--output", "tuned.yaml", "--budget", "25s")
     (change,) = found["changes"]
     assert change["path"] == "inference.loader.batch_size"
     tuned = documents.read(project / "tuned.yaml")
