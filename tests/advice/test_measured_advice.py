@@ -57,7 +57,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
 ) -> None:
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()
-    found = optimized(gpu_advisor, project, "--budget", "90s")
+    found = optimized(gpu_advisor, project, "--budget", "150s")
     (advice,) = found["advice"]
     line = next(n for n, text in enumerate(code.splitlines(), 1) if "DataLoader(" in text)
     assert advice["site"] == f"train.py:{line} DataLoader(...)"
