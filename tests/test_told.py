@@ -133,8 +133,9 @@ def test_a_batch_that_would_lose_samples_is_refused_with_their_number(
     tmp_path: Path, gpu_advisor: Server
 ) -> None:
     """50 samples and drop_last: 2 fits, 4 leaves two without a result, as does all above."""
-    budget = ("--budget", "90s")
-    code, stderr, report = optimize(gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last", *budget)
+    code, stderr, report = optimize(
+        gpu_advisor, tmp_path, "batch_size: 1\n", "drop-last", "--budget", "2m"
+    )
     assert code == 0, stderr
     assert "in batches of 4, 2 samples of a pass would be left out, where 0 are" in report
     assert not re.search(r"\| `batch_size` \| `1` \| `(?!2`)", report)
