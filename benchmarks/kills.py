@@ -226,11 +226,8 @@ def kill(pid: int, *, tree: bool) -> None:
 # --- a full disk --------------------------------------------------------------------------
 
 
-def full_disk(folder: Path, failures: Failures, *, every: int = 1) -> dict[str, int]:
-    """Write and revert with only so many pages left, 15 at most.
-
-    With `every` above 1 only so many of the numbers.
-    """
+def full_disk(folder: Path, failures: Failures) -> dict[str, int]:
+    """Write and revert with only so many KiB left."""
     done: Counter[str] = Counter()
     place = folder / "disk"
     place.mkdir(exist_ok=True)
@@ -243,7 +240,7 @@ def full_disk(folder: Path, failures: Failures, *, every: int = 1) -> dict[str, 
     tuned = ORIGINAL.replace(b'"batch_size": 1', b'"batch_size": 8')
     try:
         for name in ("write", "revert"):
-            for pages in range(0, 16, every):
+            for pages in range(16):
                 config = fresh(place / "p", rewritten=name == "revert")
                 filled = place / "filler"
                 with contextlib.suppress(OSError), filled.open("wb", buffering=0) as file:

@@ -264,16 +264,16 @@ def test_killed_at_any_line_the_config_is_whole_and_the_next_call_right() -> Non
     """Some lines of the write and of the revert here; all of them in the benchmark."""
     seen = Failures()
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        done = kills.kills(20, Path(folder), random.Random(0), seen, every=47)
+        done = kills.kills(40, Path(folder), random.Random(0), seen, every=23)
     assert not seen
-    assert done["killed before the end"] >= 20
+    assert done["killed before the end"] >= 40
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system needs root")
 def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Path) -> None:
-    """With no room left, with two pages, with four, ...; with any number in the benchmark."""
+    """With no room left, with one page, with two, ..."""
     seen = Failures()
-    done = kills.full_disk(tmp_path, seen, every=2)
+    done = kills.full_disk(tmp_path, seen)
     assert not seen
     assert done["write refused"]
     assert done["write done"]
@@ -282,9 +282,9 @@ def test_on_a_full_disk_the_config_is_whole_and_the_next_call_right(tmp_path: Pa
 def test_an_edit_at_the_moment_of_the_write_is_never_lost() -> None:
     seen = Failures()
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        done = edits.edits(24, Path(folder), random.Random(0), seen)
+        done = edits.edits(45, Path(folder), random.Random(0), seen)
     assert not seen
-    assert sum(done.values()) == 24
+    assert sum(done.values()) == 45
 
 
 def test_nothing_to_revert_is_an_error_not_a_success(config: Path) -> None:
