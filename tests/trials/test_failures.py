@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-ONE_OF_A_KIND = {case.kind: name for name, case in CASES.items()}.values()
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_each_failure_is_told_apart(name: str) -> None:
     """Kind, evidence and next step are right; no process and no file is left behind."""
@@ -36,10 +33,9 @@ def test_every_kind_has_a_program() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONE_OF_A_KIND)
+@pytest.mark.parametrize("name", CASES)
 def test_no_failure_leaves_anything_when_the_parent_is_killed(name: str) -> None:
-    """kill -9 at a random moment, from before the start to after the failure; a program of each
-    kind here, all of them each night."""
+    """kill -9 at a random moment, from before the start to after the failure."""
     after_s = random.Random(name).uniform(0.05, 4.0)
     assert abandon(CASES[name], after_s).problems == ()
 
