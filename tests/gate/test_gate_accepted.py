@@ -71,7 +71,6 @@ def test_an_acceptance_changes_nothing_else() -> None:
 
 @pytest.fixture
 def base(repo) -> Checkout:
-    repo.commit({"x": "x"})
     return Checkout(top=repo.path, cwd=repo.path, revision=Revision(sha=SHA))
 
 

@@ -136,6 +136,15 @@ def test_one_stray_run_does_not_cost_all_the_pairs(place: int, times: float) -> 
     assert judgement.looked_at <= 17
 
 
+def test_a_regression_holds_for_the_mean_of_the_pairs_too() -> None:
+    """A base that is slow now and then does not lend its good runs to a verdict against head."""
+    values = mixed(drop(0.08), 24)
+    assert judge({"w": values}, RULE)["w"].outcome == "regression"
+    for place in (3, 11, 19):
+        values[place] = -0.6
+    assert judge({"w": values}, RULE)["w"].outcome == "inconclusive"
+
+
 def test_the_cap_rule_is_off_unless_asked() -> None:
     """Certainly slower, about the threshold, not proven beyond it: red only with the cap rule."""
     values = mixed(RULE.tau + 0.001, 24, spread=0.03)
