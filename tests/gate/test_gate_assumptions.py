@@ -56,6 +56,29 @@ def test_pairs_that_follow_each_other_are_seen() -> None:
     assert doubted(wave) >= 0.85
 
 
+def test_a_wave_is_seen_by_its_neighbours_alone() -> None:
+    """It runs through both arms alike, so that neither scatters more, and comes back, so that
+    nothing drifts."""
+
+    def waving(seed: int) -> tuple[list[float], list[float]]:
+        start = random.Random(f"wave {seed}").uniform(0, 2 * math.pi)
+        wave = [0.015 * math.sin(start + math.pi * n / 4) for n in range(24)]
+        base, head = drawn(2 * seed), drawn(2 * seed + 1)
+        return (
+            [value + w for value, w in zip(base, wave, strict=True)],
+            [value - w for value, w in zip(head, wave, strict=True)],
+        )
+
+    assert doubted(waving) >= 0.8
+
+
+def test_a_drift_that_neighbours_hardly_show_is_seen() -> None:
+    def drifting(seed: int) -> tuple[list[float], list[float]]:
+        return drawn(seed), [v - 0.0018 * n for n, v in enumerate(drawn(seed + 5000))]
+
+    assert doubted(drifting) >= 0.85
+
+
 def test_a_drift_of_one_arm_is_seen() -> None:
     def drifting(seed: int) -> tuple[list[float], list[float]]:
         return drawn(seed), [v - 0.003 * n for n, v in enumerate(drawn(seed + 5000))]

@@ -14,9 +14,11 @@ from gate_examples import pair, program, run
 
 from advisor.gate.base import Checkout
 from advisor.gate.entries import LoadedEntry
-from advisor.gate.origins import difference, unseen
+from advisor.gate.origins import Difference, difference, unseen
+from advisor.gate.origins import loaded as told_of
 from advisor.gate.records import Inputs, Revision
 from advisor.gate.verdict import decide
+from advisor.probe.origins import FILE
 from tests.gate.repos import STEADY, WARM_UPS, Gated
 
 if TYPE_CHECKING:
@@ -147,6 +149,29 @@ def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
     told = [note for note in found.record.notes if "seen to be loaded" in note]
     assert len(told) == 1
     assert "notes.md" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "foreign"),
+    [
+        ("pkg/x.py", ["pkg/x.py"]),
+        (".venv/lib/x.py", []),
+        ("conda/lib/x.py", []),
+        ("vendor/site-packages/x.py", []),
+    ],
+)
+def test_an_environment_in_the_checkout_of_head_is_nobodys_code(
+    tmp_path: Path, path: str, foreign: list[str]
+) -> None:
+    """Known by what Python or conda leave at its top, or by where packages are put."""
+    head, base, scratch = (tmp_path / name for name in ("head", "base", "scratch"))
+    for folder in (base, scratch / "probe", head / ".venv", head / "conda" / "conda-meta"):
+        folder.mkdir(parents=True)
+    (head / ".venv" / "pyvenv.cfg").touch()
+    told = {"how": "ran", "path": str(head / path), "sha256": None}
+    (scratch / "probe" / FILE).write_text(json.dumps(told))
+    between = Difference(tops={"base": base, "head": head}, changed={})
+    assert told_of(scratch, base, between).foreign == foreign
 
 
 def loaded(digest: str, **more: object) -> LoadedEntry:

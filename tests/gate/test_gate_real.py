@@ -150,10 +150,10 @@ def test_the_time_of_the_whole_run_counts_where_nothing_else_is_seen(two) -> Non
 
 
 def test_a_look_that_will_not_fit_is_not_begun(two) -> None:
-    """It is announced what the first verdict takes; then the minutes are not spent on less. That
-    decides nothing, and says so."""
+    """It is announced what the first verdict takes; then the minutes, enough for a pair or two, are
+    not spent on less. That decides nothing, and says so."""
     slow = "import time; time.sleep(0.5); print('throughput: 100')"
-    found = two(slow, slow).on_github().gate(*BENCH, "--json", "--max-minutes", "0.02")
+    found = two(slow, slow).on_github().gate(*BENCH, "--json", "--max-minutes", "0.1")
     assert (found.code, found.json["verdict"]) == (3, "inconclusive"), found.stderr
     assert "budget" in found.json["workloads"][0]["reason"]
     assert set(found.outputs) == OUTPUTS
