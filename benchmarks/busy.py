@@ -100,6 +100,12 @@ def laid_out(project: Path) -> Path:
     return project
 
 
+def environment() -> dict[str, str]:
+    """Of the command: its `python` is the one that runs this, whether or not that is activated."""
+    here = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    return {**os.environ, "PATH": here, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+
 def one_call(name: str, budget: str | None) -> Line:
     """README's command one in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="busy-") as folder, world(name):
@@ -116,7 +122,7 @@ def one_call(name: str, budget: str | None) -> Line:
         done = subprocess.run(
             [*command, *(["--budget", budget] if budget else [])],
             cwd=project,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+            env=environment(),
             capture_output=True,
             text=True,
             check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ class Spec:
 
     copied: tuple[tuple[str, str], ...]
     """Files and folders of this repository, and their names in the program's folder."""
+    prepare: str | None = None
+    """A script that makes the program's data, run there once."""
     command: tuple[str, ...]
     """Behind the interpreter."""
     config: str | None = None
@@ -99,6 +102,31 @@ SPECS = {
         batches=(1, 2, 4, 8, 16, 32, 64),
         unit="image",
     ),
+    "reviews": Spec(
+        copied=(
+            (f"{REACH}/list_inference/predict.py", "predict.py"),
+            (f"{REACH}/list_inference/prepare.py", "prepare.py"),
+            (f"{REACH}/step_clock.py", "step_clock.py"),
+        ),
+        prepare="prepare.py",
+        command=("predict.py", "reviews.txt", "--batch-size", "1"),
+        batch="--batch-size",
+        batches=(1, 2, 4, 8, 16, 32, 64, 128),
+        unit="review",
+    ),
+    "images": Spec(
+        copied=(
+            (f"{REACH}/k_diffusion", "."),
+            (f"{REACH}/step_clock.py", "step_clock.py"),
+        ),
+        command=(
+            *("sample.py", "--config", "config.json"),
+            *("-n", "4000", "--steps", "12", "--batch-size", "1"),
+        ),
+        batch="--batch-size",
+        batches=(1, 2, 4, 8, 16, 32, 64),
+        unit="image",
+    ),
 }
 MADE = {
     "infer.yaml": "inference:\n  sampler: {num_inference_steps: 60}\n"
@@ -111,11 +139,13 @@ def laid_out(spec: Spec, folder: Path) -> Program:
     for source, name in spec.copied:
         ignored = shutil.ignore_patterns("results", "__pycache__")
         if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, folder / name, ignore=ignored)
+            shutil.copytree(ROOT / source, folder / name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy(ROOT / source, folder / name)
     for name, text in MADE.items():
         (folder / name).write_text(text)
+    if spec.prepare:
+        subprocess.run([sys.executable, spec.prepare], cwd=folder, check=True)
     (folder / ".git").mkdir()
     line = documents.parse(join([sys.executable, *spec.command]), "argv", COMMAND_LINE)
     config = documents.read(folder / spec.config) if spec.config else None

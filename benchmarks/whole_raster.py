@@ -20,7 +20,7 @@ from pathlib import Path
 
 from advisor import settings
 from advisor.quality import Pair, Values, judge, read_measures
-from benchmarks.busy import ROOT, laid_out
+from benchmarks.busy import ROOT, environment, laid_out
 
 CONFIG = Path("config/dem_completion.json")
 WORKLOAD = "dem-completion"
@@ -34,7 +34,7 @@ def called(folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "advisor", "optimize", str(CONFIG)],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,

@@ -67,6 +67,9 @@ class Contest:
     after: Ask
     rounds: int
     """Rounds that nobody disturbed, fixed before the first."""
+    hoped: int = 0
+    """So many where the rounds turn out to take less of the budget than was feared. The clock alone
+    decides that, so the bounds hold as if it had been fixed."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
     reseeded: bool = False

@@ -149,6 +149,7 @@ class Lab:
         """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound, and
         a proof in which runs collapsed goes on while the budget bears it."""
         arms = {BEFORE: contest.before, AFTER: contest.after}
+        took_s = {arm: ask.expected_s for arm, ask in arms.items()}
         rounds: list[Round[Attempt]] = []
         again = max(2, contest.rounds // 2) if self.patient else 0
         cut_short = False
@@ -159,11 +160,15 @@ class Lab:
                 ask = replace(ask, repeat=(ask.repeat or 0) + number - 1)
             else:
                 ask = replace(ask, series=f"{contest.title}, round {number}")
-            if contest.finish_once and arm == AFTER and number == 1:
+            finishes = contest.finish_once and arm == AFTER and number == 1
+            if finishes:
                 ask = replace(ask, plan=replace(ask.plan, whole_batches=1))
-            answer = self._once(ask)
+            before_s = self.budget.left_s
+            answer = self._once(replace(ask, expected_s=took_s[arm]))
             if isinstance(answer, NotRun):
                 raise _SpentError
+            if not finishes and not answer.reused:
+                took_s[arm] = min(arms[arm].expected_s, before_s - answer.left_s)
             return answer
 
         def why_again(runs: Mapping[str, Attempt]) -> str | None:
@@ -180,9 +185,10 @@ class Lab:
                 arm: [run.units_per_s for r in quiet if (run := r.runs[arm].run) is not None]
                 for arm in arms
             }
-            more = rounds_wanted(contest.rounds, rates)
-            round_s = contest.before.expected_s + contest.after.expected_s
-            return more if (more - len(quiet)) * round_s <= self.budget.left_s else contest.rounds
+            fit = len(quiet) + int(self.budget.left_s / max(sum(took_s.values()), 1e-9))
+            outlive = rounds_wanted(contest.rounds, rates)
+            most = outlive if outlive <= fit else contest.rounds
+            return max(most, min(contest.hoped, fit))
 
         try:
             for each in interleaved(

@@ -38,6 +38,8 @@ class Classified:
     outputs: tuple[str, ...]
 
 
+_COMPUTED = "it is computed"  # begins the reason of a Python value that only a run can tell
+
 NONE_IS_A_VALUE = {"prefetch_factor"}
 """Kinds of which None is what a DataLoader itself takes, and no sign of a value set elsewhere."""
 
@@ -240,10 +242,12 @@ class _Finder:
     # --- what is no literal ---------------------------------------------------------------
 
     def _reference(self, leaf: Leaf) -> Link | None:
-        target = self.document.aliases.get(leaf.path)
+        scalar = leaf.scalar
+        target = self.document.aliases.get(scalar.path)
         if target:
-            why = f"repeats {target}: change it there"
-            return self._link(why, leaf.path, target)
+            return self._link(f"repeats {target}: change it there", leaf.path, target)
+        if leaf.value is None and scalar.why and scalar.why.startswith(_COMPUTED):
+            return self._link(scalar.why, leaf.path)
         if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
             target = self._target(leaf.value)
             where = f"the value lives at {target}" if target else "it is computed elsewhere"
@@ -273,9 +277,8 @@ class _Finder:
 
     def _context_trap(self, leaf: Leaf, meaning: _Meaning, twins: list[Leaf]) -> str | None:
         """Why a leaf that is named like a knob is none the less none."""
-        comment = " ".join((leaf.scalar.comment or "").split())
-        if self.catalogue.comments["unused"].search(comment):
-            return f'the comment beside it says "{comment}"'
+        if self.catalogue.comments["unused"].search(leaf.comment or ""):
+            return f'the comment beside it says "{leaf.comment}"'
         if _is_sweep(leaf, meaning):
             return "several batch sizes that the program tries one after the other: no one setting"
         if leaf.mapping in self._variants:
@@ -319,15 +322,14 @@ class _Finder:
             scope=scope,
             editable=frozen is None,
             why=f"{why}; not editable: {frozen}" if frozen else why,
-            comment=leaf.scalar.comment,
+            comment=leaf.comment,
         )
 
     def _frozen(self, leaf: Leaf, kind: str) -> str | None:
         """Why the knob must be left alone, or None."""
         scalar = leaf.scalar
-        comment = scalar.comment or ""
-        if self.catalogue.comments["constraint"].search(comment):
-            return f'the comment beside it says "{" ".join(comment.split())}"'
+        if self.catalogue.comments["constraint"].search(leaf.comment or ""):
+            return f'the comment beside it says "{leaf.comment}"'
         switch = self._switched_off(leaf)
         if switch:
             return f"{switch.path} = {switch.scalar.text} makes it dead"
@@ -366,9 +368,8 @@ class _Finder:
     def _scope(self, leaf: Leaf, meaning: _Meaning) -> str | None:
         if meaning.kind != "batch_size" or meaning.scope:
             return meaning.scope
-        comment = leaf.scalar.comment or ""
         for scope in ("device", "global"):
-            if self.catalogue.comments[scope].search(comment):
+            if self.catalogue.comments[scope].search(leaf.comment or ""):
                 return scope
         return "global" if self._shares_batch else None
 

@@ -22,6 +22,7 @@ _COMMENT = 1
 _OTHER_COMMENT = -9
 _LEAST_ROUND = 16
 _LEAST_PLURAL = 4
+_LONG_PART = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,8 @@ class _Vocabulary:
     enough: int
     high: int
     unknown: int
+    stage: tuple[str, ...]
+    """Keys that, with a strange word before them, tell of a stage of training."""
     spelling: Mapping[str, Words]
     neutral: frozenset[str]
     known: frozenset[str]
@@ -120,6 +123,7 @@ def _vocabulary() -> _Vocabulary:
         enough=table["enough"],
         high=table["high"],
         unknown=table["unknown"],
+        stage=tuple(table["stage"]),
         spelling=spelling,
         neutral=neutral,
         known=frozenset(known) | neutral | spelling.keys(),
@@ -179,12 +183,18 @@ def words_in(name: str) -> Words:
     for token in filter(None, name.split("_")):
         bare = token.rstrip("0123456789")
         one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
-        parts = (token,) if token in vocabulary.known else _unglued(token) or _unglued(bare)
+        parts = (token,) if token in vocabulary.known else _parted(token) or _parted(bare)
         if not parts and one in vocabulary.known:
             parts = (one,)
         for word in parts or filter(None, (bare,)):
             found.extend(vocabulary.spelling.get(word, (word,)))
     return tuple(found)
+
+
+def _parted(token: str) -> Words:
+    """As `_unglued`; two abbreviations make no word, or `bsft` would be a batch size."""
+    parts = _unglued(token)
+    return parts if any(len(part) >= _LONG_PART for part in parts) else ()
 
 
 @functools.lru_cache(maxsize=8192)
@@ -328,13 +338,16 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
             word = max(sorted(listed), key=lambda w: abs(weights[w]))
             yield f"{where} `{word}`", weights[word]
             break
+    stage = _stage(leaf)
+    if stage:
+        yield f"beside `{stage}`", -_vocabulary().unknown
     beside = leaf.siblings & kind.beside.keys()
     if beside:
         key = max(sorted(beside), key=lambda k: kind.beside[k])
         yield f"beside `{key}`", kind.beside[key]
-    if kind.comment and kind.comment.search(leaf.scalar.comment or ""):
+    if kind.comment and kind.comment.search(leaf.comment or ""):
         yield "its comment", _COMMENT
-    if kind.not_comment and kind.not_comment.search(leaf.scalar.comment or ""):
+    if kind.not_comment and kind.not_comment.search(leaf.comment or ""):
         yield "its comment", _OTHER_COMMENT
     if kind.as_list and leaf.is_list:
         yield "a list", kind.as_list
@@ -344,6 +357,16 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
     numbers = [number for value in values if (number := number_of(value)) is not None]
     if kind.usual and any(not kind.usual[0] <= number <= kind.usual[1] for number in numbers):
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
+
+
+def _stage(leaf: Leaf) -> str | None:
+    """A key beside `leaf` that shows its strange first word to name a stage of training."""
+    vocabulary = _vocabulary()
+    first = leaf.name.split("_")[0]
+    if not vocabulary.known.isdisjoint(words_in(first)):
+        return None
+    keys = (f"{first}_{key}" for key in vocabulary.stage)
+    return next((key for key in keys if key in leaf.siblings), None)
 
 
 def _is_round(value: object) -> bool:

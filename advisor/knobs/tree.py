@@ -16,12 +16,24 @@ if TYPE_CHECKING:
 Part = str | int
 
 _CALLS_ITSELF = frozenset(
-    {"type", "name", "class", "class_name", "class_path", "target", "_target_", "cls", "transform"}
+    {
+        *("type", "name", "class", "class_name", "class_path", "target", "_target_", "cls"),
+        *("transform", "key"),
+    }
 )
 """Keys whose value says what the mapping they stand in makes."""
 
-_ARGUMENTS = frozenset({"args", "kwargs", "params", "param", "init_args", "class_args", "options"})
+_ARGUMENTS = frozenset(
+    {"args", "kwargs", "params", "param", "init", "init_args", "class_args", "options"}
+)
 """Keys that hold the arguments of what the mapping above makes."""
+
+_OTHERWISE = {
+    "model": frozenset({"train", "training", "trainer"}),
+    "transformer": frozenset({"data"}),
+}
+"""Words of a name that mean something else beside others: what trains a model is no part of it,
+what transforms data is no network."""
 
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
@@ -46,6 +58,8 @@ class Leaf:
     value: JsonScalar | tuple[JsonScalar, ...]
     scalar: Scalar
     """The scalar itself; the first element of a list."""
+    comment: str | None
+    """The comment beside it, on one line; of a list, also the one behind its last element."""
     called: tuple[str, ...] = ()
     """What the mapping, or the one whose arguments it holds, calls itself: `type: RandomCrop`."""
 
@@ -85,7 +99,9 @@ def _snake(text: str) -> str:
 @functools.lru_cache(maxsize=4096)
 def words_of(name: str) -> frozenset[str]:
     """A canonical name and the words in it."""
-    return frozenset((name, *name.split("_")))
+    words = frozenset(name.split("_"))
+    lost = {word for word, beside in _OTHERWISE.items() if not beside.isdisjoint(words)}
+    return words - lost | {name}
 
 
 def parts_of(path: str) -> tuple[Part, ...]:
@@ -130,7 +146,7 @@ def leaves(scalars: Mapping[str, Scalar]) -> list[Leaf]:
 
 def _called(parts: tuple[Part, ...], makes: Mapping[tuple[Part, ...], str]) -> tuple[str, ...]:
     mapping = parts[:-1]
-    if mapping not in makes and mapping and mapping[-1] in _ARGUMENTS:
+    while mapping not in makes and mapping and mapping[-1] in _ARGUMENTS:
         mapping = mapping[:-1]
     return (makes[mapping],) if mapping in makes else ()
 
@@ -147,6 +163,7 @@ def _leaf(
     above = [canonical(part) for part in parts[:-1] if isinstance(part, str)] + scope
     ancestors = tuple(name for name in reversed(above) if name)
     name = canonical(key)
+    comments = dict.fromkeys(s.comment for s in (scalars[0], scalars[-1]) if s.comment)
     return Leaf(
         path=path_of(parts) if is_list else scalars[0].path,
         key=key,
@@ -157,6 +174,7 @@ def _leaf(
         mapping=path_of(parts[:-1]),
         value=tuple(s.value for s in scalars) if is_list else scalars[0].value,
         scalar=scalars[0],
+        comment=" ".join(" ".join(comments).split()) or None,
         called=called,
     )
 

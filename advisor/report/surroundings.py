@@ -26,12 +26,15 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
         return told if runs else ""
     if not any(run.disturbance.disturbed for run in runs):
         return ""
-    names = ", ".join(f"{other.name} {other.cpus:.1f}" for other in who[:3])
+    names = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in worth_a_name(who))
     named = f" ({names})" if names else ""
     mean = sum(held) / len(held)
     text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
     if stood_in:
-        text += " Disturbed rounds had to be counted; the interval shows it."
+        text += (
+            " Disturbed rounds had to be counted: this is the gain beside others, and a quiet "
+            "machine may show another."
+        )
     return text
 
 
@@ -52,11 +55,17 @@ def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
 
 WORTH_A_NAME = 0.05
 """CPUs; who holds less is not told by name."""
+MOST_NAMES = 3
+
+
+def worth_a_name(who: Sequence[Neighbour]) -> list[Neighbour]:
+    """The busiest of `who`."""
+    return [each for each in who[:MOST_NAMES] if each.cpus >= WORTH_A_NAME]
 
 
 def crowded(who: Sequence[Neighbour]) -> str:
     """That others were at work, where no run came to its end that could tell how much."""
-    names = ", ".join(f"{o.name} {o.cpus:.1f} CPUs" for o in who[:3] if o.cpus >= WORTH_A_NAME)
+    names = ", ".join(f"{each.name} {each.cpus:.1f} CPUs" for each in worth_a_name(who))
     return f"Tried on a busy machine, beside others: {names}." if names else ""
 
 

@@ -69,6 +69,7 @@ def prove(now: Standing, winner: Candidate) -> Stage:
             before=side(now, Arm(candidate=held), "confirm"),
             after=side(now, Arm(candidate=winner), "confirm", now.front),
             rounds=rounds,
+            hoped=wanted_rounds(now, expected, again=again),
             finish_once=finish_s > 0,
             sigma=now.sigma,
         )
@@ -177,24 +178,29 @@ def planned_rounds(
     again: bool = False,
     kept_s: float = 0.0,
 ) -> int:
-    """Rounds that the gain and the noise of this host ask for; 0 if the budget buys none.
-
-    As many as make Student's bounds half as wide as the gain lies above the smallest worth a
-    change: a large gain needs few, a small one many, and one that was flattered when it was chosen
-    still has room. Fixed before the first; none is added after a look. Where the budget buys
-    fewer, those it buys must do. `kept_s` of it are for something else.
-    """
+    """`wanted_rounds`, or those that the budget buys; 0 if it buys none. `kept_s` of it are for
+    something else."""
     affordable = int((now.left_s - kept_s) / max(round_s, 1e-9))
     if not again and HOPE * (now.left_s - kept_s) >= FEWEST_ROUNDS * round_s:
         affordable = max(affordable, FEWEST_ROUNDS)
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0
+    return min(wanted_rounds(now, expected_gain, again=again), affordable)
+
+
+def wanted_rounds(now: Standing, expected_gain: float, *, again: bool = False) -> int:
+    """Rounds that the gain and the noise of this host ask for.
+
+    As many as make Student's bounds half as wide as the gain lies above the smallest worth a
+    change: a large gain needs few, a small one many, and one that was flattered when it was chosen
+    still has room. Fixed before the first; none is added after a look.
+    """
     least = GOOD_ROUNDS if now.facts.consents else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least
     if mends(now, now.originals):
-        return min(least, affordable)
+        return least
     gap = math.log(expected_gain / (1 + now.facts.smallest_gain)) if expected_gain > 0 else 0.0
-    wanted = next(
+    return next(
         (
             rounds
             for rounds in range(least, MOST_ROUNDS)
@@ -202,4 +208,3 @@ def planned_rounds(
         ),
         MOST_ROUNDS,
     )
-    return min(wanted, affordable)

@@ -2,19 +2,25 @@
 
 A step costs a launch and then each unit's compute; loading costs each unit, beside the step where
 there are workers and before it where there are none. Where the launch ends and the compute begins
-is not known, so every split is weighed by how well it explains the runs. Real programs differ from
-that: what is left over is taken along to the neighbours, and what is far from every run is doubted.
+is not known, so every split is weighed by how well it explains the runs. Where a larger batch was
+slower a unit may take longer in it, as where caches overflow. Real programs differ from that: what
+is left over is taken along to the neighbours, and what is far from every run is doubted.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
 """Launch over compute of the first batch."""
+GROWTHS = (0.0, 0.15, 0.3)
+"""How fast a unit's compute grows with the batch once caches no longer hold it, as an exponent."""
+FALL = 1.0
+"""That is believed where a larger batch was slower by so many deviations of equal processes."""
 LOADERS = tuple(math.exp(x) for x in (-1.2, -0.6, -0.25, 0.0, 0.25))
 """The loader beside the compute, over the loader alone."""
 LOADER_SPREAD = 0.3
@@ -65,9 +71,14 @@ class _Split:
 
     weight: float
     launch_share: float
+    growth: float
     log_step_s: float
     """Of the first batch."""
     loader: float
+
+    def log_share(self, batches: float) -> float:
+        """What a step takes of the first batch's, for so many times as many units."""
+        return _log_share(self.launch_share, self.growth, batches)
 
 
 class Surface:
@@ -126,15 +137,21 @@ class Surface:
         steps = [(point.batch, math.log(point.step_s)) for point in points]
         loads = [self._load_s(point.batch, point.workers) for point in points]
         found = []
-        for launch in SPLITS:
+        growths = GROWTHS if self._falls(points) else GROWTHS[:1]
+        for launch, growth in itertools.product(SPLITS, growths):
             shape = [
-                log_s - math.log((launch + batch / self._first) / (launch + 1))
-                for batch, log_s in steps
+                log_s - _log_share(launch, growth, batch / self._first) for batch, log_s in steps
             ]
             log_step_s = _middle(shape)
             fit = sum(_log_student(each - log_step_s, 0.7 * self._sigma + 0.02) for each in shape)
             for loader in LOADERS if self._loader else (1.0,):
-                split = _Split(weight=0, launch_share=launch, log_step_s=log_step_s, loader=loader)
+                split = _Split(
+                    weight=0,
+                    launch_share=launch,
+                    growth=growth,
+                    log_step_s=log_step_s,
+                    loader=loader,
+                )
                 belief = fit - 0.5 * (math.log(loader) / LOADER_SPREAD) ** 2
                 for point, load_s in zip(points, loads, strict=True):
                     told = self._log_rate(split, point.batch, point.workers, load_s)
@@ -143,14 +160,15 @@ class Surface:
         top = max(belief for belief, _ in found)
         likely = [(math.exp(belief - top), split) for belief, split in found if belief > top - 8]
         total = sum(weight for weight, _ in likely)
-        return tuple(
-            _Split(
-                weight=weight / total,
-                launch_share=split.launch_share,
-                log_step_s=split.log_step_s,
-                loader=split.loader,
-            )
-            for weight, split in likely
+        return tuple(replace(split, weight=weight / total) for weight, split in likely)
+
+    def _falls(self, points: tuple[Point, ...]) -> bool:
+        """Whether a larger batch was slower than a smaller one: nothing else says that a unit's
+        compute grows, and where it does not a search that fears it ends too early."""
+        return any(
+            math.log(small.rate / large.rate) > FALL * self._sigma
+            for small, large in itertools.permutations(points, 2)
+            if small.batch < large.batch and small.workers == large.workers
         )
 
     def _mean(self, batch: float, workers: int) -> tuple[float, float]:
@@ -163,14 +181,17 @@ class Surface:
         return batch / _between(self._loader, workers) if self._loader else 0.0
 
     def _log_rate(self, split: _Split, batch: float, workers: int, load_s: float) -> float:
-        share = (split.launch_share + batch / self._first) / (split.launch_share + 1)
-        step_s = math.exp(split.log_step_s) * share
+        step_s = math.exp(split.log_step_s + split.log_share(batch / self._first))
         load_s /= split.loader
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 
 
 fitted = functools.lru_cache(maxsize=64)(Surface)
 """The search is replayed answer by answer: the same fit is asked for again and again."""
+
+
+def _log_share(launch: float, growth: float, batches: float) -> float:
+    return math.log((launch + batches ** (1 + growth)) / (launch + 1))
 
 
 def _middle(values: list[float]) -> float:

@@ -93,7 +93,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     (proof,) = search.standing.proofs
     assert proof.stood_in
     line = told(search)
-    assert "others held 1.0 of 8 CPUs (stress 1.0)" in line
+    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
     assert "Disturbed rounds had to be counted" in line
 
 

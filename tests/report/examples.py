@@ -370,7 +370,7 @@ def improved(**changes: object) -> Report:
                 PATHS,
             ),
         ],
-        "busy": "Measured on a busy machine: others held 0.3 of 2 CPUs (firefox 0.3).",
+        "busy": "Measured on a busy machine: others held 0.3 of 2 CPUs (firefox up to 0.3).",
         "noise_band": 0.024,
         "trials": dem_trials(),
         "skipped": ["`n_timestep` below 250: 250 was already out of tolerance."],

@@ -10,9 +10,11 @@ import pytest
 from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
-from advisor.report import compose, rendering
+from advisor.model import Disturbance, Neighbour
+from advisor.report import compose, rendering, surroundings
 from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,10 +165,18 @@ def test_nothing_faster_among_what_the_budget_held_names_the_budget_for_the_rest
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     """With who it was, and that disturbed rounds had to be counted."""
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
-    assert "others held 1.0 of 8 CPUs (stress 1.0)" in report.busy
+    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.busy
     assert "Disturbed rounds had to be counted" in report.busy
     assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
     assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
+
+
+def test_who_held_next_to_nothing_is_not_named() -> None:
+    """What a name is told with is the most that it held, which may be more than the mean."""
+    who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]
+    run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=0.4))
+    said = surroundings.busy([run], who, 2, stood_in=False)
+    assert said.endswith("others held 0.4 of 2 CPUs (cc1plus up to 0.8).")
 
 
 def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> None:

@@ -264,3 +264,18 @@ def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(
         tmp_path, engine, "batch_size: 20\n", workload=TEST, budget_s=budget_s, gpu=False
     )
     assert engine.clock() <= budget_s
+
+
+def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
+    """A busy machine makes the first processes dear: what the rounds themselves take says how many
+    of those that the noise asks for the budget bears, and none is begun that it does not."""
+
+    def process_s(trial: Trial) -> float:
+        return 4.0 if trial.purpose == "confirm" else 10.0
+
+    engine = on_formula(process_s=process_s, **PROGRAMS["batch"][0])
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=100.0, gpu=False)
+    (proof,) = search.standing.proofs
+    assert proof.contest.rounds < len(proof.counted) <= proof.contest.hoped
+    assert not proof.cut_short
+    assert search.lab.budget.spent_s <= search.facts.budget_s

@@ -56,6 +56,20 @@ def test_one_run_that_went_wrong_does_not_bend_the_fit() -> None:
     assert abs(surface.at(128, 8).log_rate - math.log(rate(128, 8))) < 0.1
 
 
+def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
+    """Where caches overflow the best lies between them (rates of a text tagger on two cores); by a
+    launch and a compute alone it would be the largest."""
+    rates = {1: 1180.0, 8: 4302.0, 64: 3846.0}
+    surface = Surface(
+        tuple(Point(batch=b, workers=0, rate=r, wait_share=0.0) for b, r in rates.items()), (), 0.05
+    )
+    best = max(surface.seen_at(batch, 0).log_rate for batch in rates)
+    gains = {batch: surface.at(batch, 0).improvement(best) for batch in (2, 16, 32, 128, 512)}
+    assert max(gains, key=lambda batch: gains[batch]) in {16, 32}
+    assert max(gains.values()) > 0.03
+    assert gains[512] < gains[128] < 0.01
+
+
 def test_nothing_is_expected_of_what_is_surely_slower() -> None:
     """Expected improvement is of gains alone, and never negative."""
     surface = Surface((point(1, 8), point(64, 8), point(512, 8)), LOADER, 0.02)

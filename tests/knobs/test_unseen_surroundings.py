@@ -1,0 +1,215 @@
+"""What stands around a name: what configs of unseen frameworks were misread by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.knobs import Findings
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "kind"),
+    [
+        ("training_size: [96, 96, 96] # training crop size", "training_size", "image_size"),
+        ("training_size: [96, 96, 96]", "training_size", None),
+        ("# of 8 gpus\nbench: true # let cuDNN choose", "bench", "cudnn_benchmark"),
+        ("bench: true", "bench", None),
+    ],
+)
+def test_a_comment_speaks_for_the_setting_beside_it(
+    text: str, path: str, kind: str | None, kinds: Callable[..., dict[str, str]]
+) -> None:
+    """Behind a list too, where it is the comment of the last element."""
+    assert kinds(text + "\n").get(path) == kind
+
+
+def test_a_constraint_behind_a_list_is_kept(find: Callable[..., Findings]) -> None:
+    (knob,) = find("crop_size: [96, 96] # must be divisible by 32\n").knobs
+    assert not knob.editable
+    assert "must be divisible by 32" in knob.why
+
+
+SECTIONS = [
+    ("train_model: {max_steps: 9000}", {"train_model.max_steps": "epochs"}),
+    ("model: {max_steps: 9000}", {}),
+    (
+        "data_transformer: {input_size: [96, 96]}",
+        {"data_transformer.input_size": "image_size"},
+    ),
+    ("transformer: {input_size: [96, 96]}", {}),
+    ("world_model: {grad_acc_steps: 2}", {"world_model.grad_acc_steps": "grad_accum"}),
+    ("model: {update_freq: 2}", {}),
+    ("ransac: {num_iterations: 1000}", {}),
+    ("generator: {max_iter: 5}", {}),
+    ("train: {max_iter: 5}", {"train.max_iter": "epochs"}),
+    ("dpm: {max_step: 1000}", {}),
+    ("resize: {min_side_length: 320}", {"resize.min_side_length": "image_size"}),
+    ("lr: {min_side_length: 320}", {}),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), SECTIONS)
+def test_a_section_is_what_all_of_its_name_says(
+    text: str, wanted: dict[str, str], kinds: Callable[..., dict[str, str]]
+) -> None:
+    """What trains a model is no part of it, what transforms data no network."""
+    assert kinds(text + "\n") == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "is_knob"),
+    [
+        ("zork_epochs: 4\nzork_batch_size: 8", "zork_epochs", True),
+        ("zork_epochs: 4\nzork_lr: 0.1", "zork_epochs", True),
+        ("zork_epochs: 4\nbatch_size: 8", "zork_epochs", False),
+        ("val_epochs: 4\nval_batch_size: 8", "val_epochs", False),
+        ("zork_block_size: 512\nzork_width: 8", "zork_block_size", False),
+    ],
+)
+def test_a_strange_word_is_forgiven_where_it_names_a_stage_of_training(
+    text: str, path: str, is_knob: bool, kinds: Callable[..., dict[str, str]]
+) -> None:
+    assert (path in kinds(text + "\n")) is is_knob
+
+
+@pytest.mark.parametrize("key", ["key", "type", "_target_"])
+@pytest.mark.parametrize("inside", ["init: {kwargs: {size: 96}}", "params: {size: 96}", "size: 96"])
+def test_arguments_may_lie_two_levels_below_what_is_made_of_them(
+    key: str, inside: str, kinds: Callable[..., dict[str, str]]
+) -> None:
+    found = kinds(f"steps: [{{{key}: some.library.RandomCrop, {inside}}}]\n")
+    assert list(found.values()) == ["image_size"]
+
+
+PATCHES = [
+    ("augmentation: {patch_size: [96, 96, 64]}", True),
+    ("augmentation: {patch_size: [4, 4]}", False),
+    ("model: {patch_size: [96, 96]}", False),
+    ("patch_size: 96", False),
+    ("width: 512\nheight: 384\nbatch_size: 8", True),
+    ("width: 512\nheight: 384\nbatch_size: 8\ndepth: 4", False),
+    ("width: 512\nheight: 384", False),
+    ("width: 512\nbatch_size: 8", False),
+    ("window: {width: 512, height: 384, batch_size: 8}", False),
+    ("train: {size: 256, crop: random}", True),
+    ("train: {size: 256}", False),
+    ("data: {orig_img_size: [720, 1280]}", False),
+    ("generation: {zork_resolution: 128}\ndata: {pointcloud_n: 3000}", False),
+    ("generation: {zork_resolution: 128}", True),
+]
+
+
+@pytest.mark.parametrize(("text", "is_knob"), PATCHES)
+def test_the_size_of_what_is_cut_is_one_of_images(
+    text: str, is_knob: bool, kinds: Callable[..., dict[str, str]]
+) -> None:
+    """A patch that is cut in augmentation, not one that a network makes a token of."""
+    assert ("image_size" in kinds(text + "\n").values()) is is_knob
+
+
+LENGTHS = [
+    ("n_steps: 500000\ngae_lambda: 0.9\nn_epochs: 3", {"n_steps"}),
+    ("n_steps: 2048\ngamma: 0.9\nlr: 0.1", set()),
+    ("diffusion: {n_steps: 500000}", set()),
+    ("num_env_steps: 5000000\nepisode_length: 200", {"num_env_steps"}),
+    ("max_env_steps: 500\neval_interval: 10", set()),
+    ("max_n_frames: 10_000_000\ngamma: 0.9", {"max_n_frames"}),
+    ("rounds: 30\nclients: {total_clients: 8}", {"rounds"}),
+    ("rounds: 30", set()),
+    ("n_train_itr: 500", {"n_train_itr"}),
+    ("update_cfg: null", set()),
+]
+
+
+@pytest.mark.parametrize(("text", "paths"), LENGTHS)
+def test_a_length_of_training_is_told_by_its_size_and_company(
+    text: str, paths: set[str], kinds: Callable[..., dict[str, str]]
+) -> None:
+    """Longer than any rollout, or the rounds of clients."""
+    assert {path for path, kind in kinds(text + "\n").items() if kind == "epochs"} == paths
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("a: {h: &h 360, w: &w 640}\ntrain: {data: {img_size: [*h, *w]}}\n", set()),
+        ("train: {data: {img_size: [360, 640]}}\n", {"train.data.img_size"}),
+    ],
+)
+def test_a_list_of_aliases_has_no_value_of_its_own(
+    text: str, paths: set[str], find: Callable[..., Findings]
+) -> None:
+    found = find(text)
+    assert {knob.path for knob in found.knobs} == paths
+    assert paths or any("train.data.img_size" in link.paths for link in found.links)
+
+
+PROGRAM = """\
+import os
+
+world_size = int(os.getenv("WORLD_SIZE", 1))
+cfg = dict(use_checkpoint=True, batch_size=4 * 8)
+net = dict(use_checkpoint=cfg["use_checkpoint"], train=dict(lr=0.1))
+"""
+
+
+def test_what_only_a_run_can_tell_is_a_reference_and_no_setting(
+    find: Callable[..., Findings],
+) -> None:
+    found = find(PROGRAM, "python")
+    kinds = {knob.path: knob.kind for knob in found.knobs}
+    assert kinds == {
+        "cfg.use_checkpoint": "grad_checkpoint",
+        "cfg.batch_size": "batch_size",
+        "net.train.lr": "learning_rate",
+    }
+    computed = {path for link in found.links if "computed" in link.why for path in link.paths}
+    assert computed == {"world_size", "net.use_checkpoint"}
+
+
+OTHERS = [
+    ("num_speakers_in_batch: 64", "num_speakers_in_batch", "batch_size"),
+    ("batch_num_samples: 64", "batch_num_samples", "batch_size"),
+    ("num_classes_in_batch: 64", "num_classes_in_batch", None),
+    ("bsft_channels: 64", "bsft_channels", None),
+    ("max_sentences: 8\nmax_valid_sentences: -1", "max_valid_sentences", "batch_size"),
+    ("max_sentences: 8\nmax_valid_tokens: -1", "max_valid_tokens", "batch_size"),
+    ("on_policy_n_envs_per_worker: 8", "on_policy_n_envs_per_worker", "num_envs"),
+    ("parallel: {num_workers: 2, num_cpus: 8}", "parallel.num_workers", None),
+    ("parallel: {num_workers: 2}", "parallel.num_workers", "num_workers"),
+    ("num_workers: 2\nnum_cpus: 8\ntrain_batch_size: 8", "num_workers", "num_workers"),
+    ("generator_workers: 8", "generator_workers", None),
+    ("max_accumulations: 2000", "max_accumulations", None),
+    ("zork_learn_rate: 0.1", "zork_learn_rate", "learning_rate"),
+    ("lr_rate: 0.0001", "lr_rate", "learning_rate"),
+    ("lr_rate: 0.4", "lr_rate", None),
+    ("schedulers: {lr: {values: [0.1, 0.01]}}", "schedulers.lr.values", "learning_rate"),
+    ("lr: {values: [0.1, 0.01], distribution: log}", "lr.values", None),
+    ("torch_dtype_str: bfloat16", "torch_dtype_str", "precision"),
+    ("ref: {torch_dtype: bfloat16, gradient_checkpointing: true}", "ref.torch_dtype", "precision"),
+    ("torch_dtype: bfloat16\nbf16: true", "torch_dtype", None),
+    ("zork_packing: true", "zork_packing", "packing"),
+    ("weight_packing: true", "weight_packing", None),
+    ("peft: {q_lora: true}", "peft.q_lora", "quantization"),
+    ("ref: {quantization: {enabled: true}}", "ref.quantization.enabled", "quantization"),
+    ("attn: flash_attention_2", "attn", "attention_impl"),
+    ("attn: additive", "attn", None),
+    ("sampler: {num_steps_denoising: 4}", "sampler.num_steps_denoising", "timesteps"),
+    ("num_samples: 16\nprediction_length: 24", "num_samples", "sample_num"),
+    ("num_samples: 16", "num_samples", None),
+    ("model: {model_max_length: 8192, model_name: zork}", "model.model_max_length", "seq_len"),
+    ("model: {max_len: 8192, depth: 8}", "model.max_len", None),
+    ("engine: {block_size: 16, gpu_memory_utilization: 0.6}", "engine.block_size", None),
+]
+
+
+@pytest.mark.parametrize(("text", "path", "kind"), OTHERS)
+def test_the_words_and_what_stands_beside_decide(
+    text: str, path: str, kind: str | None, kinds: Callable[..., dict[str, str]]
+) -> None:
+    assert kinds(text + "\n").get(path) == kind
