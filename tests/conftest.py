@@ -31,12 +31,13 @@ LONGEST = (
     "test_gate_attacks.py",
     "test_gate_origins.py",
     "test_gate_nvml.py",
-    "test_profile.py",
-    "test_lifetime.py",
-    "test_optimize.py",
-    "test_patched_programs.py",
-    "test_told.py",
     "test_matrix.py",
+    "test_optimize.py",
+    "test_measured_advice.py",
+    "test_lifetime.py",
+    "test_profile.py",
+    "test_told.py",
+    "test_patched_programs.py",
     "test_guarded_program.py",
 )
 """Files of tests begun first, in this order, so that no process is alone with one at the end."""

@@ -313,7 +313,7 @@ def test_a_program_without_a_config_gets_a_tuned_command(
     pytest.importorskip("torch")
     (project / "gpu-advisor.toml").write_bytes(OWN.encode())
     python = os.path.relpath(sys.executable, project)
-    words = ("--window", "0.3s", "--budget", "90s")
+    words = ("--window", "0.3s", "--budget", "60s")
     done = call(gpu_advisor, project, *words, "--json", "--write-toml", "--", python, "predict.py")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

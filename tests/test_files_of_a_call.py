@@ -48,7 +48,7 @@ def optimize(
     gpu_advisor: warm.Server, project: Path, *flags: str
 ) -> subprocess.CompletedProcess[str]:
     own = {"PYTHONPATH": PYTHONPATH, "GPU_ADVISOR_RUNTIME_DIR": str(project.parent / "runtime")}
-    words = ("c.json", "--window", "0.2s", "--budget", "60s", "--json", *flags)
+    words = ("c.json", "--window", "0.2s", "--budget", "30s", "--json", *flags)
     return gpu_advisor.call("optimize", *words, cwd=project, env={**os.environ, **own})
 
 
@@ -69,19 +69,21 @@ while True:
 def test_a_profile_leaves_the_tree_as_it_was_and_does_not_block_the_next(
     tmp_path: Path, gpu_advisor: warm.Server
 ) -> None:
-    """A program that numbers its runs, rotates its checkpoint and refuses to overwrite."""
+    """A program that numbers its runs, rotates its checkpoint and refuses to overwrite; it is run
+    twice."""
     project = tmp_path / "project"
     (project / "runs" / "train-1").mkdir(parents=True)
     (project / "last.pt").write_text("mine")
     (project / "run.py").write_text(LITTERS)
     before = seen(project)
-    for _ in range(2):
-        done = gpu_advisor.call(
-            "profile", "--window", "0.2s", "--unit-regex", "done", "--", sys.executable, "run.py",
-            cwd=project,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert seen(project) == before
+    done = gpu_advisor.call(
+        "profile", "--json", "--window", "0.2s", "--unit-regex", "done",
+        "--", sys.executable, "run.py",
+        cwd=project,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["runs"] == 2
+    assert seen(project) == before
 
 
 def test_that_nothing_isolates_is_said_before_the_first_trial(
@@ -89,7 +91,7 @@ def test_that_nothing_isolates_is_said_before_the_first_trial(
 ) -> None:
     env = {**os.environ, FORCED: "guard"}
     for argv in (
-        ("optimize", "c.json", "--budget", "1s"),
+        ("optimize", "c.json", "--budget", "1s", "--window", "0.2s"),
         ("profile", "c.json", "--window", "0.2s"),
     ):
         done = gpu_advisor.call(*argv, cwd=project, env=env)
@@ -104,8 +106,9 @@ def test_a_budget_smaller_than_the_baseline_ends_with_a_report(
     (project / ".gpu-advisor").mkdir()
     (project / ".gpu-advisor" / "history.sqlite").write_bytes(b"no database" * 1000)
     program = project / "run.py"
-    program.write_text("import time; time.sleep(3)\n" + program.read_text())
-    done = gpu_advisor.call("optimize", "c.json", "--budget", "1s", cwd=project)
+    program.write_text("import time; time.sleep(1.5)\n" + program.read_text())
+    flags = ("--budget", "1s", "--window", "0.2s")
+    done = gpu_advisor.call("optimize", "c.json", *flags, cwd=project)
     assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
     assert "Traceback" not in done.stderr
     assert "is damaged" in done.stderr

@@ -170,20 +170,6 @@ def test_a_run_shows_what_the_program_follows_whatever_it_is_called(
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_run_that_crashes_tells_what_it_came_to(
-    tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
-) -> None:
-    """Two layers that must fit are moved apart: the loader was built by then, and one run does."""
-    pytest.importorskip("torch")
-    roles = {"batch": "zorp", "workers": "vex", "hidden": "frell", "again": "grault"}
-    (tmp_path / "roles.json").write_text(json.dumps(roles))
-    (tmp_path / "c.yaml").write_text("frell: 6\ngrault: 6\nzorp: 6\nvex: 2\n")
-    found = as_json(inspect("c.yaml", "--run", "--json", "--", *made_up[:4]))
-    followed = {each["path"]: each["kind"] for each in found["experiment"]["followed"]}
-    assert followed == {"zorp": "batch_size", "vex": "num_workers"}
-    assert found["experiment"]["processes"] == 1
-
-
 def test_a_run_confirms_names_and_contradicts_them(
     tmp_path: Path, made_up: list[str], inspect: Callable[..., Ran]
 ) -> None:

@@ -38,7 +38,7 @@ class Bench:
     """`time.monotonic()` at which it must be over."""
     simulated: bool
     short: bool
-    """Simulated, and all steps: two to three minutes on two idle cores. Rates of whole programs
+    """Simulated, and all steps: two minutes on two cores. Rates of whole programs
     mean nothing there."""
     environ: Mapping[str, str]
     own_time: Mapping[str, str]

@@ -57,7 +57,7 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
 ) -> None:
     """The patch applies, the patched program really has the workers, and nothing is left to say."""
     code = (project / "train.py").read_text()
-    found = optimized(gpu_advisor, project, "--budget", "6m")
+    found = optimized(gpu_advisor, project, "--budget", "150s")
     (advice,) = found["advice"]
     line = next(n for n, text in enumerate(code.splitlines(), 1) if "DataLoader(" in text)
     assert advice["site"] == f"train.py:{line} DataLoader(...)"
@@ -81,18 +81,6 @@ def test_loader_arguments_in_the_code_are_found_measured_and_patched(
         plan=MeasurePlan(measure_s=0.5, min_steps=10),
     )
     assert again.measured.effects.workers == workers
-
-
-@pytest.mark.slow
-def test_a_program_that_has_them_on_gets_no_suggestion(project: Path, gpu_advisor: Server) -> None:
-    """As many workers as this host has CPUs, prefetching and persistent: no trial."""
-    code = (project / "train.py").read_text()
-    cpus = len(os.sched_getaffinity(0))
-    on = f"num_workers={cpus}, prefetch_factor=4, persistent_workers=True"
-    (project / "train.py").write_text(code.replace("num_workers=0", on).replace("0.004", "0.0"))
-    found = optimized(gpu_advisor, project, "--budget", "90s")
-    assert [trial["label"] for trial in found["trials"] if "persistent" in trial["label"]] == []
-    assert [entry for entry in found["advice"] if "prefetch" in entry["title"]] == []
 
 
 PASSED_ON = """\
@@ -131,7 +119,7 @@ def test_a_key_that_the_config_lacks_is_inserted_when_it_is_proven(
     )
     config.write_bytes(before)
     (project / "train.py").write_text(PASSED_ON)
-    found = optimized(gpu_advisor, project, "--budget", "6m")
+    found = optimized(gpu_advisor, project, "--budget", "90s")
     assert found["verdict"] == "improved"
     (change,) = [each for each in found["changes"] if each["kind"] == "num_workers"]
     assert (change["from"], change["path"]) == (0, "loader.num_workers")

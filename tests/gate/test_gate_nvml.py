@@ -95,21 +95,6 @@ def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        (sick(head="events 0x40\n", base="events 0x40\n"), "hardware thermal slowdown"),
-        (sick(base="events 0x80\n"), "power brake"),
-    ],
-    ids=["thermal in both", "brake in base"],
-)
-def test_a_disturbed_card_is_invalid_and_says_why(card, said, reason: str) -> None:
-    found = card(said).gate(*BENCH, "--json")
-    assert found.code == 4, found.stderr
-    assert reason in found.json["workloads"][0]["reason"]
-
-
-@pytest.mark.slow
 def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     """Another process of this host: the one that runs the tests. Lists of processes are slow to
     read, so the runs are long enough for one."""
@@ -118,21 +103,14 @@ def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     assert "foreign" in found.json["workloads"][0]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("power.limit 500000", "power_limit_w was 700"),
-        pytest.param("uuid GPU-another", "uuid was GPU-", marks=pytest.mark.slow),
-    ],
-)
-def test_a_device_that_changes_between_the_runs_is_invalid(card, change, reason) -> None:
+def test_a_device_that_changes_between_the_runs_is_invalid(card) -> None:
     """Head leaves the change behind: all later readings are of another device than the first."""
-    text = f"""
+    text = """
 import os, pathlib
 script = pathlib.Path(os.environ["NVML_STUB_SCRIPT"])
 if os.environ["GPU_ADVISOR_ARM"] == "head":
     draft = script.with_name("draft")
-    draft.write_text(script.read_text() + "{change}\\n")
+    draft.write_text(script.read_text() + "power.limit 500000\\n")
     draft.replace(script)
 print("throughput:", 100)
 """
@@ -141,7 +119,7 @@ print("throughput:", 100)
     repo.commit({"x": "1"})
     found = repo.gate(*BENCH, "--json")
     assert found.json["verdict"] == "invalid", found.stderr
-    assert reason in found.json["workloads"][0]["reason"]
+    assert "power_limit_w was 700" in found.json["workloads"][0]["reason"]
 
 
 def test_a_power_cap_is_normal(card) -> None:
@@ -168,11 +146,10 @@ def test_clocks_are_held_while_measuring_and_given_back(card) -> None:
     assert clock_log(card.stub) == ["lock", "reset"]
 
 
-@pytest.mark.slow
 def test_a_driver_that_refuses_to_lock_is_reported_and_no_matter(card) -> None:
     card.stub.write(nvml_stub.H100, {"err.clocks": 4})
-    found = card(sick(), seconds=0).gate(*BENCH)
-    assert found.code == 0, found.stderr
+    found = card(sick(), seconds=0).gate(*BENCH, *WARM_UPS)
+    assert found.record.verdict == "inconclusive", found.stderr
     assert found.record.host.clocks.startswith("not locked: the driver refused")
     assert clock_log(card.stub) == []
 

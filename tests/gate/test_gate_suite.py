@@ -91,7 +91,7 @@ def test_a_suite_of_two_commits(two) -> None:
 @pytest.mark.slow
 def test_our_own_benchmarks_of_two_commits(repo) -> None:
     """What the repository's own workflow does, on a part of its suite: head computes each bound
-    five times, which the benchmark of the bounds shows."""
+    five times, which its benchmark shows; by less than is allowed, as above."""
     for name in ("advisor", "templates", "benchmarks"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, repo.path / name, ignore=ignored)
@@ -104,12 +104,13 @@ def test_our_own_benchmarks_of_two_commits(repo) -> None:
     )
     repo.commit({"advisor/stats.py": stats + again}, "head")
     command = f"{workflow_command()}/test_gate.py -k exact_bounds{FAST}"
-    found = repo.gate("--command", command.replace(".venv/bin/", ""), "--json")
-    assert found.code == 1, found.stdout
+    command = command.replace(".venv/bin/", "")
+    found = repo.gate("--command", command, "--json", "--threshold", "99%")
+    assert found.code == 0, found.stderr
     (workload,) = found.json["workloads"]
     assert workload["name"] == "command: benchmarks/test_gate.py::test_exact_bounds_of_24_pairs"
     assert workload["source"] == "pytest-benchmark"
-    assert workload["slowdown_pct"] > 30
+    assert (workload["verdict"], workload["slowdown_pct"] > 30) == ("pass", True)
 
 
 def workflow_command() -> str:

@@ -16,7 +16,7 @@ from tests import light, warm
 from tests.probe.program import python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tests.probe.program import Begin
@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 pytest.importorskip("torch")
 
 PLAN = MeasurePlan(measure_s=0.8, min_steps=10)
-PLAIN = [case for case in CASES if case.command[0] == sys.executable and case.needs is None]
+ALONE = [
+    case
+    for case in CASES
+    if case.command[0] == sys.executable and case.command[1] != "-m" and case.ranks == 1
+]
 """Commands that are one Python process."""
-FORKED = [case for case in PLAIN if case.ranks == 1]
-CALLED = [case for case in CASES if case not in FORKED] + FORKED[:1]
+SEVERAL = [case for case in CASES if case not in ALONE]
+ONE_OF_EACH = [next(case for case in ALONE if case.needs == needs) for needs in (None, "lightning")]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", light.WHOLE: "1"}
+START_S = 150.0
+"""A framework takes a while to import."""
 
 
 def agrees(case: Case, told: dict[str, Any], rate: float, true_rate: float) -> None:
@@ -43,6 +49,23 @@ def agrees(case: Case, told: dict[str, Any], rate: float, true_rate: float) -> N
     assert sum(told["shares"].values()) == pytest.approx(1.0)
 
 
+def each(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """Parametrizes by `cases`, each with its marker."""
+    params = [
+        pytest.param(
+            case, id=case.name, marks=pytest.mark.frameworks if case.needs else pytest.mark.slow
+        )
+        for case in cases
+    ]
+    return pytest.mark.parametrize("case", params)
+
+
+def skip_without(case: Case) -> None:
+    why = case.missing()
+    if why is not None:
+        pytest.skip(why)
+
+
 @pytest.fixture(scope="module")
 def begin() -> Iterator[Begin]:
     """Begins programs that find the whole of torch imported."""
@@ -50,12 +73,14 @@ def begin() -> Iterator[Begin]:
         yield lambda command, **how: server.start(command[1:], **how)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in FORKED])
+@each(ALONE)
 def test_the_probe_measures_the_program_as_it_measures_itself(
     case: Case, tmp_path: Path, begin: Begin
 ) -> None:
-    outcome = python(tmp_path, *case.command[1:], env=ENVIRONMENT, plan=PLAN, begin=begin)
+    skip_without(case)
+    outcome = python(
+        tmp_path, *case.command[1:], env=ENVIRONMENT, plan=PLAN, begin=begin, timeout_s=START_S
+    )
     reading = outcome.measured
     shares = dataclasses.asdict(reading.shares)
     told = {
@@ -66,18 +91,10 @@ def test_the_probe_measures_the_program_as_it_measures_itself(
     agrees(case, told, reading.units_per_s, outcome.true_rate())
 
 
-def marks(case: Case) -> pytest.MarkDecorator:
-    return pytest.mark.frameworks if case.needs else pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in CALLED]
-)
+@each([*SEVERAL, *ONE_OF_EACH])
 def test_the_command_measures_the_program_as_it_measures_itself(case: Case, tmp_path: Path) -> None:
-    """Several processes, frameworks, and one of the others."""
-    why = case.missing()
-    if why is not None:
-        pytest.skip(why)
+    """Several processes; of those that are one, a plain program and one of a framework."""
+    skip_without(case)
     outcome = measure(case, tmp_path)
     assert outcome.told["ok"], (outcome.told["failure"], outcome.stderr)
     assert outcome.true_units_per_s is not None

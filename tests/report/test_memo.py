@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from advisor import profile
-from advisor.model import Effects, Shares
+from advisor.model import Effects, Shares, Telemetry
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
 
-def memo(fields: Effects, ranks: int, step_ms: float) -> str:
+def memo(fields: Effects, ranks: int, step_ms: float, **more: Any) -> str:
     """Of two equal runs."""
     run = a_run(
         step_ms=step_ms,
@@ -18,6 +20,7 @@ def memo(fields: Effects, ranks: int, step_ms: float) -> str:
         shares=Shares(compute=0.9, other=0.1),
         effects=fields,
         ranks=ranks,
+        **more,
     )
     found = diagnose([run, run])
     assert found is not None
@@ -41,3 +44,16 @@ def test_a_batch_is_told_by_rank_and_by_update(fields: Effects, ranks: int, told
 def test_a_long_step_is_told_in_seconds() -> None:
     """Not as `3.36e+03 ms`."""
     assert "step 3.36 s," in memo(Effects(batch=8), 1, 3360.0)
+
+
+def test_what_a_card_says_is_told_with_its_units() -> None:
+    seen = Telemetry(gpu_util_pct=97.0, gpu_mem_used_gib=12.0, power_w=650.0, sm_clock_mhz=1980.0)
+    told = memo(Effects(batch=8), 1, 12.0, telemetry=seen)
+    for words in ("GPU 97 % busy", "12.0 GiB in use", "650 W", "SM clock 1,980 MHz"):
+        assert words in told
+
+
+def test_what_was_not_measured_alone_is_no_ceiling_and_its_reason_is_told() -> None:
+    told = memo(Effects(batch=8), 1, 12.0, notes=("a replayed batch",))
+    assert "a replayed batch" in told
+    assert "compute alone" not in told

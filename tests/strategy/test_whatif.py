@@ -127,6 +127,18 @@ def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
     assert tried(engine) == ["loader.pin_memory=1"]
 
 
+def test_what_a_loader_has_already_is_never_tried(tmp_path: Path) -> None:
+    """It waits for its workers all the same, so more of them are."""
+    engine = on_formula(
+        coded={"batch_size": 4, "num_workers": 1},
+        observed={"loader_site": "train.py:1", "prefetch_factor": 4, "persistent_workers": True},
+        step_kind="optimizer step",
+    )
+    formula_search(tmp_path, engine, CONFIG)
+    assert tried(engine)
+    assert not any("prefetch" in each or "persistent" in each for each in tried(engine))
+
+
 def test_switches_of_the_gpu_are_not_tried_without_one(tmp_path: Path) -> None:
     """The model computes on the CPU."""
     engine = computing(observed={"device": "cpu", "compiled": False, "pin_memory": True})
