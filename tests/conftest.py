@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.machine import others
-from tests import light, warm
+from tests import light, nvml_stub, warm
 from tests.light import sitecustomize  # noqa: F401  this process, too, does without
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 LONGEST = (
     "test_failures.py",
+    "test_compiling.py",
+    "test_runs.py",
+    "test_loops.py",
     "test_gate_real.py",
     "test_gate_attacks.py",
     "test_gate_origins.py",
@@ -72,6 +75,7 @@ def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setenv("PYTHONPATH", str(light.FOLDER), prepend=os.pathsep)
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytests that are tested are alone
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
+        patch.setenv(nvml_stub.LIBRARIES, str(tmp_path_factory.mktemp("nvml")))
         yield
 
 

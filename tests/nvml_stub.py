@@ -17,12 +17,9 @@ exists once it has a uuid.
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SOURCE = Path(__file__).parent / "machine" / "nvml_stub.c"
+LIBRARIES = "GPU_ADVISOR_TESTS_NVML"
+"""Environment variable: the folder of the libraries that all tests share."""
 
 GIB = 2**30
 
@@ -125,20 +124,22 @@ class NvmlStub:
 def build(folder: Path, without: Iterable[str] = ()) -> NvmlStub:
     """The stub without the symbols in `without`, whose script lies in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    stub = NvmlStub(folder, compiled(frozenset(without)))
+    shared = Path(os.environ.get(LIBRARIES, folder))
+    stub = NvmlStub(folder, compiled(frozenset(without), shared))
     stub.write(H100)
     return stub
 
 
-@functools.cache
-def compiled(without: frozenset[str]) -> Path:
-    """The folder of the library, the same for all tests of this process."""
+def compiled(without: frozenset[str], shared: Path) -> Path:
+    """The folder of the library, in `shared`, where it is compiled once."""
+    folder = shared / "-".join(("library-without", *sorted(without)))
+    library = folder / "libnvidia-ml.so.1"
+    if library.exists():
+        return folder
     gcc = shutil.which("gcc")
     if gcc is None:
         pytest.skip("no gcc here to build the stub NVML library with")
-    folder = Path(tempfile.mkdtemp(prefix="gpu-advisor-test-"))
-    atexit.register(shutil.rmtree, folder)
-    library = folder / "libnvidia-ml.so.1"
+    folder.mkdir()
     subprocess.run(
         [gcc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
         + [f"-DWITHOUT_{symbol}" for symbol in without]

@@ -3,10 +3,10 @@
     python -m tests.warm advisor|torch|compiler    reads a JSON request a line, answers with the
                                                    pid and then the exit code
 
-`advisor` calls are `gpu-advisor`, `torch` calls are programs that import torch, `compiler` calls
-those that compile, too. A call has its own pid, environment, working directory, standard streams
-and exit code, like any other; only the imports, from half a second of CPU to four each time, were
-done before.
+`advisor` calls are `gpu-advisor`, or `-m` and a module of it, `torch` calls are programs that
+import torch, `compiler` calls those that compile, too. A call has its own pid, environment, working
+directory, standard streams and exit code, like any other; only the imports, from half a second of
+CPU to four each time, were done before.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import importlib
 import io
 import json
 import os
+import runpy
 import select
 import signal
 import subprocess
@@ -127,10 +128,10 @@ class Call:
 
 
 def advisor() -> Callable[..., NoReturn]:
-    """What makes a fork go on as `gpu-advisor ARGV`, with its use cases imported.
+    """What makes a fork go on as `gpu-advisor ARGV`, or as `python -m` a module of ours.
 
-    So is what draws figures, most of the CPU seconds of a short search; what is read from the
-    package's own data was read.
+    The use cases are imported, and what draws figures, most of the CPU seconds of a short search;
+    what is read from the package's own data was read.
     """
     from advisor.__main__ import COMMANDS, main
     from advisor.knobs import catalogue, names
@@ -147,9 +148,16 @@ def advisor() -> Callable[..., NoReturn]:
         templates.get_template(name)
 
     def become(argv: list[str], env: dict[str, str]) -> NoReturn:
+        module = argv[:1] == ["-m"]
         if any(env.get(name) != os.environ.get(name) for name in AT_START):
-            os.execve(sys.executable, [sys.executable, "-m", "advisor", *argv], env)
+            words = argv if module else ["-m", "advisor", *argv]
+            os.execve(sys.executable, [sys.executable, *words], env)
         entered(env)
+        if module:
+            sys.argv = argv[1:]
+            sys.modules.pop(argv[1], None)  # what was imported is run anew, under another name
+            runpy.run_module(argv[1], run_name="__main__")
+            sys.exit()
         sys.argv = ["gpu-advisor", *argv]
         main()
 

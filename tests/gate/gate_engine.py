@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
+from advisor.isolation.offer import FORCED
 from advisor.model import Failure, Shares
 from tests.runs import a_run
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 class Reads:
     """An engine on which a commit's rate is what its file `rate` says, or that of its command's
     name (`x.rate`); none: it does not run. What is in its file `said` is its output; in `waits`,
-    the share of its time that it waits for data."""
+    the share of its time that it waits for data; in `breaks`, the first run that breaks."""
 
     runs: int = 0
 
@@ -45,7 +47,8 @@ class Reads:
         logs = Path(trial.scratch, "logs")
         logs.mkdir(parents=True)
         (logs / "stdout.log").write_bytes(said.read_bytes() if said.exists() else b"")
-        if not text:
+        breaks = Path(trial.cwd, "breaks")
+        if not text or (breaks.exists() and self.runs >= int(breaks.read_text())):
             return Failure(
                 trial_id=trial.id, purpose="gate", label=trial.label, candidate_key="",
                 kind="crash", evidence="it broke", next_step="", exit_code=3,
@@ -66,7 +69,7 @@ def in_process(
     module: Any,
     say: Callable[[str], None] = lambda _: None,
 ) -> Callable[..., GateRecord]:
-    """Calls a mode of `module` with flags, in `cwd`, on that engine."""
+    """Calls a mode of `module` with flags, in `cwd`, on that engine; a setup is not isolated."""
 
     @contextlib.contextmanager
     def machine(*_: object) -> Iterator[tuple[Reads, HostEntry]]:
@@ -74,14 +77,19 @@ def in_process(
 
     monkeypatch.setattr(module, "machine_to_itself", machine)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(FORCED, "guard")
 
     def call(mode: Callable[[Options, Place], GateRecord], *args: str) -> GateRecord:
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
         what = [] if "--workload" in args else ["--command", "x"]
-        asked = check(parser.parse_args([*what, *args]), None)
-        scratch = tmp_path / "scratch"
-        scratch.mkdir()
-        return mode(asked, Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=say))
+        scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+        place = Place(cwd=cwd, scratch=scratch, cancel=threading.Event(), say=say)
+        return mode(asked_for(*what, *args), place)
 
     return call
+
+
+def asked_for(*flags: str) -> Options:
+    """What `gpu-advisor gate` makes of its flags."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return check(parser.parse_args(flags), None)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,13 +76,10 @@ class Repo:
         )
         return done.stdout.strip()
 
-    def commit(self, files: Mapping[str, str | None], message: str = "change") -> str:
-        """Write `files` (None removes one) and commit; returns the commit."""
+    def commit(self, files: Mapping[str, str], message: str = "change") -> str:
+        """Write `files` and commit; returns the commit."""
         for name, text in files.items():
             path = self.path / name
-            if text is None:
-                path.unlink()
-                continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         steps = 'git add -A && git commit -q --allow-empty -m "$0" && git rev-parse HEAD'
@@ -200,23 +194,20 @@ def parse_outputs(text: str) -> dict[str, str]:
     return found
 
 
-def new_repo(folder: Path, gpu_advisor: warm.Server) -> Repo:
-    """An empty repository on branch main, in `folder`.
+def new_repo(folder: Path, empty: Path, gpu_advisor: warm.Server) -> Repo:
+    """A copy of the `empty` repository, in `folder`.
 
     Its programs mean no harm, and nothing isolates them: that is a quarter of what a process of
     theirs takes. Where isolation is the rule, a test asks for a kind of it or clears `env`.
     """
     path, out = folder / "project", folder / "out"
-    shutil.copytree(empty_repo(), path, symlinks=True)
+    shutil.copytree(empty, path, symlinks=True)
     out.mkdir()
     return Repo(path=path, out=out, gpu_advisor=gpu_advisor, env={FORCED: "guard"})
 
 
-@functools.cache
-def empty_repo() -> Path:
-    """The one that all others are copied from."""
-    path = Path(tempfile.mkdtemp(prefix="gpu-advisor-test-"))
-    atexit.register(shutil.rmtree, path)
+def make_empty(path: Path) -> None:
+    """The repository on branch main, without a commit, that all others are copied from."""
     for words in (
         ("init", "-q", "-b", "main", "--template="),
         ("config", "user.email", "dev@example.com"),
@@ -225,12 +216,10 @@ def empty_repo() -> Path:
     ):
         subprocess.run(["git", "-C", str(path), *words], check=True)
     (path / ".git" / "hooks").mkdir()
-    return path
 
 
-def base_and_head(repo: Repo, base: str | None, head: str | None, name: str = "bench.py") -> Repo:
-    """Commits base and head of one program; None where there is none."""
-    repo.commit({"README.md": "x", **({name: base} if base is not None else {})}, "base")
-    changed = {name: head} if head is not None or base is not None else {}
-    repo.commit(changed, "head")
+def base_and_head(repo: Repo, base: str, head: str, name: str = "bench.py") -> Repo:
+    """Commits base and head of one program."""
+    repo.commit({name: base}, "base")
+    repo.commit({name: head}, "head")
     return repo

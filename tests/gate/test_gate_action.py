@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import importlib.util
 import os
 import re
 import shutil
@@ -48,9 +51,14 @@ OUTPUTS = {
 }  # fmt: skip
 
 
-def load(path: Path) -> dict[str, Any]:
+@functools.cache
+def parsed(path: Path) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load(path.read_text())
     return loaded
+
+
+def load(path: Path) -> dict[str, Any]:
+    return copy.deepcopy(parsed(path))
 
 
 def steps_of(path: Path) -> list[dict[str, Any]]:
@@ -104,15 +112,16 @@ def test_actionlint_finds_nothing() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
-def test_shellcheck_finds_nothing(path: Path) -> None:
-    for step in steps_of(path):
-        if "run" in step:
-            done = subprocess.run(
-                [tool("shellcheck"), "--shell=bash", "-"],
-                input=step["run"], capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{step.get('name')}: {done.stdout}"
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    """In the steps of the action; those of workflows actionlint shows to it."""
+    scripts = []
+    for step in (step for step in steps_of(ACTION) if "run" in step):
+        scripts.append(tmp_path / step["name"].replace(" ", "-"))
+        scripts[-1].write_text(step["run"])
+    done = subprocess.run(
+        [tool("shellcheck"), "--shell=bash", *scripts], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
@@ -336,9 +345,10 @@ def test_an_installation_that_fails_is_an_error_and_no_regression(runner) -> Non
     assert found.action_outputs["pairs"] == "0"
 
 
-@pytest.mark.parametrize(
-    "text", ["$(touch hacked)", '"; touch hacked; "', "a\n--enforce=true", "`touch hacked`", "--x"]
-)
+SHELL_WORDS = "$(touch hacked)`touch hacked`\"; touch hacked; \"'; touch hacked; '"
+
+
+@pytest.mark.parametrize("text", [f"{SHELL_WORDS}\n--enforce=true", "--x"])
 def test_inputs_are_literal(runner, repo, text: str) -> None:
     """No input but the two that are shell strings ever meets a shell."""
     repo.commit({"x": "1"})
@@ -374,10 +384,7 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(own_runner, repo) -> N
 # --- another repository -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("head", "verdict", "code"), [(100, "pass", 0), (85, "regression", 1)])
-def test_another_repository_consumes_the_action(
-    runner, repo, head: int, verdict: str, code: int
-) -> None:
+def test_another_repository_consumes_the_action(runner, repo) -> None:
     """Its checkout, its program and its gpu-advisor.toml, called by the example workflow."""
     runner.env[FORCED] = "guard"
     workflow = load(ROOT / "docs/examples/workflows/gate-pull-request.yml")
@@ -387,7 +394,7 @@ def test_another_repository_consumes_the_action(
     settings = '[workload.train]\ncommand = "python train.py"\nunit = "sample"\n'
     base = repo.commit({"train.py": STEADY.format(rate=100), "gpu-advisor.toml": settings})
     repo.git("checkout", "-q", "-b", "change")
-    repo.commit({"train.py": STEADY.format(rate=head), "notes.md": "changed"})
+    repo.commit({"train.py": STEADY.format(rate=98), "notes.md": "changed"})
     repo.on_github({
         "pull_request": {
             "base": {"sha": base, "ref": "main", "repo": {"full_name": "me/mine"}},
@@ -396,8 +403,9 @@ def test_another_repository_consumes_the_action(
     })  # fmt: skip
     runner.env["GITHUB_EVENT_PATH"] = repo.env["GITHUB_EVENT_PATH"]
     found = runner.call(**{name.replace("-", "_"): text for name, text in step["with"].items()})
-    assert found.code == code, found.log
-    assert found.outputs["verdict"] == verdict
+    assert found.code == 0, found.log
+    assert found.outputs["verdict"] == "pass"
+    assert float(found.outputs["slowdown-pct"]) == pytest.approx(2, abs=0.3)
     record = texts.read(Path(found.outputs["report-json"]))
     assert record.base.sha == base
     assert record.workloads[0].name == "train"
@@ -461,6 +469,15 @@ def test_the_tuning_job_leaves_diff_and_report(own_runner, repo) -> None:
     assert summary.startswith("# infer.json")
 
 
+WITH_PIP = """\
+#!/bin/sh
+# Python itself; but an environment gets the pip that is here, in place of one unpacked anew.
+case " $* " in *" -m venv "*) set -- "$@" --without-pip ;; esac
+{python} "$@" || exit
+for site in {home}/venv/lib/python*/site-packages; do
+  [ ! -d "$site" ] || ln -sfn {pip} "$site/pip"
+done
+"""
 SHADOWS = ("venv.py", "logging.py", "pip.py", "sysconfig.py", "sitecustomize.py", "platform.py")
 
 
@@ -468,9 +485,15 @@ def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Pa
     """Whatever it is called: it would run before anybody asked whose code it is."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("rm", "mkdir", "cp"):
+    for name in ("rm", "mkdir", "cp", "ln"):
         (tools / name).symlink_to(shutil.which(name) or name)
-    (tools / "python3.11").symlink_to(sys.executable)
+    pip = importlib.util.find_spec("pip")
+    assert pip is not None
+    python = WITH_PIP.format(
+        python=sys.executable, home=tmp_path / "gpu-advisor", pip=Path(str(pip.origin)).parent
+    )
+    (tools / "python3.11").write_text(python)
+    (tools / "python3.11").chmod(0o755)
     ran = tmp_path / "ran"
     repo.commit({name: f"open({str(ran)!r}, 'a').write(__file__)\n" for name in SHADOWS})
     env = {"PYTHONPATH": str(repo.path), "PIP_INDEX_URL": (tmp_path / "none").as_uri()}
@@ -483,6 +506,11 @@ def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Pa
 
 def test_the_lock_names_every_dependency_with_its_hashes() -> None:
     """Of ours, and theirs: pip is told to take nothing else."""
+    (install,) = (
+        step["run"] for step in steps_of(ACTION) if "-m pip install" in step.get("run", "")
+    )
+    for flag in ("--no-deps", "--require-hashes", "--only-binary :all:", "requirements.lock"):
+        assert flag in install
     lock = (ROOT / "requirements.lock").read_text()
     hashes = r"((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)"
     entries = re.findall(rf"^([\w.-]+)==\S+.*\n{hashes}", lock, re.MULTILINE)

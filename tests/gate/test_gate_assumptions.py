@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import random
+import statistics
 
 import pytest
 
@@ -53,6 +56,29 @@ def test_pairs_that_follow_each_other_are_seen() -> None:
     assert doubted(wave) >= 0.85
 
 
+def test_a_wave_is_seen_by_its_neighbours_alone() -> None:
+    """It runs through both arms alike, so that neither scatters more, and comes back, so that
+    nothing drifts."""
+
+    def waving(seed: int) -> tuple[list[float], list[float]]:
+        start = random.Random(f"wave {seed}").uniform(0, 2 * math.pi)
+        wave = [0.015 * math.sin(start + math.pi * n / 4) for n in range(24)]
+        base, head = drawn(2 * seed), drawn(2 * seed + 1)
+        return (
+            [value + w for value, w in zip(base, wave, strict=True)],
+            [value - w for value, w in zip(head, wave, strict=True)],
+        )
+
+    assert doubted(waving) >= 0.8
+
+
+def test_a_drift_that_neighbours_hardly_show_is_seen() -> None:
+    def drifting(seed: int) -> tuple[list[float], list[float]]:
+        return drawn(seed), [v - 0.0018 * n for n, v in enumerate(drawn(seed + 5000))]
+
+    assert doubted(drifting) >= 0.85
+
+
 def test_a_drift_of_one_arm_is_seen() -> None:
     def drifting(seed: int) -> tuple[list[float], list[float]]:
         return drawn(seed), [v - 0.003 * n for n, v in enumerate(drawn(seed + 5000))]
@@ -85,11 +111,19 @@ def test_a_drift_of_both_arms_is_not_minded() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_trend_is_kendalls(seed: int) -> None:
-    import scipy.stats  # by the process that asks it, not by each that reads this file
+    """All pairs that rise, less those that fall: counted by where each value would be inserted."""
+    values, seen, falls = drawn(seed, 15), [], 0
+    for value in values:
+        place = bisect.bisect(seen, value)
+        falls += len(seen) - place
+        seen.insert(place, value)
+    assert trend(values) * math.sqrt(15 * 14 * 35 / 18) == pytest.approx(15 * 14 / 2 - 2 * falls)
 
-    values = drawn(seed, 15)
-    tau = scipy.stats.kendalltau(range(15), values).statistic
-    assert trend(values) * math.sqrt(15 * 14 * 35 / 18) == pytest.approx(tau * 15 * 14 / 2)
+
+def test_over_all_orders_the_trend_has_a_standard_deviation_of_one() -> None:
+    found = [trend(order) for order in itertools.permutations(range(6))]
+    assert statistics.fmean(found) == pytest.approx(0)
+    assert statistics.pstdev(found) == pytest.approx(1)
 
 
 def test_neighbours_in_order_are_alike_and_alternating_ones_are_not() -> None:

@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def branches(repo):
-    """main: a - b; feature off a: c - d, checked out."""
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory, new_repo) -> tuple[Path, dict[str, str]]:
+    """What each test has a copy of."""
+    repo = new_repo(tmp_path_factory.mktemp("grown"))
     shas = {"a": repo.commit({"f": "a"}), "b": repo.commit({"f": "b"})}
     repo.git("checkout", "-q", "-b", "feature", shas["a"])
     shas |= {"c": repo.commit({"g": "c"}), "d": repo.commit({"g": "d"})}
+    return repo.path, shas
+
+
+@pytest.fixture
+def branches(repo, grown: tuple[Path, dict[str, str]]):
+    """main: a - b; feature off a: c - d, checked out."""
+    path, shas = grown
+    shutil.copytree(path, repo.path, symlinks=True, dirs_exist_ok=True)
     return repo, shas
 
 
@@ -179,6 +188,11 @@ def test_a_pull_request_is_never_compared_with_its_own_previous_commit(branches,
     pull = {"pull_request": {"base": {"sha": "0" * 40, "ref": "main"}}}
     with pytest.raises(UsageError, match="origin/main is not in this clone"):
         base_revision(head_checkout(single), None, event(tmp_path, pull))
+
+
+def test_outside_a_repository_is_a_usage_error(tmp_path) -> None:
+    with pytest.raises(UsageError, match="no git repository"):
+        head_checkout(tmp_path)
 
 
 def test_the_first_commit_has_no_baseline(repo) -> None:

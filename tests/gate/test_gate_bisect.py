@@ -11,8 +11,10 @@ import jsonschema
 import pytest
 from gate_engine import in_process
 
+from advisor.errors import UsageError
 from advisor.gate import bisect, report, texts
 from advisor.gate.commits import Commit, Suspects
+from advisor.isolation.offer import FORCED
 from tests.gate.repos import ROOT, STEADY, Repo
 
 if TYPE_CHECKING:
@@ -173,7 +175,11 @@ def test_no_worktree_is_left_and_the_good_end_is_set_up_once(repo, search) -> No
     assert len({folder for _, folder in lines}) == 3
 
 
-def test_a_setup_may_write_neither_to_the_checkout_nor_to_the_good_end(repo, search) -> None:
+def test_a_setup_may_write_neither_to_the_checkout_nor_to_the_good_end(
+    repo, search, monkeypatch
+) -> None:
+    """Where an isolation holds."""
+    monkeypatch.delenv(FORCED)
     shas = line(repo, 100, 100, 80)
     write = f'[ "$GPU_ADVISOR_ARM" = base ] || echo 1 > {repo.path}/rate'
     search("--bisect", f"{shas[0]}..", "--setup", write)
@@ -241,6 +247,30 @@ def test_without_it_the_commits_of_a_branch_are_searched_too(merged, search) -> 
     assert any("--first-parent follows" in note for note in record.notes)
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--bisect", "HEAD"), "no range"),
+        (("--bisect", "HEAD^...HEAD"), "no range"),
+        (("--bisect", "..HEAD"), "no range"),
+        (("--bisect", "nowhere..HEAD"), "'nowhere' names no commit"),
+        (("--bisect", "HEAD..HEAD"), "no commit between"),
+        (("--bisect", "HEAD..HEAD^"), "is not built on"),
+        (("--bisect=--all..HEAD",), "names no commit"),
+        (("--bisect", "HEAD^..", "--mode", "history"), "--mode history does not"),
+        (("--bisect", "HEAD^..", "--base-ref", "HEAD"), "Leave --base-ref out"),
+        (("--first-parent",), "Give --bisect"),
+        (("--mode", "bisect"), "needs a range"),
+    ],
+)
+def test_what_is_no_range_is_one_sentence(repo, search, flags: tuple[str, ...], said: str) -> None:
+    line(repo, 100, 80)
+    with pytest.raises(UsageError) as found:
+        search(*flags)
+    assert said in str(found.value)
+    assert "\n" not in str(found.value)
+
+
 # --- as a user calls it -------------------------------------------------------------------
 
 BENCH = ("--command", "python bench.py")
@@ -266,28 +296,3 @@ def test_a_killed_search_leaves_no_worktree_to_the_next_call(repo) -> None:
     assert found.code == 1, found.stderr
     assert "the first bad commit is" in found.stdout
     assert len(repo.git("worktree", "list").splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--bisect", "HEAD"), "no range"),
-        (("--bisect", "HEAD^...HEAD"), "no range"),
-        (("--bisect", "..HEAD"), "no range"),
-        (("--bisect", "nowhere..HEAD"), "'nowhere' names no commit"),
-        (("--bisect", "HEAD..HEAD"), "no commit between"),
-        (("--bisect", "HEAD..HEAD^"), "is not built on"),
-        (("--bisect=--all..HEAD",), "names no commit"),
-        (("--bisect", "HEAD^..", "--mode", "history"), "--mode history does not"),
-        (("--bisect", "HEAD^..", "--base-ref", "HEAD"), "Leave --base-ref out"),
-        (("--first-parent",), "Give --bisect"),
-        (("--mode", "bisect"), "needs a range"),
-    ],
-)
-def test_what_is_no_range_is_one_sentence(repo, flags: tuple[str, ...], said: str) -> None:
-    repo.commit({"x": "1"})
-    repo.commit({"x": "2"})
-    gated = repo.gate(*BENCH, *flags)
-    assert gated.code == 2
-    assert said in gated.stderr
-    assert gated.stderr.count("\n") == 1

@@ -7,8 +7,10 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+from gate_engine import in_process
 from gate_examples import pair, program, program_of, rate, run
 
+from advisor.gate import modes as ways
 from advisor.gate.calibrate import calibrate, keep, kept_statistic
 from advisor.gate.noise import modes, spread_between_processes
 from advisor.gate.records import Inputs
@@ -92,20 +94,15 @@ def test_what_calibration_found_is_kept_for_its_host_and_program_alone(tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["calibrate", "history"])
-def test_a_crash_in_either_place_is_heads_own(two, mode: str) -> None:
+def test_a_crash_in_either_place_is_heads_own(repo, tmp_path, monkeypatch, mode: str) -> None:
     """There is no base in these modes: a run that crashes in its place is no missing baseline."""
-    crashes = """
-import os, pathlib
-turns = pathlib.Path(os.environ["TURNS"])
-turns.open("a").write(".")
-print("throughput: 100")
-raise SystemExit(turns.stat().st_size == 3)
-"""
-    repo = two(crashes, crashes)
-    repo.env |= {"TURNS": str(repo.out / "turns")}
-    history = ("--history", str(repo.out / "history.json"))
-    found = repo.gate("--command", "python bench.py", "--mode", mode, *history)
-    assert (found.code, found.record.verdict) == (2, "error"), found.stderr
+    repo.commit({"rate": "100", "breaks": "2"})
+    gate = in_process(repo.path, tmp_path, monkeypatch, ways)
+    record = gate(ways.MODES[mode], "--mode", mode, "--history", str(repo.out / "history.json"))
+    assert [(run.arm, bool(run.problem)) for run in record.programs[0].warm_ups] == [
+        ("head", False), ("base", True),
+    ]  # fmt: skip
+    assert record.verdict == "error"
     assert not (repo.out / "history.json").exists()
 
 

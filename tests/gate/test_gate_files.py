@@ -9,20 +9,25 @@ import contextlib
 import os
 import socket
 import stat
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from gate_engine import asked_for
 from gate_examples import around, program_of
 
-from advisor.gate import texts
+from advisor.errors import OutputRefusedError, ReportError, UsageError
+from advisor.gate import history, modes, report, texts
+from advisor.gate import replay as saved_runs
 from advisor.gate.records import HostEntry, Inputs
-from advisor.gate.workbench import decided
+from advisor.gate.workbench import Place, decided
 from tests.gate.repos import STEADY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from advisor.gate.entries import ProgramEntry
     from tests.gate.repos import Repo
 
 NAMES = (
@@ -63,13 +68,12 @@ def test_every_file_of_a_gate_carries_the_mark_and_is_replaced_by_the_next(
     assert not (repo.out / NAMES[3]).exists(), "a figure of another gate beside this one's report"
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_a_file_of_the_users_stays_and_is_told_of_before_anything_runs(
-    two: Callable[..., Repo], name: str
+    two: Callable[..., Repo],
 ) -> None:
     """Exit 2, never that of a verdict; --overwrite is the consent."""
     repo = two(STEADY.format(rate=100), STEADY.format(rate=100)).on_github()
-    mine = repo.out / name
+    mine = repo.out / NAMES[-1]
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine\n")
     found = repo.gate("--command", "python bench.py")
@@ -79,7 +83,16 @@ def test_a_file_of_the_users_stays_and_is_told_of_before_anything_runs(
     assert found.outputs["verdict"] == "error"
     assert mine.read_text() == "mine\n"
     others = {str(path.relative_to(repo.out)) for path in repo.out.rglob("*") if path.is_file()}
-    assert others.isdisjoint(set(NAMES) - {name})
+    assert others.isdisjoint(NAMES[:-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_place_of_a_report_is_looked_at(tmp_path: Path, name: str) -> None:
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine\n")
+    with pytest.raises(OutputRefusedError, match="was not written by gpu-advisor"):
+        report.claim(tmp_path / "gate.md")
 
 
 def test_overwrite_is_the_consent(repo: Repo, saved: Path) -> None:
@@ -95,14 +108,14 @@ def test_a_record_that_is_replayed_is_never_the_place_of_the_report(
     assert replay(repo, saved).code == 1
     before = (repo.out / "gate.json").read_bytes()
     (repo.out / "other.json").hardlink_to(repo.out / "gate.json")
-    for name in ("gate.json", "other.json"):
-        found = replay(repo, repo.out / name, "--overwrite")
+    place = repo.out / "gate.json"
+    for flag in ("--replay", "--base-runs", "--head-runs", "--history"):
+        found = repo.gate("--mode", "replay", flag, str(place), "--overwrite")
         assert found.code == 2
         assert "Name another place" in found.stderr
-    for flag in ("--base-runs", "--history"):
-        found = repo.gate("--mode", "replay", flag, str(repo.out / "gate.json"), "--overwrite")
-        assert found.code == 2
-    assert (repo.out / "gate.json").read_bytes() == before
+    with pytest.raises(OutputRefusedError, match="Name another place"):
+        report.claim(repo.out / "gate.md", never=[repo.out / "other.json"], overwrite=True)
+    assert place.read_bytes() == before
 
 
 def test_no_link_is_followed_to_a_file_of_the_users(repo: Repo, saved: Path) -> None:
@@ -112,47 +125,45 @@ def test_no_link_is_followed_to_a_file_of_the_users(repo: Repo, saved: Path) -> 
     (repo.out / "gate.md").symlink_to(mine)
     assert replay(repo, saved).code == 2
     assert mine.read_text() == "mine\n"
-    (repo.out / "loop.md").symlink_to("loop.md")
-    assert replay(repo, saved, "--report", str(repo.out / "loop.md")).code == 2
 
 
-def test_what_is_no_place_for_a_report_is_a_sentence(repo: Repo, saved: Path) -> None:
-    os.mkfifo(repo.out / "pipe.md")
-    (repo.out / "folder.md").mkdir()
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(repo.out / "socket.md"))
-    for name in ("pipe.md", "folder.md", "socket.md", "saved.json/x.md", "x.json"):
-        found = replay(repo, saved, "--report", str(repo.out / name))
-        assert found.code == 2, name
-        assert "Traceback" not in found.stderr
-        assert found.stderr.count("\n") == 1, found.stderr
-    listening.close()
+@pytest.mark.parametrize(
+    "name", ["pipe.md", "folder.md", "socket.md", "loop.md", "file/x.md", "x.json"]
+)
+def test_what_is_no_place_for_a_report_is_a_sentence(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    (tmp_path / "file").touch()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket.md"))
+        with pytest.raises(OutputRefusedError) as found:
+            report.claim(tmp_path / name)
+    assert "\n" not in str(found.value)
 
 
-def test_what_is_read_must_have_an_end(repo: Repo) -> None:
+def _runs(path: Path) -> ProgramEntry:
+    return saved_runs.from_benchmarks([path], [path])
+
+
+@pytest.mark.parametrize("read", [texts.read, _runs, history.read], ids=["record", "runs", "past"])
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe", "."])
+def test_what_is_read_must_have_an_end(tmp_path: Path, name: str, read: Callable) -> None:
     """A record, runs of benchmarks, a history."""
-    os.mkfifo(repo.out / "pipe")
-    repo.commit({"bench.py": "print('throughput: 1')"})
-    for name in ("/dev/zero", str(repo.out / "pipe"), str(repo.out)):
-        for call in (
-            ("--mode", "replay", "--replay", name),
-            ("--mode", "replay", "--base-runs", name, "--head-runs", name),
-            ("--mode", "history", "--command", "python bench.py", "--history", name),
-        ):
-            found = repo.gate(*call)
-            assert found.code == 2, call
-            assert "Traceback" not in found.stderr
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReportError) as found:
+        read(tmp_path / name)
+    assert "\n" not in str(found.value)
 
 
-def test_a_history_goes_over_no_other_file(repo: Repo) -> None:
-    repo.commit({"bench.py": STEADY.format(rate=100)})
-    mine = repo.out / "mine.json"
+def test_a_history_goes_over_no_other_file(tmp_path: Path) -> None:
+    """Whether it is read first, or not."""
+    mine = tmp_path / "mine.json"
     mine.write_text('{"batch_size": 1}')
-    call = ("--mode", "history", "--command", "python bench.py", "--history", str(mine))
-    found = repo.gate(*call, "--overwrite")
-    assert found.code == 2
-    assert "no history" in found.stderr
-    assert mine.read_text() == '{"batch_size": 1}'
+    with pytest.raises(ReportError, match="no history"):
+        history.read(mine)
+    with pytest.raises(OutputRefusedError):
+        history.claim(mine)
 
 
 def test_no_secret_is_left_in_what_a_gate_writes_or_prints(repo: Repo, saved: Path) -> None:
@@ -218,19 +229,17 @@ BENCHMARK = '{"datetime": "2026-01-01T00:00:0%d+00:00", "benchmarks": [%s]}'
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["one file", "copies"])
-def test_one_run_does_not_count_as_seven(repo: Repo, copied: bool) -> None:
+def test_one_run_does_not_count_as_seven(tmp_path: Path, copied: bool) -> None:
     """Seven names of one process would prove anything."""
     stats = '{"fullname": "b.py::test_x", "stats": {"mean": 0.5}}'
     files = []
     for number in range(14):
-        files.append(repo.out / f"run{number}.json")
+        files.append(tmp_path / f"run{number}.json")
         first = number % 7 == 0 or not copied
         files[-1].write_text(BENCHMARK % (number // 7 if copied or first else number, stats))
-    names = [str(files[number if copied else number // 7]) for number in range(14)]
-    runs = ("--base-runs", *names[:7], "--head-runs", *names[7:])
-    found = repo.gate("--mode", "replay", *runs)
-    assert (found.code, found.record.verdict) == (2, "error")
-    assert "one process counts once" in found.stderr
+    given = [files[number if copied else number // 7] for number in range(14)]
+    with pytest.raises(UsageError, match="one process counts once"):
+        saved_runs.from_benchmarks(given[:7], given[7:])
 
 
 @pytest.mark.parametrize(
@@ -243,43 +252,41 @@ def test_one_run_does_not_count_as_seven(repo: Repo, copied: bool) -> None:
         (("--threshold", "1_0%"), "write 5%"),
     ],
 )
-def test_what_does_not_fit_together_is_a_sentence(
-    repo: Repo, flags: tuple[str, ...], said: str
-) -> None:
-    repo.commit({"bench.py": "open('ran', 'w')"})
-    found = repo.gate("--command", "python bench.py", *flags)
-    assert found.code == 2
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr
-    assert not (repo.path / "ran").exists()
+def test_what_does_not_fit_together_is_a_sentence(flags: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError) as found:
+        asked_for("--command", "python bench.py", *flags)
+    assert said in str(found.value)
+    assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("place", [".", "..", "/", "out/"])
-def test_a_report_that_is_a_folder_is_a_sentence(repo: Repo, saved: Path, place: str) -> None:
-    """With outputs that name no file."""
-    repo.on_github()
-    (repo.path / "out").mkdir()
-    found = replay(repo, saved, "--report", place)
+def test_a_report_that_is_a_folder_is_a_sentence(repo: Repo, saved: Path) -> None:
+    """With all outputs, which name no file, and the summary."""
+    found = replay(repo.on_github(), saved, "--report", ".")
     assert found.code == 2
     assert "is a folder; name a file in it" in found.stderr
     assert "Traceback" not in found.stderr
     assert (found.outputs["report-md"], found.outputs["verdict"]) == ("", "error")
+    assert "Throughput gate" in found.summary
+
+
+@pytest.mark.parametrize("place", ["..", "/", "out/"])
+def test_no_folder_is_a_report(tmp_path, monkeypatch, place: str) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputRefusedError, match="is a folder; name a file in it"):
+        report.claim(Path(place))
 
 
 @pytest.mark.parametrize("place", [".", "/proc/nowhere/h.json", "bench.py/h.json"])
 def test_a_history_that_cannot_be_written_is_a_sentence_before_anything_runs(
-    repo: Repo, place: str
+    repo: Repo, tmp_path, monkeypatch, place: str
 ) -> None:
-    repo.commit({"bench.py": "open('ran', 'w')"})
-    found = repo.gate("--command", "python bench.py", "--mode", "history", "--history", place)
-    assert found.code == 2
-    assert "Traceback" not in found.stderr
-    assert not (repo.path / "ran").exists()
-
-
-def test_a_replay_never_destroys_its_input(repo: Repo, saved: Path) -> None:
-    """Its report would go where the record lies."""
-    place = repo.out / "gate.json"
-    place.write_bytes(saved.read_bytes())
-    assert replay(repo, place, "--overwrite").code == 2
-    assert place.read_bytes() == saved.read_bytes()
+    """Also before there is an engine: the machine is not held for it."""
+    repo.commit({"bench.py": "x"})
+    monkeypatch.chdir(repo.path)
+    monkeypatch.setattr(modes, "machine_to_itself", lambda *_: pytest.fail("it was begun"))
+    nowhere = Place(cwd=repo.path, scratch=tmp_path, cancel=threading.Event(), say=str)
+    asked = asked_for("--command", "x", "--mode", "history", "--history", place)
+    with pytest.raises((OutputRefusedError, ReportError)) as found:
+        modes.with_history(asked, nowhere)
+    assert "\n" not in str(found.value)

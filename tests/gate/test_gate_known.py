@@ -6,10 +6,12 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from gate_engine import asked_for, in_process
 
 from advisor.errors import UsageError
-from advisor.gate import history
+from advisor.gate import history, modes
 from advisor.gate.base import base_checkout, base_revision, head_checkout
+from advisor.gate.command import exit_code
 from advisor.gate.history import History, Series
 from tests.gate.repos import STEADY, WARM_UPS
 
@@ -21,10 +23,11 @@ RATE = STEADY.format(rate=100)
 READS = "import os; open('data/x.bin').close()\n" + RATE
 
 
-def settled(repo, base: dict[str, str | None], head: dict[str, str | None]):
-    repo.commit({"bench.py": RATE, "gpu-advisor.toml": SETTINGS.format("", ""), **base}, "base")
-    repo.commit({"other.txt": "x", **head}, "head")
-    return repo
+@pytest.fixture
+def quick(repo, tmp_path, monkeypatch):
+    """A gate of base against head whose processes are none."""
+    gate = in_process(repo.path, tmp_path, monkeypatch, modes)
+    return lambda *flags: gate(modes.ab, *flags)
 
 
 @pytest.mark.parametrize(
@@ -38,25 +41,23 @@ def settled(repo, base: dict[str, str | None], head: dict[str, str | None]):
     ids=["env", "command", "unit", "pattern"],
 )
 def test_a_workload_of_bases_settings_that_head_defines_otherwise_is_red(
-    repo, head: dict[str, str], cause: str
+    repo, quick, head: dict[str, str], cause: str
 ) -> None:
     """Whoever changes the measure cannot be measured by it, to-day or ever after."""
-    settled(repo, {}, head)
-    found = repo.gate("--workload", "train")
-    assert (found.code, found.record.verdict) == (2, "error"), found.stderr
-    assert cause in found.record.reason
-    assert "--allow-removed 'train'" in found.record.reason
-    accepted = repo.gate("--workload", "train", "--allow-removed", "train")
-    assert accepted.record.verdict == "no-baseline"
+    repo.commit({"rate": "100", "gpu-advisor.toml": SETTINGS.format("", "")}, "base")
+    repo.commit(head, "head")
+    found = quick("--workload", "train")
+    assert found.verdict == "error"
+    assert cause in found.reason
+    assert "--allow-removed 'train'" in found.reason
+    accepted = quick("--workload", "train", "--allow-removed", "train")
+    assert accepted.verdict == "no-baseline"
 
 
-@pytest.mark.parametrize(
-    "line", ["print('done')", "print('Throughput = 100')", "print('throughput 100')"]
-)
-def test_a_head_that_no_longer_says_its_rate_is_red(repo, line: str) -> None:
+def test_a_head_that_no_longer_says_its_rate_is_red(repo) -> None:
     """Also of a plain command: base measured it, so it is known."""
     repo.commit({"bench.py": RATE})
-    repo.commit({"bench.py": line})
+    repo.commit({"bench.py": "print('Throughput = 100')"})
     found = repo.gate("--command", "python bench.py", "--max-minutes", "3")
     assert (found.code, found.record.verdict) == (2, "error"), found.stderr
     assert "throughput line" in found.record.reason
@@ -80,36 +81,35 @@ def test_data_that_git_ignores_is_named_with_the_line_that_shares_it(repo) -> No
 @pytest.mark.parametrize(
     ("path", "said"), [("bench.py", "git tracks"), ("nowhere", "not there"), ("../x", "leads out")]
 )
-def test_what_cannot_be_linked_is_refused(repo, path: str, said: str) -> None:
+def test_what_cannot_be_linked_is_refused(repo, quick, path: str, said: str) -> None:
     repo.commit({"bench.py": RATE})
     repo.commit({"x": "1"})
-    found = repo.gate("--command", "python bench.py", "--link", path)
-    assert (found.code, found.record.verdict) == (2, "error")
-    assert said in found.stderr
+    with pytest.raises(UsageError, match=said):
+        quick("--link", path)
 
 
-def test_what_the_history_knows_is_red_where_base_cannot_run_it(repo) -> None:
+def test_what_the_history_knows_is_red_where_base_cannot_run_it(repo, quick) -> None:
     """Past sessions tell that a command was measured before; of another they tell nothing."""
-    repo.commit({"bench.py": "raise SystemExit(3)"})
-    repo.commit({"bench.py": RATE})
-    flags = ("--command", "python bench.py", *WARM_UPS)
-    new = repo.gate(*flags)
-    assert (new.code, new.record.verdict) == (3, "no-baseline")
-    definition = new.record.programs[0].definition
+    repo.commit({"rate": ""})
+    repo.commit({"rate": "100"})
+    new = quick()
+    assert new.verdict == "no-baseline"
+    definition = new.programs[0].definition
     past = repo.out / "history.json"
     for facts, verdict in ((f"{definition}/command", "error"), ("other/command", "no-baseline")):
         series = Series(workload="command", unit="unit", facts={"workload": facts})
         past.write_bytes(history.dump(History(series={"key": series})))
-        assert repo.gate(*flags, "--history", str(past)).record.verdict == verdict
+        assert quick("--history", str(past)).verdict == verdict
 
 
-def test_what_is_really_new_passes_and_is_named(repo) -> None:
+def test_what_is_really_new_passes_and_is_named(repo, quick) -> None:
     repo.commit({"README.md": "x"})
-    repo.commit({"bench.py": RATE, "gpu-advisor.toml": SETTINGS.format("", "")})
-    found = repo.gate("--workload", "train", "--on-inconclusive", "warn")
-    assert (found.code, found.record.verdict) == (0, "no-baseline")
-    assert "new in head" in found.record.reason
-    assert "'train'" in found.record.reason
+    repo.commit({"rate": "100", "gpu-advisor.toml": SETTINGS.format("", "")})
+    found = quick("--workload", "train")
+    assert found.verdict == "no-baseline"
+    assert exit_code(found, asked_for("--on-inconclusive", "warn")) == 0
+    assert "new in head" in found.reason
+    assert "'train'" in found.reason
 
 
 # --- what git leaves out of a worktree ------------------------------------------------------

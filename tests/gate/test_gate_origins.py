@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import subprocess
 import sys
-import sysconfig
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,136 +14,164 @@ from gate_examples import pair, program, run
 
 from advisor.gate.base import Checkout
 from advisor.gate.entries import LoadedEntry
-from advisor.gate.origins import difference, unseen
+from advisor.gate.origins import Difference, difference, unseen
+from advisor.gate.origins import loaded as told_of
 from advisor.gate.records import Inputs, Revision
 from advisor.gate.verdict import decide
-from tests.gate.repos import STEADY, WARM_UPS
+from advisor.probe.origins import FILE
+from tests.gate.repos import STEADY, WARM_UPS, Gated
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from advisor.gate.records import WorkloadVerdict
 
 MODEL = "RATE = {}\n"
 USES_MODEL = """
 import os, model
 print("throughput:", model.RATE * (1 + (os.getpid() % 7) / 5000))
 """
-CHILD = "import subprocess, sys; subprocess.run([sys.executable, {!r}], check=True)"
+ELSEWHERE = "import sys; sys.path.pop(0)\n" + USES_MODEL
+"""Imports its model from wherever else it may be."""
+OF_HEAD = {
+    "workspace": "cd $GITHUB_WORKSPACE && python bench.py",
+    "absolute": "python {head}/bench.py",
+    "path": "PYTHONPATH={head} python elsewhere.py",
+    "inserted": "python -c \"import sys; sys.path.insert(0, '{head}'); import bench\"",
+    "runpy": "python -c \"import runpy; runpy.run_path('{head}/bench.py')\"",
+    "executed": "python executes.py",
+    "child": "python parent.py",
+    "script": "cd {head}/.. && {name}/run.sh",
+    "config": "CONFIG={head}/rate.txt python reads.py",
+    "editable": "{shared} elsewhere.py",
+}
+"""Commands by which base runs a file of head, or reads one that differs: a slowdown of a half
+would pass."""
+COPIED = {"copied": "PYTHONPATH={site} python elsewhere.py"}
+"""No file of a checkout is loaded, but what is has the content of head's."""
+OF_THEIR_OWN = {
+    "own": "python bench.py",
+    "environment": "{inside} -c 'import dependency, bench'",
+}
+"""The last by an environment in the checkout of head, which holds what both arms depend on, and no
+code of the project's."""
+COMMANDS = {**OF_HEAD, **COPIED, **OF_THEIR_OWN}
 
 
-def a_change(repo, extra: dict[str, str] | None = None) -> None:
-    """Head is half as fast as base, by a change of model.py alone."""
-    files = {"model.py": MODEL.format(100), "bench.py": USES_MODEL, **(extra or {})}
-    repo.commit(files, "base")
-    repo.commit({"model.py": MODEL.format(50)}, "head")
-
-
-def environment_of(repo, folder: Path) -> Path:
-    """A Python environment that both arms share, with head's checkout installed as editable."""
+def environment(folder: Path) -> tuple[Path, Path]:
+    """A Python environment that both arms share: its interpreter, and where modules are."""
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(folder)], check=True
     )
-    site = next((folder / "lib").glob("python*")) / "site-packages"
-    (site / "__editable__project.pth").write_text(f"{repo.path}\n")
-    return folder / "bin" / "python"
+    return folder / "bin" / "python", next((folder / "lib").glob("python*")) / "site-packages"
 
 
-def test_a_change_that_each_arm_loads_for_itself_is_measured(repo) -> None:
-    a_change(repo)
-    found = repo.gate("--command", "python bench.py", *WARM_UPS)
-    assert found.record.verdict == "inconclusive", found.stderr
-    loaded = {run.arm: run.loaded for run in found.record.programs[0].warm_ups}
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory, new_repo) -> Gated:
+    """A gate of all these commands: head is half as fast as base, by a change of its model."""
+    folder = tmp_path_factory.mktemp("origins")
+    repo = new_repo(folder)
+    shared, installed = environment(folder / "shared")
+    (installed / "__editable__project.pth").write_text(f"{repo.path}\n")
+    inside, dependencies = environment(repo.path / ".venv")
+    (dependencies / "dependency.py").write_text("")
+    (folder / "site").mkdir()
+    (folder / "site" / "model.py").write_text(MODEL.format(50))
+    source, told = f"{repo.path}/model.py", {
+        "head": repo.path, "name": repo.path.name, "shared": shared, "inside": inside,
+        "site": folder / "site",
+    }  # fmt: skip
+    settings = ""
+    for name, command in COMMANDS.items():
+        words = json.dumps(f"bash -c {shlex.quote(command.format(**told))}")
+        settings += f"[workload.{name}]\ncommand = {words}\n"
+    files = {
+        "bench.py": USES_MODEL,
+        "elsewhere.py": ELSEWHERE,
+        "executes.py": f"exec(compile(open({source!r}).read(), {source!r}, 'exec'))\n"
+        "print('throughput:', RATE)",
+        "parent.py": "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, {str(repo.path / 'bench.py')!r}], check=True)",
+        "reads.py": "import os; print('throughput:', open(os.environ['CONFIG']).read())",
+        "run.sh": f"#!/bin/sh\nexec {sys.executable} $(dirname $0)/bench.py\n",
+        ".gitignore": ".venv\n",
+        "gpu-advisor.toml": settings,
+    }
+    (repo.path / "run.sh").touch(0o755)
+    repo.commit({**files, "model.py": MODEL.format(100), "rate.txt": "100"}, "base")
+    repo.commit({"model.py": MODEL.format(50), "rate.txt": "50"}, "head")
+    repo.env["GITHUB_WORKSPACE"] = str(repo.path)
+    return repo.gate("--workload", ",".join(COMMANDS), *WARM_UPS)
+
+
+def verdict_on(gated: Gated, name: str) -> WorkloadVerdict:
+    (found,) = (each for each in gated.record.workloads if each.name == name)
+    return found
+
+
+@pytest.mark.parametrize("name", OF_HEAD)
+def test_base_that_runs_a_file_of_head_is_invalid(gated: Gated, name: str) -> None:
+    """Or reads one that differs, as a config: head's measure in both. The reason names it."""
+    found = verdict_on(gated, name)
+    assert found.verdict == "invalid", gated.stderr
+    assert "head was measured twice" in found.reason
+    assert re.search(r"'(bench|model)\.py'|'rate\.txt'", found.reason)
+
+
+def test_an_installed_copy_of_head_in_both_arms_is_invalid(gated: Gated) -> None:
+    found = verdict_on(gated, "copied")
+    assert found.verdict == "invalid", gated.stderr
+    assert "same 'model.py'" in found.reason
+
+
+def test_a_gate_of_which_one_part_is_invalid_is_invalid(gated: Gated) -> None:
+    assert (gated.code, gated.record.verdict) == (4, "invalid")
+
+
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_a_change_that_each_arm_loads_for_itself_is_measured(gated: Gated, name: str) -> None:
+    assert verdict_on(gated, name).verdict == "inconclusive", gated.stderr
+    (entry,) = (each for each in gated.record.programs if each.name == name)
+    loaded = {run.arm: run.loaded for run in entry.warm_ups}
     assert loaded["base"].own == loaded["head"].own == 2
     assert loaded["base"].changed.keys() == loaded["head"].changed.keys() == {"model.py"}
     assert loaded["base"].changed != loaded["head"].changed
-    assert not any("seen to be loaded" in note for note in found.record.notes)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cd $GITHUB_WORKSPACE && python bench.py",
-        "python {head}/bench.py",
-        "PYTHONPATH={head} python away.py",
-        "python -c \"import sys; sys.path.insert(0, '{head}'); import bench\"",
-        "python -c \"import runpy; runpy.run_path('{head}/bench.py')\"",
-        "python executes.py",
-        "python parent.py",
-        "cd {head}/.. && {name}/run.sh",
-    ],
-    ids=["workspace", "absolute", "path", "sys.path", "runpy", "exec", "child", "script"],
-)
-def test_base_that_runs_a_file_of_head_is_invalid(repo, command: str) -> None:
-    """A 50 % slowdown would pass: base runs head's code. The reason names the file."""
-    away = "import sys; sys.path.pop(0)\nimport os, model\nprint('throughput:', model.RATE)\n"
-    script = f"#!/bin/sh\nexec {sys.executable} $(dirname $0)/bench.py\n"
-    source = f"{repo.path}/model.py"
-    extra = {
-        "away.py": away,
-        "executes.py": f"exec(compile(open({source!r}).read(), {source!r}, 'exec'))\n"
-        "print('throughput:', RATE)",
-        "parent.py": CHILD.format(str(repo.path / "bench.py")),
-        "run.sh": script,
-    }
-    a_change(repo, extra)
-    (repo.path / "run.sh").chmod(0o755)
-    told = command.format(head=repo.path, name=repo.path.name)
-    repo.env["GITHUB_WORKSPACE"] = str(repo.path)
-    found = repo.gate("--command", told, *WARM_UPS)
-    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
-    assert "head was measured twice" in found.record.reason
-    assert ".py'" in found.record.reason
-
-
-def test_a_shared_editable_install_is_invalid(repo, tmp_path: Path) -> None:
-    """One environment, into which head is installed: both arms import head's module."""
-    a_change(repo, {"bench.py": "import sys; sys.path.pop(0)\n" + USES_MODEL})
-    python = environment_of(repo, tmp_path / "shared")
-    found = repo.gate("--command", f"{python} bench.py", *WARM_UPS)
-    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
-    assert "'model.py' of head" in found.record.reason
-
-
-def test_an_installed_copy_of_head_in_both_arms_is_invalid(repo, tmp_path: Path) -> None:
-    """No file of a checkout is loaded, but what is has the content of head's."""
-    a_change(repo, {"bench.py": "import sys; sys.path.pop(0)\n" + USES_MODEL})
-    shared = tmp_path / "site"
-    shared.mkdir()
-    (shared / "model.py").write_text(MODEL.format(50))
-    found = repo.gate("--command", "python bench.py", *WARM_UPS, env={"PYTHONPATH": str(shared)})
-    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
-    assert "same 'model.py'" in found.record.reason
-
-
-def test_an_environment_inside_the_checkout_of_head_may_be_shared(repo) -> None:
-    """It holds what both arms depend on, and no code of the project's."""
-    a_change(repo, {".gitignore": ".venv\n"})
-    python = environment_of(repo, repo.path / ".venv")
-    site = next((repo.path / ".venv" / "lib").glob("python*")) / "site-packages"
-    (site / "__editable__project.pth").unlink()
-    (site / "dependency.py").write_text("")
-    found = repo.gate("--command", f"{python} -c 'import dependency, bench'", *WARM_UPS)
-    assert found.record.verdict == "inconclusive", found.stderr
+    assert not any("seen to be loaded" in note for note in gated.record.notes)
 
 
 def test_changed_files_that_neither_arm_loads_are_told_once(repo) -> None:
-    repo.commit({"bench.py": STEADY.format(rate=100)})
-    repo.commit({"notes.md": "x", "other.py": ""})
+    """One may have the name of a module of Python's: place or content make it the project's."""
+    bench = "import queue\n" + STEADY.format(rate=100)
+    repo.commit({"bench.py": bench, "sub/queue.py": "1"})
+    repo.commit({"notes.md": "x", "other.py": "", "sub/queue.py": "2"})
     found = repo.gate("--command", "python bench.py", *WARM_UPS)
-    assert found.record.verdict == "inconclusive"
+    assert found.record.verdict == "inconclusive", found.stderr
     told = [note for note in found.record.notes if "seen to be loaded" in note]
     assert len(told) == 1
     assert "notes.md" in told[0]
 
 
-def test_a_config_that_base_reads_from_head_is_invalid(repo) -> None:
-    """Read, not run: a file that differs between the two is head's measure in both."""
-    bench = "import os; rate = float(open(os.environ['CONFIG']).read()); print('throughput:', rate)"
-    repo.commit({"bench.py": bench, "rate.txt": "100"})
-    repo.commit({"rate.txt": "50"})
-    command = f"CONFIG={repo.path}/rate.txt python bench.py"
-    found = repo.gate("--command", command, *WARM_UPS)
-    assert (found.code, found.record.verdict) == (4, "invalid"), found.stderr
-    assert "'rate.txt' of head" in found.record.reason
+@pytest.mark.parametrize(
+    ("path", "foreign"),
+    [
+        ("pkg/x.py", ["pkg/x.py"]),
+        (".venv/lib/x.py", []),
+        ("conda/lib/x.py", []),
+        ("vendor/site-packages/x.py", []),
+    ],
+)
+def test_an_environment_in_the_checkout_of_head_is_nobodys_code(
+    tmp_path: Path, path: str, foreign: list[str]
+) -> None:
+    """Known by what Python or conda leave at its top, or by where packages are put."""
+    head, base, scratch = (tmp_path / name for name in ("head", "base", "scratch"))
+    for folder in (base, scratch / "probe", head / ".venv", head / "conda" / "conda-meta"):
+        folder.mkdir(parents=True)
+    (head / ".venv" / "pyvenv.cfg").touch()
+    told = {"how": "ran", "path": str(head / path), "sha256": None}
+    (scratch / "probe" / FILE).write_text(json.dumps(told))
+    between = Difference(tops={"base": base, "head": head}, changed={})
+    assert told_of(scratch, base, between).foreign == foreign
 
 
 def loaded(digest: str, **more: object) -> LoadedEntry:
@@ -185,12 +215,3 @@ def test_a_difference_counts_uncommitted_and_new_files(repo) -> None:
     assert set(between.asked.names) == {"a.py", "c.py"}
     assert difference(arms[0], arms[0]) is None
     assert unseen(program([]), between) is None  # nothing was seen at all
-
-
-def test_the_standard_library_is_nobodys(repo) -> None:
-    """A changed file may have the name of another's: place or content make it the project's."""
-    path = f"{sysconfig.get_paths()['stdlib']}/queue.py"
-    repo.commit({"bench.py": "import queue\n" + STEADY.format(rate=100), "sub/queue.py": "1"})
-    repo.commit({"sub/queue.py": "2"})
-    found = repo.gate("--command", "python bench.py", *WARM_UPS)
-    assert found.record.verdict == "inconclusive", (path, found.stderr)

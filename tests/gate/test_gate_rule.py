@@ -136,6 +136,25 @@ def test_one_stray_run_does_not_cost_all_the_pairs(place: int, times: float) -> 
     assert judgement.looked_at <= 17
 
 
+def test_bounds_that_cannot_be_relied_on_decide_nothing_and_the_reason_is_kept() -> None:
+    """The same pairs in an order that says nothing are red."""
+    wave = [drop(0.08) + 0.02 * math.sin(math.pi * n / 4) for n in range(24)]
+    doubted = judge({"w": wave}, RULE)["w"]
+    assert doubted.outcome == "inconclusive"
+    assert "consecutive pairs are alike" in (doubted.doubt or "")
+    ordered = sorted(wave)
+    assert judge({"w": [ordered[7 * n % 24] for n in range(24)]}, RULE)["w"].outcome == "regression"
+
+
+def test_a_regression_holds_for_the_mean_of_the_pairs_too() -> None:
+    """A base that is slow now and then does not lend its good runs to a verdict against head."""
+    values = mixed(drop(0.08), 24)
+    assert judge({"w": values}, RULE)["w"].outcome == "regression"
+    for place in (3, 11, 19):
+        values[place] = -0.6
+    assert judge({"w": values}, RULE)["w"].outcome == "inconclusive"
+
+
 def test_the_cap_rule_is_off_unless_asked() -> None:
     """Certainly slower, about the threshold, not proven beyond it: red only with the cap rule."""
     values = mixed(RULE.tau + 0.001, 24, spread=0.03)

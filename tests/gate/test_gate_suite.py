@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
 import os
 import shutil
@@ -14,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from advisor.errors import UsageError
+from advisor.gate.records import Inputs
+from advisor.gate.replay import from_benchmarks
+from advisor.gate.verdict import decide
 from tests.gate.repos import ROOT
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ def test_load(benchmark):
     benchmark(takes, {load})
 
 @pytest.mark.benchmark(timer=clock)
-def test_{other}(benchmark):
+def test_save(benchmark):
     benchmark(takes, 0.002)
 """
 """By a clock of its own, which runs as the same code would on a quiet machine."""
@@ -54,8 +57,8 @@ PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p pytest_b
 FAST = " --benchmark-min-rounds=5 --benchmark-max-time=0.05"
 
 
-def source(load: float = 0.005, other: str = "save") -> str:
-    return SUITE.format(load=load, other=other)
+def source(load: float = 0.005) -> str:
+    return SUITE.format(load=load)
 
 
 LOAD, SAVE = "command: suite.py::test_load", "command: suite.py::test_save"
@@ -125,35 +128,37 @@ def test_a_suite_that_does_not_start_is_an_error(two) -> None:
 
 
 @pytest.fixture(scope="module")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of one real run of a suite."""
-
-    @functools.cache
-    def run(text: str) -> dict[str, Any]:
-        folder = tmp_path_factory.mktemp("suite")
-        (folder / "suite.py").write_text(text)
-        command = [sys.executable, *COMMAND.split()[1:], *FAST.split(), "--benchmark-json=all.json"]
-        env = {**os.environ, **PLUGINS}
-        subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
-        content: dict[str, Any] = json.loads((folder / "all.json").read_text())
-        return content
-
-    return run
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "suite.py").write_text(source())
+    command = [sys.executable, *COMMAND.split()[1:], *FAST.split(), "--benchmark-json=all.json"]
+    subprocess.run(
+        command, cwd=folder, env={**os.environ, **PLUGINS}, check=True, capture_output=True
+    )
+    content: dict[str, Any] = json.loads((folder / "all.json").read_text())
+    return content
 
 
 @pytest.fixture
-def saved(tmp_path: Path, once: Callable[[str], dict[str, Any]]) -> Callable[..., list[str]]:
-    """Writes the JSON of `count` processes of a suite, a little apart."""
+def saved(tmp_path: Path, once: dict[str, Any]) -> Callable[..., list[Path]]:
+    """Writes the JSON of twelve processes of a suite of benchmarks, a little apart."""
 
-    def make(name: str, text: str, count: int = 12, slower: float = 1.0) -> list[str]:
+    def make(
+        name: str, benchmarks: tuple[str, ...] = ("load", "save"), slower: float = 1.0
+    ) -> list[Path]:
         folder = tmp_path / name
         folder.mkdir()
-        content = copy.deepcopy(once(text))
-        for entry in content["benchmarks"]:
-            # One real run has the right shape; the times are set, so that the verdict is certain.
+        content = copy.deepcopy(once)
+        content["benchmarks"] = content["benchmarks"][: len(benchmarks)]
+        for entry, named in zip(content["benchmarks"], benchmarks, strict=True):
+            # One real run has the right shape; names and times are set, so that the verdict is
+            # certain.
+            entry["name"] = f"test_{named}"
+            entry["fullname"] = f"suite.py::test_{named}"
             entry["stats"]["mean"] = 0.005 * slower
         paths = []
-        for number in range(count):
+        for number in range(12):
             for entry in content["benchmarks"]:
                 entry["stats"]["mean"] *= 1 + 0.001 * (-1) ** number
             # Every process has a moment of its own.
@@ -162,53 +167,44 @@ def saved(tmp_path: Path, once: Callable[[str], dict[str, Any]]) -> Callable[...
             )
             path = folder / f"{number}.json"
             path.write_text(json.dumps(content))
-            paths.append(str(path))
+            paths.append(path)
         return paths
 
     return make
 
 
-def replay(repo, base: list[str], head: list[str], *more: str):
-    return repo.gate(
-        "--mode", "replay", "--base-runs", *base, "--head-runs", *head, "--json", *more
-    )
-
-
 def test_saved_runs_of_a_suite(repo, saved) -> None:
-    base = saved("base", source())
-    same, slow = saved("same", source()), saved("slow", source(), slower=1.2)
-    passed = replay(repo, base, same)
-    assert passed.code == 0, passed.stderr
-    red = replay(repo, base, slow)
-    assert red.code == 1
+    base, same, slow = saved("base"), saved("same"), saved("slow", slower=1.2)
+    names = ("--head-runs", *map(str, slow), "--base-runs", *map(str, base))
+    red = repo.gate("--mode", "replay", *names, "--json")
+    assert red.code == 1, red.stderr
+    assert decide([from_benchmarks(base, same)], Inputs()).verdict == "pass"
     assert {w["name"] for w in red.json["workloads"]} == {
         "benchmarks: suite.py::test_load",
         "benchmarks: suite.py::test_save",
     }
 
 
-def test_a_renamed_benchmark_is_not_lost(repo, saved) -> None:
-    base, head = saved("base", source()), saved("head", source(other="store"))
-    found = replay(repo, base, head)
-    assert (found.code, found.json["verdict"]) == (2, "error")
-    assert {w["name"].split("::")[1]: w["verdict"] for w in found.json["workloads"]} == {
+def test_a_renamed_benchmark_is_not_lost(saved) -> None:
+    runs = from_benchmarks(saved("base"), saved("head", ("load", "store")))
+    found = decide([runs], Inputs())
+    assert found.verdict == "error"
+    assert {w.name.split("::")[1]: w.verdict for w in found.workloads} == {
         "test_load": "pass",
         "test_save": "error",
         "test_store": "no-baseline",
     }
-    removed = "suite.py::test_save"
-    assert replay(repo, base, head, "--allow-removed", removed).json["verdict"] == "no-baseline"
+    removed = Inputs(allow_removed=["suite.py::test_save"])
+    assert decide([runs], removed).verdict == "no-baseline"
 
 
-def test_no_benchmark_in_common_is_an_error(repo, saved) -> None:
+def test_no_benchmark_in_common_is_an_error(saved) -> None:
     """The most used suite runner exits with 0 here."""
-    base = saved("base", "def test_a(benchmark):\n    benchmark(int)\n")
-    head = saved("head", "def test_b(benchmark):\n    benchmark(int)\n")
-    assert replay(repo, base, head).code == 2
+    runs = from_benchmarks(saved("base", ("a",)), saved("head", ("b",)))
+    assert decide([runs], Inputs()).verdict == "error"
 
 
-def test_unequal_numbers_of_files_are_a_usage_error(repo, saved) -> None:
-    base = saved("base", source())
-    found = replay(repo, base, base[:3])
-    assert found.code == 2
-    assert "12 files" in found.stderr
+def test_unequal_numbers_of_files_are_a_usage_error(saved) -> None:
+    base = saved("base")
+    with pytest.raises(UsageError, match="12 files"):
+        from_benchmarks(base, base[:3])

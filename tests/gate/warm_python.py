@@ -1,4 +1,5 @@
-"""An executable in the place of a Python: `-I -m advisor ...` is called warm, all else is Python's.
+"""An executable in the place of a Python: `-I -m` a module of ours is called warm, all else is
+Python's.
 
 The action begins gpu-advisor by the interpreter of an environment of its own. Where that is not
 the rule, its imports, a second of CPU each time, were done before.
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 CLIENT = """\
 #!{python} -IS
 import json, os, socket, sys
-if sys.argv[1:4] != ["-I", "-m", "advisor"]:
+if sys.argv[1:3] != ["-I", "-m"] or sys.argv[3].partition(".")[0] != "advisor":
     os.execv({python!r}, [{python!r}, *sys.argv[1:]])
 streams = [f"/proc/{{os.getpid()}}/fd/{{number}}" for number in (1, 2)]
 with socket.socket(socket.AF_UNIX) as door:
     door.connect({door!r})
-    called = [sys.argv[4:], os.getcwd(), dict(os.environ), *streams]
+    words = sys.argv[4:] if sys.argv[3] == "advisor" else sys.argv[2:]
+    called = [words, os.getcwd(), dict(os.environ), *streams]
     door.sendall(json.dumps(called).encode() + b"\\n")
     sys.exit(int(door.makefile().readline()) & 255)
 """
