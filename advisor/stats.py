@@ -204,7 +204,6 @@ def t_interval(
     return Interval(estimate=mean, low=mean - half, high=mean + half, n=n, confidence=1 - 2 * alpha)
 
 
-@cache
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
     """The value that Student's t with `degrees` >= 1 stays below with `probability` in (0, 1)."""
