@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from advisor.documents.options import Option
 
+COMPUTED = "it is computed"
+"""Begins why a value that only a run can tell is left alone."""
 MAX_DEPTH = 200
 """Deepest nesting that is read. Real configs stay below 20."""
 

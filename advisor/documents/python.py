@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from advisor.documents import paths
 from advisor.documents.constants import Named, NotConstantError, Scope, is_literal, worth
 from advisor.documents.leaves import (
+    COMPUTED,
     MAX_DEPTH,
     MAX_VALUES,
     Leaf,
@@ -326,7 +327,7 @@ class _Reader:
             self.leaves.aliases[path] = target
             why = f"it repeats {target}"
         else:
-            why = f"it is computed: {' '.join(text.split())[:60]}"
+            why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
             try:
                 value = worth(node, Scope(self._names, self._scope))
             except NotConstantError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from advisor.documents.leaves import COMPUTED
 from advisor.knobs import names, phases
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
@@ -37,8 +38,6 @@ class Classified:
     references: tuple[Reference, ...]
     outputs: tuple[str, ...]
 
-
-_COMPUTED = "it is computed"  # begins the reason of a Python value that only a run can tell
 
 NONE_IS_A_VALUE = {"prefetch_factor"}
 """Kinds of which None is what a DataLoader itself takes, and no sign of a value set elsewhere."""
@@ -246,7 +245,7 @@ class _Finder:
         target = self.document.aliases.get(scalar.path)
         if target:
             return self._link(f"repeats {target}: change it there", leaf.path, target)
-        if leaf.value is None and scalar.why and scalar.why.startswith(_COMPUTED):
+        if leaf.value is None and scalar.why and scalar.why.startswith(COMPUTED):
             return self._link(scalar.why, leaf.path)
         if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
             target = self._target(leaf.value)
