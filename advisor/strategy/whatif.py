@@ -100,13 +100,14 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
+    sought = Sought(objective=now.facts.objective, gain=now.facts.smallest_gain)
     contest = Contest(
         purpose="whatif",
         title=proposal.title,
         before=side(now, Arm(candidate=now.best), "whatif"),
         after=side(now, arm, "whatif"),
         rounds=rounds,
-        sought=Sought(objective=now.facts.objective, gain=now.facts.smallest_gain),
+        sought=None if proposal.kind == "together" else sought,
         sigma=now.sigma,
     )
     answer = yield Turn(ask=contest, standing=now)
