@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from advisor.engines.recorded import QUIET_MACHINE, arguments_of
@@ -36,6 +36,7 @@ HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
 """From the end of the window to that of the process."""
 LOSSES = 16
+SEEN = {each.name for each in fields(Effects)}
 WARM_STEPS = 6
 
 
@@ -104,7 +105,7 @@ class Formula:
     drift_per_s: float = 0.0
     """Relative change of the rate in each second that a process is at work after its window."""
     flags: Mapping[str, float] = field(default_factory=dict)
-    """Speed-up of each setting that is true; Effects tells which are."""
+    """Speed-up of each setting that is true; Effects tells which are, of those that it has."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by what-if."""
     fails: Callable[[Values, Trial], str | None] | None = None
@@ -256,7 +257,8 @@ class Formula:
             "learning_rates": (rate,) if rate else (),
         }
         seen |= dict(self.observed)
-        return Effects(**seen | {name: used.get(name) is True for name in self.flags})
+        seen |= {name: used.get(name) is True for name in self.flags if name in SEEN}
+        return Effects(**seen)
 
     def _outcome(self, whatif: str) -> WhatIfOutcome | None:
         if not whatif:
