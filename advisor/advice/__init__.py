@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from advisor.advice.python_source import Edit
     from advisor.experiments.program import Program
-    from advisor.model import Interval, JsonScalar
+    from advisor.model import Effects, Interval, JsonScalar
     from advisor.strategy.facts import Proposal
     from advisor.strategy.standing import Standing
     from advisor.strategy.switches import Switch
@@ -65,10 +65,10 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
     before, run, cwd = now.front, proposal.run, program.cwd
     site: str | None = None
     data: dict[str, JsonScalar] = dict(proposal.data)
-    if proposal.kind in {"loader", "buckets"}:
+    if proposal.kind in {"loader", "sharing", "buckets"}:
         place = located(cwd, before.effects.loader_site)
         site = written_at(place, before.effects.loader_site)
-        data = {
+        data |= {
             "wait_before": before.wait_share,
             "wait_after": run.wait_share if run else None,
             "padding_before": before.effects.padding_share,
@@ -109,15 +109,14 @@ def patch_for(now: Standing, program: Program, proposals: Sequence[Proposal]) ->
     diffs: list[str] = []
     edits: dict[Path, list[Edit]] = {}
     for proposal in proposals:
-        if proposal.kind == "training-batch":
+        if proposal.arm.candidate.key != now.best.key:
             if (diff := config_patch(program, now, proposal)) is None:
                 return None
             diffs.append(diff)
-            continue
-        change = code_edit(now, program.cwd, proposal)
-        if change is None:
-            return None
-        edits.setdefault(change.path, []).append(change.edit)
+        for change in code_edits(now, program.cwd, proposal):
+            if change is None:
+                return None
+            edits.setdefault(change.path, []).append(change.edit)
     for path, those in edits.items():
         diff = python_source.patch_of(path, program.cwd, *those)
         if diff is None:
@@ -134,25 +133,42 @@ def config_patch(program: Program, now: Standing, proposal: Proposal) -> str | N
     return python_source.file_patch(program.config.path, old, new, program.cwd)
 
 
-def code_edit(now: Standing, cwd: Path, proposal: Proposal) -> CodeEdit | None:
-    """What a proposal changes in the code, where the place is certain."""
+def code_edits(now: Standing, cwd: Path, proposal: Proposal) -> list[CodeEdit | None]:
+    """What a proposal changes in the code; None for what has no certain place."""
     seen = now.front.effects
+    data = dict(proposal.data)
+    if proposal.kind == "training-batch":
+        return []
     if proposal.kind == "loader":
-        place = located(cwd, seen.loader_site)
-        values = cast("dict[str, int | bool]", dict(proposal.data))
-        return place and CodeEdit(path=place[0], edit=patches.loader_edit(place[1], values))
+        return [loader_change(cwd, seen, cast("dict[str, int | bool]", data))]
+    if proposal.kind == "sharing":
+        names = [name for name in patches.ARGUMENTS if name in data]
+        given = {name: cast("int | bool", data[name]) for name in names}
+        loader = [loader_change(cwd, seen, given)] if given else []
+        return [*loader, switch_change(cwd, seen, proposal, f"threads={data['threads']}")]
     if proposal.kind == "buckets":
         place = located(cwd, seen.loader_site)
         told = proposal.run.whatif if proposal.run else None
         if place is None or told is None or told.told_by is None:
-            return None
+            return [None]
         edit = bucket_patch.bucket_edit(place[1], told.told_by, told.readings or 1)
-        return CodeEdit(path=place[0], edit=edit)
+        return [CodeEdit(path=place[0], edit=edit)]
+    return [switch_change(cwd, seen, proposal, proposal.title)]
+
+
+def loader_change(cwd: Path, seen: Effects, values: dict[str, int | bool]) -> CodeEdit | None:
+    """Arguments of the DataLoader call."""
+    place = located(cwd, seen.loader_site)
+    return place and CodeEdit(path=place[0], edit=patches.loader_edit(place[1], values))
+
+
+def switch_change(cwd: Path, seen: Effects, proposal: Proposal, whatif: str) -> CodeEdit | None:
+    """A switch of the catalogue, as it was tried in `proposal`."""
     place = located(cwd, seen.model_site)
-    if proposal.kind != "switch" or place is None:
+    if place is None:
         return None
     path, line = place
-    switch, value = switch_of(proposal.title)
+    switch, value = switch_of(whatif)
     device = (seen.device or "cpu").partition(":")[0]
     told = proposal.run.whatif if proposal.run else None
     plain = told is not None and told.one_tensor is True

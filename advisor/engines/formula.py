@@ -36,6 +36,8 @@ HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
 """From the end of the window to that of the process."""
 LOSSES = 16
+NAMED = {"gradient_checkpointing": "recomputes"}
+"""Settings whose effect has another name."""
 WARM_STEPS = 6
 
 
@@ -256,7 +258,9 @@ class Formula:
             "learning_rates": (rate,) if rate else (),
         }
         seen |= dict(self.observed)
-        return Effects(**seen | {name: used.get(name) is True for name in self.flags})
+        for name in self.flags:
+            seen |= {NAMED.get(name, name): used.get(name) is True}
+        return Effects(**seen)
 
     def _outcome(self, whatif: str) -> WhatIfOutcome | None:
         if not whatif:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Tier
+
+if TYPE_CHECKING:
+    from advisor.objective import Objective
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one of those declared for the quality measures."""
@@ -61,6 +64,15 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """The smallest gain that rounds are to prove."""
+
+    objective: Objective
+    gain: float
+    """Above 1, as a share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
     """Two arms to be run against each other in interleaved rounds of fresh processes."""
 
@@ -73,6 +85,8 @@ class Contest:
     hoped: int = 0
     """So many where the rounds turn out to take less of the budget than was feared. The clock alone
     decides that, so the bounds hold as if it had been fixed."""
+    sought: Sought | None = None
+    """Rounds end where it is out of reach. None: they are run whatever they say."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
     reseeded: bool = False

@@ -113,6 +113,22 @@ class Comparison:
             else bounds(self.log_gains(objective), self.sigma, measured=self.measured)
         )
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether the rounds that are left would not prove what is sought, were the centre better
+        by a standard error than it looks so far.
+
+        To end for that proves nothing that was not so, and leaves the clock to what may gain.
+        """
+        sought, rounds = self.contest.sought, self.contest.rounds
+        gains = self.log_gains(sought.objective) if sought and not self.failure else []
+        if sought is None or not FEWEST < len(gains) < rounds:
+            return False
+        spread = statistics.stdev(gains)
+        hoped = statistics.fmean(gains) + spread / len(gains) ** 0.5
+        half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
+        return math.exp(hoped - half_width) <= 1 + sought.gain
+
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """Whether the whole interval lies above the smallest gain worth a change, and so do all
         runs together: what is faster and collapses for it is none."""

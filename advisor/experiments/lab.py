@@ -190,6 +190,17 @@ class Lab:
             most = outlive if outlive <= fit else contest.rounds
             return max(most, min(contest.hoped, fit))
 
+        def found() -> Comparison:
+            broken = next((r for r in rounds if r.broken), None)
+            failures = [a.result for a in broken.runs.values() if a.run is None] if broken else []
+            return Comparison(
+                contest=contest,
+                rounds=tuple(rounds),
+                failure=failures[0] if failures and isinstance(failures[0], Failure) else None,
+                cut_short=cut_short,
+                left_s=self.budget.left_s,
+            )
+
         try:
             for each in interleaved(
                 (BEFORE, AFTER),
@@ -199,22 +210,13 @@ class Lab:
             ):
                 rounds.append(each)
                 quiet = [r for r in rounds if r.disturbed is None]
-                enough = wanted(quiet)
+                enough = len(quiet) if found().in_vain else wanted(quiet)
                 if each.broken or len(quiet) >= enough or len(rounds) >= MOST_TIMES * enough:
                     break
         except _SpentError:
             cut_short = True
-        broken = next((r for r in rounds if r.broken), None)
-        failures = [a.result for a in broken.runs.values() if a.run is None] if broken else []
-        found = Comparison(
-            contest=contest,
-            rounds=tuple(rounds),
-            failure=failures[0] if failures and isinstance(failures[0], Failure) else None,
-            cut_short=cut_short,
-            left_s=self.budget.left_s,
-        )
-        self.comparisons.append(found)
-        return found
+        self.comparisons.append(found())
+        return self.comparisons[-1]
 
     def _doubt_history(self) -> None:
         """Earlier calls are not believed where the original now runs at another speed."""

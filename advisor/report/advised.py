@@ -9,11 +9,16 @@ from advisor.report.numbers import as_float
 from advisor.report.sentences import TRAINS, seen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from advisor.model import Advice
 
 ADVICE = {
     "switch": "In the code: `{code}`.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
+    "sharing": "Loader and model compute on the same {cpus} CPUs: workers alone take them from the "
+    "model. {given}`torch.set_num_threads({threads})`, or `OMP_NUM_THREADS={threads}` before the "
+    "command, leaves them room.{caution}",
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
     "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "
     "`batch_sampler` that sorts some hundred batches by length, cuts them, and shuffles the "
@@ -26,6 +31,7 @@ ADVICE = {
 
 ADDS_UP = 0.9
 """Part of the product of single gains from which on they are told to add up."""
+LOADER_ARGUMENTS = ("num_workers", "prefetch_factor", "persistent_workers")
 FEEDING = ("DataLoader", "Batches")
 """How titles of advice begin that is about the data, not the model."""
 
@@ -56,9 +62,17 @@ def advised(advice: Advice) -> str:
         padding=padding[0],
         padding_after=padding[1],
         overlap=overlap(advice) if advice.kind == "together" else "",
+        cpus=data.get("cpus"),
+        threads=data.get("threads"),
+        given=f"Give the DataLoader `{given}`. " if (given := arguments(data)) else "",
         trains=TRAINS.get(str(data.get("trains")), ""),
     )
     return f"{text} Measured in {advice.gain.n} interleaved pairs of fresh processes."
+
+
+def arguments(data: Mapping[str, object]) -> str:
+    """`num_workers=1, persistent_workers=True`; empty where the config holds them all."""
+    return ", ".join(f"{name}={data[name]!r}" for name in LOADER_ARGUMENTS if name in data)
 
 
 def overlap(advice: Advice) -> str:

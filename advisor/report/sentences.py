@@ -28,6 +28,9 @@ REASONS = {
     "of the gain, as the tier {tier} asks: less speed, for less memory.",
     "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
+    "changed-memory-for-time": "Part of what was proven: nothing is computed twice any more, for "
+    "the memory is there.",
+    "changed-attention": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
     "changed-training-batch": "Part of what was proven, and written because --training-batch was "
@@ -43,10 +46,11 @@ REASONS = {
     "never-by-itself": "Never tuned by itself: it is a {class} knob.",
     "yours-to-share": "Never tuned by itself: how many processes or cards share the work is yours "
     "to say.",
-    "no-stage": "No stage of the search touches this kind.",
+    "no-stage": "Nothing is tried here: no other value is known to be faster and to leave the "
+    "results as they are.",
     "budget": "The budget was spent before another value could run.",
     "refused": "{why}.",
-    "tie": "By all runs none of {tried} others is faster by more than a tie ({band}).",
+    "tie": "By all runs no other value is faster by more than a tie ({band}).",
     "batch-flat": "By all runs no larger batch is faster by more than a tie ({band}). {stopped}",
     "does-not-wait": "The program hardly waits for data, so no loader setting can gain.",
     "no-gain-tried": "No other value was tried with a gain.",
@@ -65,6 +69,12 @@ REASONS = {
     "no-precision-inside": "No other precision was faster inside its guard{seen}. {stopped}",
     "no-flag-inside": "Switched on it was no faster inside its guard{seen}. {stopped}",
     "flag-on": "It is on already.",
+    "saves-memory-only": "Off already: on, it saves memory and costs time.",
+    "nothing-twice": "It is on, but nothing was seen to be computed twice by torch.",
+    "needed-for-memory": "Without it the run did not fit into the memory, or failed.",
+    "no-quicker-attention": "No quicker form of this attention is known here.",
+    "no-attention-inside": "The quicker form of torch was not faster inside its guard{seen}. "
+    "{stopped}",
     "flag-without-gpu": "It does something on a GPU only, and the model is not on one.",
     "no-plain-flag": "It is no plain true or false; left alone.",
     "no-quality-measure": "Fewer steps change the result, and no quality measure is declared in "

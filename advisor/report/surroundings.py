@@ -29,7 +29,9 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     names = ", ".join(f"{each.name} up to {each.cpus:.1f}" for each in worth_a_name(who))
     named = f" ({names})" if names else ""
     mean = sum(held) / len(held)
-    text = f"Measured on a busy machine: others held {mean:.1f} of {cpus} CPUs{named}."
+    how = "on a busy machine: others" if mean >= BUSY * cpus else "beside others, who"
+    much = f"{mean:.1f}" if mean >= WORTH_A_NAME else "less than 0.1"
+    text = f"Measured {how} held {much} of {cpus} CPUs{named}."
     if stood_in:
         text += (
             " Disturbed rounds had to be counted: this is the gain beside others, and a quiet "
@@ -53,6 +55,8 @@ def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
     return pooled_band(usual)
 
 
+BUSY = 0.1
+"""Share of the CPUs from which on a machine is called busy."""
 WORTH_A_NAME = 0.05
 """CPUs; who holds less is not told by name."""
 MOST_NAMES = 3

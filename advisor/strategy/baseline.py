@@ -139,6 +139,6 @@ def noise_of(now: Standing) -> float:
 
 def worth_trying(now: Standing) -> bool:
     """Whether any knob might be tuned, or the code holds a loader that might."""
-    return bool(now.tunable(*OWN_KINDS, "precision", "timesteps")) or (
+    return bool(now.tunable(*OWN_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
         now.original.effects.workers is not None
     )

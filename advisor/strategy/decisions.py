@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STAGES: dict[str, KnobClass] = {
     "precision": "numeric",
-    **dict.fromkeys(FLAGS, "numeric"),
+    **dict.fromkeys((*FLAGS, "attention_impl"), "numeric"),
     "timesteps": "quality",
 }
 """Kinds of knobs whose stages a tier leaves out, and the class that a tier must allow."""

@@ -114,7 +114,7 @@ class Told:
 class Proposal:
     """What was faster in one run and is not ours to write."""
 
-    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
+    kind: Literal["switch", "loader", "sharing", "buckets", "training-batch", "together"]
     """together: all others that were proven, at once."""
     title: str
     arm: Arm

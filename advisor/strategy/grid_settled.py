@@ -100,7 +100,7 @@ def settle_workers(now: Standing, found: Explored, chosen: Cell) -> Standing:
     if chosen[1] != found.workers.value:
         return now.settle(key, "found", "loader")
     if tried_counts:
-        return now.settle(key, "kept", "tie", tried=len(tried_counts), band=now.band)
+        return now.settle(key, "kept", "tie", band=now.band)
     if now.waits and now.skipped:
         return now.settle(key, "skipped", "budget")
     return now

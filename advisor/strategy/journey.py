@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.strategy.baseline import baseline, worth_trying
 from advisor.strategy.discover import discover
-from advisor.strategy.flags import tune_flags
+from advisor.strategy.flags import tune_flags, tune_memory_savers
 from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
 from advisor.strategy.ladder import climb
@@ -65,8 +65,10 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
 
 
 def tune_free(now: Standing) -> Stage:
-    """Batch and workers together, then how the loader hands over what it loads."""
+    """Batch and workers together, then what costs time to save memory that is there, then how the
+    loader hands over what it loads."""
     now = yield from tune_grid(now)
+    now = yield from tune_memory_savers(now)
     if now.waits:
         now = yield from tune_loader(now)
     return settle_loader(now)

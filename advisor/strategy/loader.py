@@ -84,11 +84,11 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
     if not level:
         if word is not None and word.outcome == "found":
             return now  # an earlier pass found a value, and nothing is better than that
-        return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
+        return now.settle(key_of(knob), "kept", "tie", band=now.band)
     _, candidate, run = min(level, key=lambda each: _size(each[0]))
     now = now.adopt(candidate, run)
     if change_of(candidate, key_of(knob)) is None:  # back to what the config says
-        return now.settle(key_of(knob), "kept", "tie", tried=len(values), band=now.band)
+        return now.settle(key_of(knob), "kept", "tie", band=now.band)
     return now.settle(key_of(knob), "found", "loader")
 
 

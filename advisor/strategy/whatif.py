@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.experiments.attempts import Arm, Contest
+from advisor.experiments.attempts import Arm, Contest, Sought
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
 from advisor.strategy.facts import Proposal
@@ -20,6 +20,7 @@ from advisor.strategy.in_turn import in_turn
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
 from advisor.strategy.rounding import within
+from advisor.strategy.sharing import shared, splits
 from advisor.strategy.standing import (
     FEWEST_ROUNDS,
     MARGIN,
@@ -32,13 +33,15 @@ from advisor.strategy.standing import (
     tried,
 )
 from advisor.strategy.switches import SWITCHES, Switch, applies, whatifs
+from advisor.strategy.whatif_words import joined, of_loader
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable
 
     from advisor.model import Run
     from advisor.strategy.facts import Data
     from advisor.strategy.in_turn import Gains
+    from advisor.strategy.sharing import Split
 
 MOST_ADVISED = 4
 """Proposals that get pairs of their own, the most promising first."""
@@ -50,12 +53,14 @@ def advise(now: Standing) -> Stage:
     """Try what fits into the budget; then pairs, the most promising first. What takes long to
     try (compilation) waits until the rest has its proofs, and a batch of a training until last."""
     now = yield from try_loader_arguments(now)
+    now = yield from try_sharing(now)
     now = yield from try_buckets(now)
     may_round = now.facts.consents and now.facts.allows("numeric")
     wanted = [
         (switch, whatifs(now, switch))
         for switch in SWITCHES
         if applies(now, switch) and (may_round or not switch.guarded)
+        if switch.name != "threads" or not any(p.kind == "sharing" for p in now.proposals)
     ]
     now, told = yield from in_turn(now, wanted)
     for dear in (False, True):
@@ -95,12 +100,14 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
+    sought = Sought(objective=now.facts.objective, gain=now.facts.smallest_gain)
     contest = Contest(
         purpose="whatif",
         title=proposal.title,
         before=side(now, Arm(candidate=now.best), "whatif"),
         after=side(now, arm, "whatif"),
         rounds=rounds,
+        sought=None if proposal.kind == "together" else sought,
         sigma=now.sigma,
     )
     answer = yield Turn(ask=contest, standing=now)
@@ -166,26 +173,15 @@ def alters(proposal: Proposal) -> bool:
     return proposal.kind == "switch" and name in changing
 
 
-def joined(whatifs: Sequence[str]) -> str | None:
-    """Several what-ifs as one; those of a DataLoader are all of one line."""
-    parts = [each.partition("@") for each in whatifs]
-    site = next((site for _, _, site in parts if site), "")
-    words = ",".join(words for words, _, _ in parts)
-    return f"{words}@{site}" if site else words or None
-
-
-def faster_run(
-    now: Standing, whatif: str, extra_s: float = 0.0
-) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
-    """The run with `whatif`, if it applied and was better than the best usually is by more than one
-    standard deviation: pairs decide.
+def faster_run(now: Standing, arm: Arm) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
+    """The run of `arm`, if its what-if applied and was better than the best usually is by more than
+    one standard deviation: pairs decide.
 
     It is not begun where the budget does not hold the pairs that would prove it, beside those of
     what was faster already: what one run suggests is told to nobody.
     """
-    arm = Arm(candidate=now.best, whatif=whatif, extra_s=extra_s)
     fewest_s = FEWEST_ROUNDS * now.rounds_s(1)
-    needed_s = now.price_s + extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * extra_s
+    needed_s = now.price_s + arm.extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * arm.extra_s
     needed_s += fewest_s if any(each.outcome is None for each in now.proposals) else 0.0
     if needed_s > now.left_s:
         return now.skip(arm.label, needed_s, matters=False), None
@@ -209,7 +205,8 @@ def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gain
     whatif = ""
     run: Run | None = None
     for each in [*untold, *([chosen] if chosen else [])]:
-        now, faster = yield from faster_run(now, each, switch.extra_s)
+        arm = Arm(candidate=now.best, whatif=each, extra_s=switch.extra_s)
+        now, faster = yield from faster_run(now, arm)
         if faster is not None and (run is None or now.faster(faster, run)):
             whatif, run = each, faster
     if run is None:
@@ -246,8 +243,8 @@ def try_loader_arguments(now: Standing) -> Stage:
         for value in values:
             if needs_workers(name) and not chosen.get("num_workers", best.effects.workers):
                 continue
-            whatif = loader_whatif({**chosen, name: value}, site)
-            now, run = yield from faster_run(now, whatif)
+            whatif = of_loader({**chosen, name: value}, site)
+            now, run = yield from faster_run(now, Arm(candidate=now.best, whatif=whatif))
             if run is None and name == "batch_size":
                 break
             if run is None or (fastest is not None and not now.faster(run, fastest)):
@@ -258,7 +255,7 @@ def try_loader_arguments(now: Standing) -> Stage:
     proposal = Proposal(
         kind="loader",
         title="DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items()),
-        arm=Arm(candidate=now.best, whatif=loader_whatif(chosen, site)),
+        arm=Arm(candidate=now.best, whatif=of_loader(chosen, site)),
         run=fastest,
         gain=now.gain(fastest, best),
         data=tuple(chosen.items()),
@@ -271,18 +268,41 @@ def try_buckets(now: Standing) -> Stage:
     seen = now.front.effects
     if (seen.padding_share or 0.0) < WORTH_BUCKETS:
         return now
-    whatif = loader_whatif({"buckets": 1}, seen.loader_site)
-    now, run = yield from faster_run(now, whatif)
+    arm = Arm(candidate=now.best, whatif=of_loader({"buckets": 1}, seen.loader_site))
+    now, run = yield from faster_run(now, arm)
     if run is None:
         return now
     proposal = Proposal(
         kind="buckets",
         title="Batches of items of like length",
-        arm=Arm(candidate=now.best, whatif=whatif),
+        arm=arm,
         run=run,
         gain=now.gain(run, now.front),
     )
     return replace(now, proposals=(*now.proposals, proposal))
+
+
+def try_sharing(now: Standing) -> Stage:
+    """Workers and fewer threads at once, where workers alone gained nothing; then what else keeps
+    workers busy, on top of the better split."""
+    chosen: Split | None = None
+    fastest: Run | None = None
+    alone = any("num_workers" in dict(each.data) for each in now.proposals)
+    for split in () if alone else splits(now):
+        now, run = yield from faster_run(now, split.arm)
+        if run is not None and (fastest is None or now.gain(run, fastest) > 1):
+            fastest, chosen = run, split
+    for name, values in loader_values(now):
+        if fastest is None or chosen is None:
+            return now
+        if needs_workers(name):
+            fuller = replace(chosen, arguments={**chosen.arguments, name: values[0]})
+            now, run = yield from faster_run(now, fuller.arm)
+            if run is not None and now.gain(run, fastest) > 1 + now.level:
+                fastest, chosen = run, fuller
+    if fastest is None or chosen is None:
+        return now
+    return replace(now, proposals=(*now.proposals, shared(now, chosen, fastest)))
 
 
 def loader_values(now: Standing) -> Iterable[tuple[str, list[int] | list[bool]]]:
@@ -303,9 +323,3 @@ def loader_values(now: Standing) -> Iterable[tuple[str, list[int] | list[bool]]]
 
 def needs_workers(name: str) -> bool:
     return name in {"prefetch_factor", "persistent_workers"}
-
-
-def loader_whatif(values: dict[str, int | bool], site: str | None) -> str:
-    """`loader.num_workers=4,loader.prefetch_factor=4@train.py:88`"""
-    words = ",".join(f"loader.{name}={int(value)}" for name, value in values.items())
-    return words + (f"@{site}" if site else "")

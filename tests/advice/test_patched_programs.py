@@ -13,7 +13,7 @@ import pytest
 from advisor.advice import patches
 from advisor.advice.python_source import patch_of
 from advisor.model import MeasurePlan
-from advisor.strategy.whatif import loader_whatif
+from advisor.strategy.whatif_words import of_loader
 from tests.probe import program
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> 
     for name, code in (("data", DATA), ("feed", FEED), ("train", WRITTEN[style])):
         (work / f"{name}.py").write_text(code)
     values = {"num_workers": 1, "prefetch_factor": 4}
-    tried = measured(work, loader_whatif(values, None))
+    tried = measured(work, of_loader(values, None))
     assert tried.whatif is not None
     assert tried.whatif.applied, tried.whatif.why
     name, _, line = (tried.effects.loader_site or "").rpartition(":")

@@ -179,6 +179,20 @@ def test_who_held_next_to_nothing_is_not_named() -> None:
     assert said.endswith("others held 0.4 of 2 CPUs (cc1plus up to 0.8).")
 
 
+@pytest.mark.parametrize(
+    ("others_cpus", "told"),
+    [
+        (0.2, "Measured on a busy machine: others held 0.2 of 2 CPUs."),
+        (0.1, "Measured beside others, who held 0.1 of 2 CPUs."),
+        (0.01, "Measured beside others, who held less than 0.1 of 2 CPUs."),
+    ],
+)
+def test_a_machine_is_busy_from_a_tenth_of_its_cpus_on(others_cpus: float, told: str) -> None:
+    """Who held a twentieth disturbed runs, and is no reason to doubt them all."""
+    run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=others_cpus))
+    assert surroundings.busy([run], [], 2, stood_in=False) == told
+
+
 def test_nothing_is_told_of_where_the_time_goes_from_one_run(tmp_path: Path) -> None:
     """A budget that bought a single baseline has no bottleneck to name."""
     engine = on_formula(load_s=1e-6, process_s=25.0)
