@@ -137,6 +137,15 @@ def test_rungs_above_a_failed_one_stand_there_as_not_run(tmp_path: Path) -> None
     assert report.ladder[2].detail.startswith("host-oom at")
 
 
+def test_where_no_rung_came_to_run_there_is_no_ladder_in_the_report(tmp_path: Path) -> None:
+    """What it stands on is told elsewhere."""
+    report = climbed(
+        tmp_path, fails=lambda values, trial: "host-oom" if trial.purpose == "ladder" else None
+    )
+    assert report.ladder == []
+    assert "rung by rung" not in rendering.render(report)
+
+
 def test_memory_of_rungs_is_none_of_the_trouble_with_the_batch(tmp_path: Path) -> None:
     """The largest batch that ran is told with its own memory, never with a larger model's."""
     calm = examples.on_gpu()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TEXT = "batch_size: 1\nwidth: 32\ndepth: 2\n"
 LADDER = [
     {"name": "wide", "set": {"width": 64}},
-    {"name": "deep", "set": {"depth": 8, "width": 96}},
+    {"name": "deep", "set": {"depth": 8}},
 ]
 PROCESS_S = 10.0
 
@@ -49,7 +49,7 @@ def test_each_rung_runs_once_with_what_the_rungs_below_it_set(tmp_path: Path) ->
     search = searched(tmp_path)
     proven = search.values
     assert "batch_size" in proven
-    wide, deep = {**proven, "width": 64}, {**proven, "width": 96, "depth": 8}
+    wide, deep = {**proven, "width": 64}, {**proven, "width": 64, "depth": 8}
     assert values(search) == [proven, wide, deep]
     assert [a.label for a in search.asked("ladder")][1:] == ["the rung wide", "the rung deep"]
     assert all(attempt.ask.plan.ceilings_workers for attempt in search.asked("ladder"))
@@ -131,6 +131,7 @@ def test_nothing_is_asked_where_no_ladder_is_declared(tmp_path: Path) -> None:
 # --- what cannot be set -------------------------------------------------------------------
 
 CONFIG = """\
+blur: 1
 model: {d_model: 32, decoder_width: 8}
 train:
   lr: 0.001
