@@ -112,9 +112,11 @@ def gib(value: float | None) -> str:
 
 
 def memory(value: float | None) -> str:
-    """GiB as `0.73 MiB`, `22.9 MiB`, `12.3 GiB`: what a small part of a whole is told in."""
+    """GiB as `472 B`, `0.73 MiB`, `22.9 MiB`, `12.3 GiB`: so that small parts of a whole show."""
     if value is None or not math.isfinite(value):
         return NOT_MEASURED
+    if 0 < value * 1024 < 0.01:
+        return f"{number(round(value * 1024**3))} B"
     return gib(value) if value >= 1 else f"{number(value * 1024)} MiB"
 
 

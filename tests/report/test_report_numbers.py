@@ -95,3 +95,21 @@ def test_a_unit_has_its_article() -> None:
     assert [numbers.one(unit) for unit in ("tile", "image", "sample", "item")] == [
         "a tile", "an image", "a sample", "an item",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("gib", "shown"),
+    [
+        (12.34, "12.3 GiB"),
+        (0.5, "512 MiB"),
+        (0.000233, "0.239 MiB"),
+        (472 / 1024**3, "472 B"),
+        (0.0, "0 MiB"),
+        (None, "not measured"),
+    ],
+)
+def test_a_small_part_of_the_memory_is_told_in_what_it_is_small_in(
+    gib: float | None, shown: str
+) -> None:
+    """Never as `0.000450 MiB`."""
+    assert numbers.memory(gib) == shown
