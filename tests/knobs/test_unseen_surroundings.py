@@ -249,6 +249,22 @@ OTHERS = [
     ("use_flash_sdp: true", "use_flash_sdp", "attention_impl"),
     ("env: {manager: {shared_memory: true}}", "env.manager.shared_memory", None),
     ("game_segment_length: 400", "game_segment_length", None),
+    ("eval: {steps: 5}\nbetas: [0.9, 0.95]", "eval.steps", None),
+    ("eval: {steps: 5}\nguidance_scale: 3", "eval.steps", "timesteps"),
+    ("rollout_batch_size: 512\nmax_prompt_length: 2048", "rollout_batch_size", "batch_size"),
+    ("rollout_batch_size: 512", "rollout_batch_size", None),
+    (
+        "micro_batch_size_per_device_for_update: 1",
+        "micro_batch_size_per_device_for_update",
+        "batch_size",
+    ),
+    ("update_batch_size_for_zork: 1", "update_batch_size_for_zork", None),
+    ("train: {num_episodes: 100}", "train.num_episodes", "epochs"),
+    ("num_episodes: 100", "num_episodes", None),
+    ("TRAIN_GPUS: 4", "TRAIN_GPUS", "num_devices"),
+    ("num_works: 38", "num_works", "num_workers"),
+    ("rerank_max_len: 256", "rerank_max_len", "seq_len"),
+    ("input_size: 224\nmask_ratio: 0.75", "input_size", "image_size"),
 ]
 
 
