@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from advisor.engines.recorded import QUIET_MACHINE, arguments_of
@@ -36,7 +36,8 @@ HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
 """From the end of the window to that of the process."""
 LOSSES = 16
-SEEN = {each.name for each in fields(Effects)}
+NAMED = {"gradient_checkpointing": "recomputes"}
+"""Settings whose effect has another name."""
 WARM_STEPS = 6
 
 
@@ -105,7 +106,7 @@ class Formula:
     drift_per_s: float = 0.0
     """Relative change of the rate in each second that a process is at work after its window."""
     flags: Mapping[str, float] = field(default_factory=dict)
-    """Speed-up of each setting that is true; Effects tells which are, of those that it has."""
+    """Speed-up of each setting that is true; Effects tells which are."""
     drifts: Mapping[str, float] = field(default_factory=dict)
     """Relative shift of the losses by what-if."""
     fails: Callable[[Values, Trial], str | None] | None = None
@@ -257,7 +258,8 @@ class Formula:
             "learning_rates": (rate,) if rate else (),
         }
         seen |= dict(self.observed)
-        seen |= {name: used.get(name) is True for name in self.flags if name in SEEN}
+        for name in self.flags:
+            seen |= {NAMED.get(name, name): used.get(name) is True}
         return Effects(**seen)
 
     def _outcome(self, whatif: str) -> WhatIfOutcome | None:

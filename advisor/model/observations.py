@@ -66,6 +66,8 @@ class Effects:
     """Of the time from update to update, in the optimizer's step; by the host's clock."""
     fused: bool | None = None
     """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
+    recomputes: bool | None = None
+    """Whether torch computed activations twice to save memory; None where that cannot be seen."""
     set_to_none: bool | None = None
     """Whether zero_grad dropped gradients instead of filling them with zeros."""
     loader_passed: tuple[tuple[str, JsonScalar], ...] = ()

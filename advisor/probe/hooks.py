@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import applying, fetches, forwards, graphs, updates
+from . import applying, fetches, forwards, graphs, recomputing, updates
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
@@ -21,6 +21,7 @@ PARTS = (
     updates.scaler,
     updates.optimizers,
     graphs.install,
+    recomputing.watch,
     applying.install,
 )
 """What is hooked, each by itself: where one part cannot be, the others are."""

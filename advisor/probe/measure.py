@@ -101,6 +101,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
         "tokens_per_item": _tokens(dominant),
         "set_to_none": None if session.set_to_none is None else bool(session.set_to_none),
         "fused": session.fused,
+        "recomputes": session.recomputes,
         "skipped_updates": session.skipped_updates,
         "input_shapes": list(dominant.shapes) if dominant else [],
         "input_dims": dominant.dims if dominant else [],

@@ -79,6 +79,8 @@ class Session:
         self.learning = Learning()
         self.fused: bool | None = None
         """Of the first optimizer that stepped."""
+        self.recomputes: bool | None = None
+        """Activations were computed twice to save memory; None where that cannot be seen."""
         self.asked_gradients = False
         """Gradients were asked for that update nothing by themselves."""
         self.set_to_none: bool | None = None

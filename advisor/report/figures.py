@@ -322,6 +322,9 @@ def _choose(
     rises_from = at + 1 < len(xs) and points[xs[at + 1]] > y
     low, high = axes.get_ylim()
     cramped = y < low + (high - low) * 0.2
+    if cramped and low > 0 and (falls_to or rises_from):  # room below, where nought is not the end
+        axes.set_ylim(max(0.0, low - (high - low) * 0.2), high)
+        cramped = False
     if rises_from and not cramped:
         offset, how = (8, -13), "left"
     elif rises_from and at > 0:

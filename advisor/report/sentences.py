@@ -70,6 +70,7 @@ REASONS = {
     "no-flag-inside": "Switched on it was no faster inside its guard{seen}. {stopped}",
     "flag-on": "It is on already.",
     "saves-memory-only": "Off already: on, it saves memory and costs time.",
+    "nothing-twice": "It is on, but nothing was seen to be computed twice by torch.",
     "needed-for-memory": "Without it the run did not fit into the memory, or failed.",
     "no-quicker-attention": "No quicker form of this attention is known here.",
     "no-attention-inside": "The quicker form of torch was not faster inside its guard{seen}. "

@@ -19,6 +19,7 @@ OBSERVED = {
     "channels_last": "channels_last",
     "tf32": "tf32",
     "compile": "compiled",
+    "grad_checkpoint": "recomputes",
 }
 """Kinds whose value the probe sees as it is, and the field of Effects that shows it."""
 

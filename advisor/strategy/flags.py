@@ -54,11 +54,15 @@ def tune_flags(now: Standing) -> Stage:
 def tune_memory_savers(now: Standing) -> Stage:
     """Activations that are computed twice to save memory: kept instead, where they fit."""
     for knob in now.tunable("grad_checkpoint"):
-        if knob.value is True:
-            now = yield from without(now, knob)
+        key = key_of(knob)
+        if knob.value is False:
+            now = now.settle(key, "kept", "saves-memory-only")
+        elif knob.value is not True:
+            now = now.settle(key, "listed", "no-plain-flag")
+        elif not now.front.effects.recomputes:
+            now = now.settle(key, "kept", "nothing-twice")
         else:
-            word = "saves-memory-only" if knob.value is False else "no-plain-flag"
-            now = now.settle(key_of(knob), "kept" if knob.value is False else "listed", word)
+            now = yield from without(now, knob)
     return now
 
 

@@ -246,6 +246,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         batch_at=place,
         device=seen.device,
         fused=record.fused,
+        recomputes=record.recomputes,
         optimizers=record.learning.optimizers,
         learning_rates=record.learning.learning_rates,
         update_share=record.learning.update_share,

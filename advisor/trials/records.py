@@ -244,6 +244,7 @@ class ProcessRecord:
     card: Card | None = None
     """That the model is on."""
     fused: bool | None = None
+    recomputes: bool | None = None
     learning: Learning = Learning()
     skipped_updates: int = 0
     """That a GradScaler left out because their gradients were not finite."""

@@ -65,3 +65,12 @@ def test_plain_attention_is_set_against_that_of_torch(
     tried = {c.new for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
     assert ("sdpa" in tried) is asked
     assert search.decisions["attn_implementation"].outcome == ("kept" if asked else "listed")
+
+
+def test_what_computes_nothing_twice_is_left(tmp_path: Path) -> None:
+    """A flag of such a name may load a checkpoint."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"recomputes": False})
+    search = formula_search(tmp_path, engine, TEXT)
+    assert search.decisions["gradient_checkpointing"].reason == "nothing-twice"
+    moved = {c.name for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
+    assert "gradient_checkpointing" not in moved
