@@ -265,6 +265,10 @@ OTHERS = [
     ("num_works: 38", "num_works", "num_workers"),
     ("rerank_max_len: 256", "rerank_max_len", "seq_len"),
     ("input_size: 224\nmask_ratio: 0.75", "input_size", "image_size"),
+    ("epoch_start: 20\nepoch_end: 22", "epoch_end", "epochs"),
+    ("epoch_start: 20\nepoch_end: 22", "epoch_start", None),
+    ("schedule: {epoch_start: 20, epoch_end: 22}", "schedule.epoch_end", None),
+    ("learning_rate_levels: [0.1, 0.01]", "learning_rate_levels", None),
 ]
 
 
