@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from advisor import files, invocation, knobs, objective, settings, versions
 from advisor import options as options_of_program
 from advisor.entry import Entry, place
-from advisor.errors import NotMeasuredError, UsageError
+from advisor.errors import NotMeasuredError, SettingsError, UsageError
 from advisor.isolation.offer import unisolated
 from advisor.knobs.absent import with_absent
 from advisor.machine import profiles, target
@@ -21,6 +21,7 @@ from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.state import project_root, state_folder
+from advisor.strategy import ladder
 from advisor.strategy.facts import Source
 from advisor.trials import limits
 from advisor.versions import Versions
@@ -269,6 +270,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         asked = invocation.resolve(asked.path, command, workload=options.workload)
     if asked.config is not None:
         asked = replace(asked, config=with_absent(asked.config))
+    require_ladder(asked)
     if asked.path is None and options.output is not None:
         msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
         raise UsageError(msg)
@@ -318,6 +320,14 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         entry=entry,
         settings_file=settings_file,
     )
+
+
+def require_ladder(asked: invocation.Invocation) -> None:
+    """Raise SettingsError where a declared rung sets what the program does not have."""
+    documents = [each for each in (asked.config, asked.command_line) if each is not None]
+    if why := ladder.why_refused(documents, asked.workload.ladder):
+        msg = f"{settings.FILE_NAME}: workload {asked.name!r}: {why} Mend it and call again."
+        raise SettingsError(msg)
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:

@@ -52,12 +52,15 @@ class Ask:
     """What it is to take; it is not begun with less left. 0: it is needed whatever it takes."""
     limit_s: float | None = None
     """Given up, as one that did not fit, so long after its first step; None: with the budget."""
+    title: str = ""
+    """Told in place of what it sets."""
 
     @property
     def label(self) -> str:
         """`batch_size=8, 4 switches in turn`"""
         many = len(self.plan.in_turn)
-        return f"{self.arm.label}, {many} switches in turn" if many else self.arm.label
+        label = self.title or self.arm.label
+        return f"{label}, {many} switches in turn" if many else label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ Purpose = Literal[
     "whatif",
     "tier",
     "scaling",
+    "ladder",
     "profile",
     "gate",
 ]

@@ -11,7 +11,7 @@ from advisor import __version__
 from advisor.experiments.comparison import AFTER, chained, neighbours
 from advisor.experiments.program import COMMAND_LINE
 from advisor.model import Candidate
-from advisor.report import numbers, sentences, surroundings
+from advisor.report import ladder, numbers, sentences, surroundings
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.entries import (
     advice_entry,
@@ -154,6 +154,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
         constraints=[each.text for each in objective.constraints],
         mended=mended(found),
+        ladder=ladder.entries(now),
         price_per_hour=asked.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         skipped=[sentences.skipped(entry) for entry in now.skipped],

@@ -225,7 +225,8 @@ def troubles(report: Report) -> list[Trouble]:
         step = NEXT_STEPS.get(kind)
         if step:
             found.append(Trouble(when=f"{kind}, as with {failed} here", then=step))
-    fitted = [t for t in report.trials if t.outcome == "ok" and t.batch and t.peak_mem_gib]
+    ran = [t for t in report.trials if t.outcome == "ok" and t.purpose != "ladder"]
+    fitted = [t for t in ran if t.batch and t.peak_mem_gib]
     if fitted and side.batch:
         largest = max(fitted, key=lambda trial: trial.batch or 0.0)
         found.append(

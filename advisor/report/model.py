@@ -216,6 +216,29 @@ class ComparisonEntry(_Part):
     rounds: list[RoundEntry] = Field(default_factory=list)
 
 
+class RungEntry(_Part):
+    """One rung of the declared ladder, with all that those below it set."""
+
+    name: str
+    """Empty: what the ladder stands on."""
+    settings: dict[str, Value] = Field(default_factory=dict)
+    """What it sets on top of the rung below, by path."""
+    outcome: str
+    """`ok`, the failure's kind, or `not-run`."""
+    detail: str = ""
+    """Of a failure: what it was seen by."""
+    units_per_s: float | None = None
+    """Of one process."""
+    peak_mem_gib: float | None = None
+    memory_left: float | None = None
+    """Share of the usable memory of the card that stays free, below 0 where it is more than that;
+    null without a card."""
+    footprint_gib: dict[str, float] = Field(default_factory=dict)
+    """As of a side: the parts of a training step at its fullest moment."""
+    unfollowed: bool = False
+    """Nothing that it computed or held differed from the rung below."""
+
+
 class MachineEntry(_Part):
     """Where it was measured."""
 
@@ -328,6 +351,8 @@ class Report(_Part):
     """What had to hold beside it."""
     mended: list[str] = Field(default_factory=list)
     """Of those, which no run of the original was inside of, and what was written is."""
+    ladder: list[RungEntry] = Field(default_factory=list)
+    """Larger models, as gpu-advisor.toml declares them; empty where none was run."""
     price_per_hour: float | None = None
     """What an hour of the machine costs, as gpu-advisor.toml says; null where it does not."""
     trials: list[TrialEntry] = Field(default_factory=list)

@@ -81,7 +81,7 @@ def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -
         compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
         stages=entries(runs),
-        footprint_gib=_footprint(first),
+        footprint_gib=footprint_gib(first),
     )
 
 
@@ -103,7 +103,8 @@ def _most(values: list[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _footprint(run: Run | None) -> dict[str, float]:
+def footprint_gib(run: Run | None) -> dict[str, float]:
+    """What fills the memory of a step, by part; empty where that was not measured."""
     if run is None or run.footprint is None:
         return {}
     return {part: bytes_ / GIB for part, bytes_ in asdict(run.footprint).items()}

@@ -8,6 +8,7 @@ journey.py     the stages in their order
 facts.py       what is known beforehand, and what stages say on the way
 standing.py    where the search stands
 baseline.py discover.py grid.py loader.py precision.py steps.py ignored.py whatif.py    the stages
+ladder.py      larger models as they are declared, measured once and never written
 cells.py       which batch and workers are worth the next process
 surface.py     what is known of such programs, fitted to the runs
 prices.py      what one more process takes

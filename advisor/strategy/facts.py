@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from advisor import documents, knobs
     from advisor.experiments.attempts import Arm, KnobKey
     from advisor.experiments.comparison import Comparison
-    from advisor.model import KnobClass, Outcome, Run, Tier
+    from advisor.model import Failure, KnobClass, Outcome, Run, Tier
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -106,6 +106,8 @@ class Told:
     settled: tuple[Settled, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     steps_up: tuple[StepUp, ...] = ()
+    rungs: tuple[Climbed, ...] = ()
+    """Of the declared ladder: what it stands on first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +137,15 @@ class StepUp:
     knob: KnobKey
     batch: int
     run: Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climbed:
+    """One rung of the declared ladder that was run."""
+
+    name: str
+    """Empty: what the ladder stands on."""
+    result: Run | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from advisor.strategy.discover import discover
 from advisor.strategy.flags import tune_flags, tune_memory_savers
 from advisor.strategy.grid import tune_grid, tune_workers
 from advisor.strategy.ignored import settle_quality
+from advisor.strategy.ladder import climb
 from advisor.strategy.loader import settle_loader, tune_loader
 from advisor.strategy.missing import settle_missing
 from advisor.strategy.precision import tune_precision
@@ -58,6 +59,7 @@ def journey(facts: Facts) -> Generator[Turn, Answer, Stop]:
     now = yield from settle_quality(now)
     now = yield from prove_lower_tiers(now)
     now = yield from side_by_side(now)
+    now = yield from climb(now)
     now = yield from advise(now)
     return Stop(reason="done", standing=now)
 

@@ -13,7 +13,7 @@ from advisor.strategy.proof import side
 from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, Turn, tried
 
 if TYPE_CHECKING:
-    from advisor.model import Knob
+    from advisor.model import Candidate, Knob
     from advisor.strategy.standing import Stage, Standing
 
 TWO = 2
@@ -21,19 +21,18 @@ TWO = 2
 
 def side_by_side(now: Standing) -> Stage:
     """What was proven, with two processes against one, in rounds; only of inference."""
-    counts = [knob for knob in now.all_knobs if knob.kind == "num_devices" and _is_one(knob)]
-    if len(counts) != 1 or now.trains or now.facts.cards == 1 or now.front.ranks != 1:
+    candidate = two_of(now)
+    if candidate is None:
         return now
-    candidate = now.with_value(counts[0], TWO)
-    if isinstance(candidate, knobs.Refusal):
-        return now
+    title = "two processes side by side against one"
+    if fewest_s(now) > now.left_s:
+        return now.skip(title, fewest_s(now), matters=False)
     two = side(now, Arm(candidate=candidate), "scaling")
     now, attempt = yield from tried(now, two, kept_s=0.0, matters=False)
     if attempt is None or attempt.run is None or attempt.run.ranks != TWO:
         return now
     round_s = MARGIN * (now.price_s + attempt.run.wall_s)
     rounds = min(GOOD_ROUNDS, int(now.left_s / max(round_s, 1e-9)))
-    title = "two processes side by side against one"
     if rounds < FEWEST_ROUNDS:
         return now.skip(title, FEWEST_ROUNDS * round_s, matters=False)
     contest = Contest(
@@ -46,6 +45,23 @@ def side_by_side(now: Standing) -> Stage:
     )
     answer = yield Turn(ask=contest, standing=now)
     return now.heard(answer)
+
+
+def fewest_s(now: Standing) -> float:
+    """What it takes at least: one process that shows whether there are two, and its rounds."""
+    if two_of(now) is None:
+        return 0.0
+    again_s = now.prices.again_s(now.best_run)
+    return again_s + MARGIN * FEWEST_ROUNDS * (now.price_s + again_s)
+
+
+def two_of(now: Standing) -> Candidate | None:
+    """What was proven, in two processes; None where there is nothing to be learnt of them."""
+    counts = [knob for knob in now.all_knobs if knob.kind == "num_devices" and _is_one(knob)]
+    if len(counts) != 1 or now.trains or now.facts.cards == 1 or now.front.ranks != 1:
+        return None
+    candidate = now.with_value(counts[0], TWO)
+    return None if isinstance(candidate, knobs.Refusal) else candidate
 
 
 def _is_one(knob: Knob) -> bool:

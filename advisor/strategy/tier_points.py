@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
 from advisor.model import TIERS
+from advisor.strategy import several
 from advisor.strategy.proof import planned_rounds, proven_candidate, side
 from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, Turn, change_of, key_of
 
@@ -20,22 +21,28 @@ if TYPE_CHECKING:
     from advisor.strategy.facts import StepUp
     from advisor.strategy.standing import Stage, Standing
 
-SHARE = 0.5
-"""Of what is left of the budget, that one point may take."""
 RISES = 0.02
 """A memory that grows by less is no reason for a smaller batch."""
 
 
 def prove_lower_tiers(now: Standing) -> Stage:
-    """Every point that is not what is written; where one does not fit, the report says so."""
-    for step, candidate in lower_points(now):
+    """Every point that is not what is written; where one does not fit, the report says so.
+
+    None takes more than the fewest rounds from what comes after it, which needs its fewest too.
+    """
+    points = lower_points(now)
+    for number, (step, candidate) in enumerate(points, 1):
         title = f"the tier {step.tier}: {candidate.label} against original"
         round_s = MARGIN * now.prices.pair_s(step.run)
-        kept_s = (1 - SHARE) * max(0.0, now.left_s)
+        later_s = sum(
+            FEWEST_ROUNDS * MARGIN * now.prices.pair_s(later.run) for later, _ in points[number:]
+        )
+        spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+        kept_s = min(spare_s, later_s + several.fewest_s(now))
         gain = now.gain(step.run, now.original)
         rounds = min(GOOD_ROUNDS, planned_rounds(now, gain, round_s, kept_s=kept_s))
         if rounds < FEWEST_ROUNDS:
-            now = now.skip(title, FEWEST_ROUNDS * round_s / SHARE, matters=False)
+            now = now.skip(title, FEWEST_ROUNDS * round_s, matters=False)
             continue
         contest = Contest(
             purpose="tier",

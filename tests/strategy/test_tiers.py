@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.model import OF_THE_GAIN
+from advisor.strategy.standing import FEWEST_ROUNDS
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -120,3 +121,26 @@ def test_a_budget_that_does_not_hold_the_lower_tiers_says_so(tmp_path: Path) -> 
     search = batches(tmp_path, "fastest", budget_s=24.0)
     assert search.values
     assert any(entry.what.startswith("the tier ") for entry in search.standing.skipped)
+
+
+@pytest.mark.parametrize("budget_s", range(120, 400, 20))
+def test_nothing_gets_more_than_its_fewest_rounds_while_what_comes_later_gets_none(
+    tmp_path: Path, budget_s: int
+) -> None:
+    """Two tiers and two processes side by side, in so many seconds; each process takes eight."""
+    engine = on_formula(
+        load_s=1e-6, launch_s=0.02, unit_s=0.001, side_by_side={2: 1.6}, process_s=8.0
+    )
+    text = "batch_size: 1\nnum_gpus: 1\n"
+    search = formula_search(
+        tmp_path, engine, text, workload=FILES, gpu=False, budget_s=float(budget_s)
+    )
+    late = [c for c in search.lab.comparisons if c.contest.purpose in {"tier", "scaling"}]
+    assert search.values
+    assert len(late) == 3 or all(each.contest.rounds == FEWEST_ROUNDS for each in late)
+    for entry in search.standing.skipped:
+        if entry.what.startswith(("the tier", "two processes")):
+            assert entry.needed_s > entry.left_s
+    assert all(each.contest.purpose == "tier" for each in late[:2])
+    alone = len(search.asked("scaling")) == 1
+    assert not alone, "a process was spent on what no rounds were left for"

@@ -1,156 +1,33 @@
-"""gpu-advisor.toml, `[tool.gpu-advisor]` in pyproject.toml, and their JSON Schema."""
+"""The tables of gpu-advisor.toml."""
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import json
-import math
 import os
-import re
-import shlex
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from advisor.errors import SettingsError
 from advisor.model import Tier  # noqa: TC001  pydantic reads it
-from advisor.objective import parse_constraint
-
-FILE_NAME = "gpu-advisor.toml"
-
-
-_NUMBER = r"(\d+(?:\.\d+)?)"
-_DURATION = re.compile(
-    rf"\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m)?\s*(?:{_NUMBER}\s*s)?\s*", re.IGNORECASE
+from advisor.settings.forms import (
+    KNOWN_FIGURES,
+    Bounds,
+    Command,
+    Duration,
+    FigureName,
+    NumberRegex,
+    Regex,
+    Share,
+    Single,
+    Text,
+    Tolerance,
+    Variables,
+    parse_share,
 )
 
 
-def parse_duration_s(text: str | float) -> float:
-    """`90`, `90s`, `1.5m`, `3m30s`, `1h5m` to seconds. Raises ValueError with the forms allowed."""
-    forms = "write 90s, 10m, 3m30s or 1h"
-    bare = re.fullmatch(rf"\s*{_NUMBER}\s*", str(text))
-    parts = _DURATION.fullmatch(str(text))
-    if isinstance(text, bool) or not (bare or (parts and any(parts.groups()))):
-        msg = f"{text!r} is no duration; {forms}"
-        raise ValueError(msg)
-    if bare:
-        seconds = float(bare[1])
-    else:
-        assert parts is not None
-        hours, minutes, rest = (float(part or 0) for part in parts.groups())
-        seconds = 3600 * hours + 60 * minutes + rest
-    if not 0 < seconds < math.inf:
-        msg = f"{text!r} is not above zero; {forms}"
-        raise ValueError(msg)
-    return seconds
-
-
-def parse_share(text: str | float) -> float:
-    """`5%` or `0.05` to 0.05. Raises ValueError with the forms allowed."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
-    if not match:
-        msg = f"{text!r} is no share; write 5% or 0.05"
-        raise ValueError(msg)
-    return float(match[1]) / (100 if match[2] else 1)
-
-
-def needs_shell(command: str) -> bool:
-    """Whether a declared command has shell operators in it, so that bash has to run it."""
-    return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
-
-
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        msg = "has a NUL in it; remove it"
-        raise ValueError(msg)
-    return text
-
-
-def _parsed_command(text: str) -> str:
-    try:
-        words = shlex.split(text)
-    except ValueError as problem:
-        if needs_shell(text):
-            return _no_nul(text)
-        msg = f"is no command ({problem}); close the quote, or put a backslash before it"
-        raise ValueError(msg) from problem
-    if not words:
-        msg = "names no program"
-        raise ValueError(msg)
-    return _no_nul(text)
-
-
-def _parsed_regex(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as problem:
-        msg = f"is no regular expression: {problem}"
-        raise ValueError(msg) from problem
-    return text
-
-
-def _parsed_number_regex(text: str) -> str:
-    if not re.compile(_parsed_regex(text)).groups:
-        msg = "has no group; put the number in brackets, such as ([0-9.]+)"
-        raise ValueError(msg)
-    return text
-
-
-def _parsed_tolerance(text: str | float) -> str:
-    value = str(text).strip()
-    try:
-        slack = parse_share(value) if value.endswith("%") else float(value)
-    except ValueError:
-        slack = math.nan
-    if not 0 <= slack < math.inf:
-        msg = "is no tolerance; write 2% (relative) or 0.01 (absolute)"
-        raise ValueError(msg)
-    return value
-
-
-def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
-    for bound in bounds:
-        parse_constraint(bound)
-    return bounds
-
-
-def _variables(env: dict[str, str]) -> dict[str, str]:
-    for name, value in env.items():
-        if not name or "=" in name or "\0" in name + value:
-            msg = f"{name!r} can be no environment variable"
-            raise ValueError(msg)
-    return env
-
-
-Text = Annotated[str, AfterValidator(_no_nul)]
-Command = Annotated[str, AfterValidator(_parsed_command)]
-Regex = Annotated[str, AfterValidator(_parsed_regex)]
-NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
-Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
-Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
-Variables = Annotated[dict[str, str], AfterValidator(_variables)]
-Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
-Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
-
-
-KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
-"""What the gate measures by itself."""
-
-
-def _own_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,39}", name, re.ASCII) or name in KNOWN_FIGURES:
-        msg = "can be no name of a figure; use letters, digits, _ . -, and none that is known"
-        raise ValueError(msg)
-    return name
-
-
-FigureName = Annotated[str, AfterValidator(_own_name)]
-
-
-def _dashed(name: str) -> str:
+def dashed(name: str) -> str:
+    """The key of a field: `quality-command`."""
     return name.replace("_", "-")
 
 
@@ -159,7 +36,7 @@ class _Table(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
-        alias_generator=_dashed,
+        alias_generator=dashed,
         populate_by_name=True,
     )
 
@@ -225,6 +102,24 @@ class GateLimits(_Table):
         return {name: share for name, share in known.items() if share is not None} | own
 
 
+class LadderRung(_Table):
+    """One step of a ladder to a larger model."""
+
+    name: Text = Field(min_length=1)
+    """What the report calls it."""
+    set: dict[Text, Single] = Field(min_length=1)
+    """Values by path in the config, or by option of the command; what rungs below it set stays."""
+
+
+def _named_once(ladder: tuple[LadderRung, ...]) -> tuple[LadderRung, ...]:
+    names = [rung.name for rung in ladder]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"has two rungs named {twice!r}, which no report could tell apart; rename one"
+        raise ValueError(msg)
+    return ladder
+
+
 class Workload(_Table):
     """One command of the user's and how to judge it."""
 
@@ -261,6 +156,9 @@ class Workload(_Table):
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
+    ladder: Annotated[tuple[LadderRung, ...], AfterValidator(_named_once)] = ()
+    """Larger models, each rung on top of those below it: `optimize` measures each once, on top of
+    what it proved, and writes none of it."""
     gate: GateLimits = GateLimits()
     """What the gate allows; it reads this in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)
@@ -330,69 +228,3 @@ class Settings(_Table):
             if entry.config and os.path.realpath(self.root / entry.config) == real:
                 return name, entry
         return None
-
-
-def find(start: Path) -> Path | None:
-    """gpu-advisor.toml, or a pyproject.toml with [tool.gpu-advisor], in `start` or above."""
-    real = Path(os.path.realpath(start))
-    for folder in (real, *real.parents):
-        own = folder / FILE_NAME
-        if own.is_file():
-            return own
-        project = folder / "pyproject.toml"
-        with contextlib.suppress(OSError):  # a project of somebody else's further up
-            if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
-                return project
-        if (folder / ".git").exists():
-            return None
-    return None
-
-
-def load(path: Path | None) -> Settings:
-    """Settings of `path`; all defaults for None. Raises SettingsError naming key and fix."""
-    if path is None:
-        return Settings()
-    try:
-        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        msg = f"{path} cannot be read: {problem.strerror}. Make it readable and call again."
-        raise SettingsError(msg) from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
-        msg = f"{path} is no valid TOML: {problem}. Fix that line and call again."
-        raise SettingsError(msg) from problem
-    if path.name != FILE_NAME:
-        table = table.get("tool", {})
-        table = table.get("gpu-advisor", {}) if isinstance(table, dict) else {}
-    if not isinstance(table, dict):
-        msg = f"{path}: tool.gpu-advisor is {table!r:.80}, not a table."
-        raise SettingsError(msg)
-    table.pop("root", None)
-    try:
-        settings = Settings.model_validate(table)
-    except ValidationError as problem:
-        raise SettingsError(_explain(path, problem)) from problem
-    return settings.model_copy(update={"root": path.parent.resolve()})
-
-
-def json_schema() -> str:
-    """The JSON Schema of gpu-advisor.toml, as committed in gpu-advisor.schema.json."""
-    schema = Settings.model_json_schema(by_alias=True)
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
-
-
-def _explain(path: Path, problem: ValidationError) -> str:
-    first: Any = problem.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        known = {
-            _dashed(name)
-            for table in (
-                *(Settings, Defaults, Workload, QualityMeasure),
-                *(GateLimits, GateMetric, Accepted),
-            )
-            for name in table.model_fields
-        } - {"root"}
-        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"{path}: unknown key {where!r}.{hint}"
-    return f"{path}: {where} = {first['input']!r}: {first['msg']}."

@@ -1,0 +1,25 @@
+"""gpu-advisor.toml, `[tool.gpu-advisor]` in pyproject.toml, and their JSON Schema.
+
+forms.py   how values are written
+tables.py  the tables, and what each key means
+file.py    finding and reading the file; what is wrong with it, in a sentence
+"""
+
+from advisor.settings.file import FILE_NAME, find, json_schema, load
+from advisor.settings.forms import needs_shell, parse_duration_s, parse_share
+from advisor.settings.tables import Defaults, LadderRung, QualityMeasure, Settings, Workload
+
+__all__ = [
+    "FILE_NAME",
+    "Defaults",
+    "LadderRung",
+    "QualityMeasure",
+    "Settings",
+    "Workload",
+    "find",
+    "json_schema",
+    "load",
+    "needs_shell",
+    "parse_duration_s",
+    "parse_share",
+]

@@ -1,0 +1,96 @@
+"""Where gpu-advisor.toml lies, what is in it, and its JSON Schema."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from advisor.errors import SettingsError
+from advisor.settings.tables import (
+    Accepted,
+    Defaults,
+    GateLimits,
+    GateMetric,
+    LadderRung,
+    QualityMeasure,
+    Settings,
+    Workload,
+    dashed,
+)
+
+FILE_NAME = "gpu-advisor.toml"
+
+
+def find(start: Path) -> Path | None:
+    """gpu-advisor.toml, or a pyproject.toml with [tool.gpu-advisor], in `start` or above."""
+    real = Path(os.path.realpath(start))
+    for folder in (real, *real.parents):
+        own = folder / FILE_NAME
+        if own.is_file():
+            return own
+        project = folder / "pyproject.toml"
+        with contextlib.suppress(OSError):  # a project of somebody else's further up
+            if project.is_file() and b"[tool.gpu-advisor" in project.read_bytes():
+                return project
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def load(path: Path | None) -> Settings:
+    """Settings of `path`; all defaults for None. Raises SettingsError naming key and fix."""
+    if path is None:
+        return Settings()
+    try:
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        msg = f"{path} cannot be read: {problem.strerror}. Make it readable and call again."
+        raise SettingsError(msg) from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        msg = f"{path} is no valid TOML: {problem}. Fix that line and call again."
+        raise SettingsError(msg) from problem
+    if path.name != FILE_NAME:
+        table = table.get("tool", {})
+        table = table.get("gpu-advisor", {}) if isinstance(table, dict) else {}
+    if not isinstance(table, dict):
+        msg = f"{path}: tool.gpu-advisor is {table!r:.80}, not a table."
+        raise SettingsError(msg)
+    table.pop("root", None)
+    try:
+        settings = Settings.model_validate(table)
+    except ValidationError as problem:
+        raise SettingsError(_explain(path, problem)) from problem
+    return settings.model_copy(update={"root": path.parent.resolve()})
+
+
+def json_schema() -> str:
+    """The JSON Schema of gpu-advisor.toml, as committed in gpu-advisor.schema.json."""
+    schema = Settings.model_json_schema(by_alias=True)
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _explain(path: Path, problem: ValidationError) -> str:
+    errors: list[Any] = list(problem.errors())
+    # A key that is missing is mostly one that was misspelled.
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        known = {
+            dashed(name)
+            for table in (
+                *(Settings, Defaults, Workload, QualityMeasure),
+                *(GateLimits, GateMetric, LadderRung, Accepted),
+            )
+            for name in table.model_fields
+        } - {"root"}
+        near = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{path}: unknown key {where!r}.{hint}"
+    return f"{path}: {where} = {first['input']!r}: {first['msg']}."

@@ -1,0 +1,154 @@
+"""How values are written in gpu-advisor.toml: durations, shares, commands, expressions."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from advisor.objective import parse_constraint
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_DURATION = re.compile(
+    rf"\s*(?:{_NUMBER}\s*h)?\s*(?:{_NUMBER}\s*m)?\s*(?:{_NUMBER}\s*s)?\s*", re.IGNORECASE
+)
+
+
+def parse_duration_s(text: str | float) -> float:
+    """`90`, `90s`, `1.5m`, `3m30s`, `1h5m` to seconds. Raises ValueError with the forms allowed."""
+    forms = "write 90s, 10m, 3m30s or 1h"
+    bare = re.fullmatch(rf"\s*{_NUMBER}\s*", str(text))
+    parts = _DURATION.fullmatch(str(text))
+    if isinstance(text, bool) or not (bare or (parts and any(parts.groups()))):
+        msg = f"{text!r} is no duration; {forms}"
+        raise ValueError(msg)
+    if bare:
+        seconds = float(bare[1])
+    else:
+        assert parts is not None
+        hours, minutes, rest = (float(part or 0) for part in parts.groups())
+        seconds = 3600 * hours + 60 * minutes + rest
+    if not 0 < seconds < math.inf:
+        msg = f"{text!r} is not above zero; {forms}"
+        raise ValueError(msg)
+    return seconds
+
+
+def parse_share(text: str | float) -> float:
+    """`5%` or `0.05` to 0.05. Raises ValueError with the forms allowed."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*", str(text))
+    if not match:
+        msg = f"{text!r} is no share; write 5% or 0.05"
+        raise ValueError(msg)
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+def needs_shell(command: str) -> bool:
+    """Whether a declared command has shell operators in it, so that bash has to run it."""
+    return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        msg = "has a NUL in it; remove it"
+        raise ValueError(msg)
+    return text
+
+
+def _parsed_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        if needs_shell(text):
+            return _no_nul(text)
+        msg = f"is no command ({problem}); close the quote, or put a backslash before it"
+        raise ValueError(msg) from problem
+    if not words:
+        msg = "names no program"
+        raise ValueError(msg)
+    return _no_nul(text)
+
+
+def _parsed_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as problem:
+        msg = f"is no regular expression: {problem}"
+        raise ValueError(msg) from problem
+    return text
+
+
+def _parsed_number_regex(text: str) -> str:
+    if not re.compile(_parsed_regex(text)).groups:
+        msg = "has no group; put the number in brackets, such as ([0-9.]+)"
+        raise ValueError(msg)
+    return text
+
+
+def _parsed_tolerance(text: str | float) -> str:
+    value = str(text).strip()
+    try:
+        slack = parse_share(value) if value.endswith("%") else float(value)
+    except ValueError:
+        slack = math.nan
+    if not 0 <= slack < math.inf:
+        msg = "is no tolerance; write 2% (relative) or 0.01 (absolute)"
+        raise ValueError(msg)
+    return value
+
+
+def _parsed_bounds(bounds: tuple[str, ...]) -> tuple[str, ...]:
+    for bound in bounds:
+        parse_constraint(bound)
+    return bounds
+
+
+def _variables(env: dict[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            msg = f"{name!r} can be no environment variable"
+            raise ValueError(msg)
+    return env
+
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+Command = Annotated[str, AfterValidator(_parsed_command)]
+Regex = Annotated[str, AfterValidator(_parsed_regex)]
+NumberRegex = Annotated[str, AfterValidator(_parsed_number_regex)]
+Tolerance = Annotated[str, BeforeValidator(_parsed_tolerance, json_schema_input_type=float | str)]
+Bounds = Annotated[tuple[Text, ...], AfterValidator(_parsed_bounds)]
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_type=float | str)]
+Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
+
+
+def _single(value: object) -> object:
+    if isinstance(value, dict):
+        msg = 'is a table; put the whole path in quotes, such as "model.d_model" = 64'
+        raise ValueError(msg)
+    if not isinstance(value, (str, int, float)) or (
+        isinstance(value, float) and not math.isfinite(value)
+    ):
+        msg = "is no single value; write a number, a text, true or false"
+        raise ValueError(msg)
+    return value
+
+
+Single = Annotated[str | int | float | bool, BeforeValidator(_single)]
+
+
+KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
+"""What the gate measures by itself."""
+
+
+def _own_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]{0,39}", name, re.ASCII) or name in KNOWN_FIGURES:
+        msg = "can be no name of a figure; use letters, digits, _ . -, and none that is known"
+        raise ValueError(msg)
+    return name
+
+
+FigureName = Annotated[str, AfterValidator(_own_name)]
