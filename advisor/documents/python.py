@@ -36,6 +36,8 @@ _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HOLDERS = {"dict", "list", "tuple", "set"}
+_COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
+"""Functions, beside constructors, that give back the mapping they are given."""
 _CLOSING = "]"
 MAX_NODES = 12 * MAX_VALUES
 
@@ -182,6 +184,8 @@ class _Reader:
                 if isinstance(inner, ast.Name):
                     self._mark(paths.member(path, inner.id), f"it is set on line {target.lineno}")
             return
+        if isinstance(target, ast.Name) and _is_same(value, target.id) and self._holds(place):
+            return
         if why is not None and self._below(place):
             self._mark(place, why)
             return
@@ -209,6 +213,11 @@ class _Reader:
             for number in alive
             if (leaf := found[number]) and (leaf.path == place or leaf.path.startswith(inside[1:]))
         ]
+
+    def _holds(self, place: str) -> bool:
+        """Whether a mapping stands at `place`."""
+        found = (self.leaves.found[number] for number in self._below(place))
+        return any(leaf is not None and leaf.path.startswith(f"{place}.") for leaf in found)
 
     def _forget(self, place: str) -> None:
         """An earlier value of the same target, and of its parts, does not count any more."""
@@ -375,6 +384,16 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield getattr(node, field)
     for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         yield inner.body
+
+
+def _is_same(value: ast.expr, name: str) -> bool:
+    """`name` itself, or a constructor given nothing else: `cfg = EasyDict(cfg)`."""
+    if isinstance(value, ast.Call):
+        called = ast.unparse(value.func).rpartition(".")[2]
+        given = [*value.args, *(word.value for word in value.keywords)]
+        copies = called[:1].isupper() or called in _COPIERS
+        return copies and len(given) == 1 and _is_same(given[0], name)
+    return isinstance(value, ast.Name) and value.id == name
 
 
 def _is_main(test: ast.expr) -> bool:

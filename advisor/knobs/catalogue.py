@@ -60,6 +60,8 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
         kinds = {"list"}
         if all(isinstance(v, int) and not isinstance(v, bool) for v in value):
             kinds |= {"ints", "floats"}
+            if len(value) == 2:
+                kinds.add("pair")
             if len(value) == 3 and value[0] in {1, 3, 4} and min(map(int, value[1:])) >= 8:  # type: ignore[arg-type]
                 kinds.add("chw")
         elif all(

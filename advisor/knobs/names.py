@@ -94,6 +94,8 @@ class _Vocabulary:
     unit: Mapping[str, tuple[Words, ...]]
     value_names: Mapping[str, str]
     """Names of a leaf that is what the key above it names, and of which kind that must be."""
+    names_of_parts: frozenset[str]
+    """Words that, like neutral ones, only say for which part of it."""
     bounds: frozenset[str]
     """Keys beside such a leaf that tell of a search space."""
 
@@ -132,6 +134,7 @@ def _vocabulary() -> _Vocabulary:
         scope=said["scope"],
         unit=said["unit"],
         value_names=table["value-of-the-key-above"]["names"],
+        names_of_parts=neutral | frozenset(table["value-of-the-key-above"]["parts"]),
         bounds=frozenset(table["value-of-the-key-above"]["bounds"]),
     )
 
@@ -299,6 +302,9 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     """`leaf` under the name of the key above, where its own only says that it is the value."""
     vocabulary = _vocabulary()
     kind = vocabulary.value_names.get(leaf.name)
+    words = words_in(leaf.name)
+    if kind is None and words and vocabulary.names_of_parts.issuperset(words):
+        kind = "any"
     if kind is None or not leaf.ancestors or leaf.keys & vocabulary.bounds:
         return None
     name, *above = leaf.ancestors

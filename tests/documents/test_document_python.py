@@ -39,6 +39,8 @@ READ: dict[str, tuple[str, dict[str, Any]]] = {
     "a returned dict": ("def config():\n    return dict(batch=8)\n", {"config.batch": 8}),
     "update": ("m = dict(a=1, b=2)\nm.update(dict(a=3))\nm.update(b=4)\n", {"m.a": 3, "m.b": 4}),
     "the last assignment": ("a = 1\na = 2\nm = dict(x=1)\nm['x'] = 5\n", {"a": 2, "m.x": 5}),
+    "a wrapped mapping": ("m = dict(a=1)\nm = EasyDict(m)\nm.b = 2\n", {"m.a": 1, "m.b": 2}),
+    "a mapping wrapped twice": ("m = {'a': 1}\nm = OmegaConf.create(dict(**m))\n", {"m.a": 1}),
     "with": ("with read_base():\n    n = 4\n", {"n": 4}),
 }  # fmt: skip
 
@@ -83,6 +85,15 @@ def test_what_only_running_would_tell_is_left_with_its_reason(case: str) -> None
     assert why in (scalar.why or "")
     with pytest.raises(EditRefusedError, match=r"config\.py"):
         document(text).with_values({path: 7})
+
+
+@pytest.mark.parametrize("call", ["build(m)", "Big(m, n)", "Big(m, lr=2)", "Big(n)", "Big(m.n)"])
+@pytest.mark.parametrize("written", ["dict(a=1)", "5"])
+def test_what_a_call_makes_anew_is_no_setting_any_more(written: str, call: str) -> None:
+    """Only a constructor given nothing but the mapping itself keeps what is written."""
+    found = document(f"m = {written}\nm = {call}\n")
+    assert not any(found.scalars[path].value in (1, 5) for path in found.scalars)
+    assert not document("m = 5\nm = Big(m)\n").scalars
 
 
 def test_a_name_that_repeats_a_literal_follows_it() -> None:
