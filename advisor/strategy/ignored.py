@@ -106,8 +106,8 @@ def poke(knob: Knob) -> tuple[Change, ...]:
 
 def can_be_poked(now: Standing, knob: Knob) -> bool:
     """Whether its document can hold the other value: it is no reference, and not computed."""
-    source = next(s for s in now.facts.sources if s.document.name == knob.document)
-    return all(source.document.takes(change.path, change.new) for change in poke(knob))
+    document = now.facts.source(knob.document).document
+    return all(document.takes(change.path, change.new) for change in poke(knob))
 
 
 def compare(now: Standing, doubtful: list[Knob], base: Candidate, before: Run) -> Stage:

@@ -46,10 +46,12 @@ def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) 
     for value in values:
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
-            seen = (("why", candidate.reason),)
+            now = now.settle(key, "refused", "refused", why=candidate.reason)
             continue
         now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
         if attempt is None:
+            if not ran:
+                return now.settle(key, "skipped", "budget")
             break
         ran += 1
         run = attempt.run
@@ -62,6 +64,6 @@ def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) 
         now, inside, seen = yield from within(now, Arm(candidate=candidate), run)
         if inside:
             return now.adopt(candidate, run).settle(key, "found", what, **dict(seen))
-    if not ran and now.skipped:
-        return now.settle(key, "skipped", "budget")
+    if not ran:
+        return now
     return now.settle(key, "kept", f"no-{what}-inside", **dict(seen))

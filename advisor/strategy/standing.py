@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from advisor import knobs
@@ -323,12 +324,18 @@ class Standing:
     ) -> Candidate | knobs.Refusal:
         """The best candidate with `knob` at `value` and everything linked to it moved along;
         `beyond` what an accumulation can make up for."""
-        source = next(s for s in self.facts.sources if s.document.name == knob.document)
+        source = self.facts.source(knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(
-            source.document, source.findings, knob.path, value, beside, beyond=beyond
-        )
-        return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
+        move = partial(knobs.move, source.document, source.findings, knob.path)
+        moved = move(value, beside, beyond=beyond)
+        if isinstance(moved, knobs.Refusal):
+            return moved
+        change = change_of(self.best, key_of(knob))
+        if change is not None and value == knob.value:  # what moved along with it goes back too
+            away = move(change.new, beside, beyond=True)
+            back = () if isinstance(away, knobs.Refusal) else away
+            moved = (*moved, *(replace(each, new=each.old) for each in back))
+        return self.best.with_changes(*moved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
