@@ -12,7 +12,7 @@ from advisor.experiments.attempts import Arm, Ask
 from advisor.knobs import suspects, tryout
 from advisor.knobs.joining import joined
 from advisor.model import Candidate, Change, Effects, Failure
-from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
+from advisor.strategy.asking import Stage, Turn, tried
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.knobs.suspects import Suspect
     from advisor.knobs.tryout import Move, Reading
     from advisor.model import MeasurePlan, Phase
+    from advisor.strategy.standing import Answer, Standing
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""

@@ -8,7 +8,8 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask
 from advisor.model import Change, Knob, MeasurePlan
 from advisor.strategy import effects
-from advisor.strategy.standing import Answer, Stage, Standing, Turn, key_of, tried
+from advisor.strategy.asking import Stage, Turn, tried
+from advisor.strategy.standing import Answer, Standing, key_of
 from advisor.strategy.steps import LADDER, tidy_steps
 
 if TYPE_CHECKING:

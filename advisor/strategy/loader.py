@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import effects, results
-from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
+from advisor.strategy.asking import Stage, ask_for, tried
+from advisor.strategy.standing import Standing, change_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

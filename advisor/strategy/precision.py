@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs import precision_choices
+from advisor.strategy.asking import Stage, ask_for, tried
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.rounding import within
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import Standing, key_of
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar, Knob

@@ -1,22 +1,21 @@
-"""What the strategy knows: facts that do not change, and where it stands after each answer.
+"""Where the search stands after each answer: what was measured, what it costs, what was said.
 
-Both are frozen. A stage takes a Standing, asks, and returns the next one; nothing is written to.
+Frozen: a stage takes a Standing, asks, and returns the next one; nothing is written to.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
+from advisor.experiments.attempts import Attempt, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts, startups_s
-from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Run
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
+"""What comes of one ask."""
 
 MIN_STEPS = 8
 """Steps without which a window tells nothing."""
@@ -338,30 +338,6 @@ class Standing:
         return self.best.with_changes(*moved)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What is asked next, and where the search stands meanwhile."""
-
-    ask: Ask | Contest
-    standing: Standing
-
-
-Stage = Generator[Turn, Answer, Standing]
-"""Asks, hears, and returns where it stands then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Nothing more is asked, and why."""
-
-    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
-    standing: Standing
-    failed: Attempt | None = None
-    """baseline-failed: the run that did."""
-    needed_s: float | None = None
-    """budget-too-small: what would do."""
-
-
 def key_of(knob: Knob) -> KnobKey:
     return (knob.document, knob.path)
 
@@ -374,37 +350,3 @@ def in_phase(facts: Facts, knob: Knob) -> bool:
 def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
     """What `candidate` does to one knob."""
     return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
-
-
-def ask_for(
-    now: Standing,
-    candidate: Candidate,
-    purpose: Purpose = "search",
-    *,
-    knob: Knob | None = None,
-    **plan: object,
-) -> Ask:
-    """One short process of `candidate`."""
-    return Ask(
-        arm=Arm(candidate=candidate),
-        purpose=purpose,
-        plan=now.plan(candidate, **plan),
-        knob=key_of(knob) if knob else None,
-        expected_s=now.price_s,
-    )
-
-
-def tried(
-    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
-) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
-    proof of all that may be written needs unless told otherwise."""
-    kept_s = now.reserve_s if kept_s is None else kept_s
-    if ask.expected_s > now.left_s - kept_s:
-        return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
-    answer = yield Turn(ask=ask, standing=now)
-    now = now.heard(answer)
-    if isinstance(answer, NotRun):
-        return now.skip(ask.label, answer.needed_s, matters=matters), None
-    assert isinstance(answer, Attempt)
-    return now, answer

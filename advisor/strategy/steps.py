@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.strategy import effects
+from advisor.strategy.asking import Stage, Turn, ask_for, tried
 from advisor.strategy.guard import Rung, anchored, beyond, chosen, confirmed
-from advisor.strategy.standing import (
-    Answer,
-    Stage,
-    Standing,
-    Turn,
-    ask_for,
-    change_of,
-    key_of,
-    tried,
-)
+from advisor.strategy.standing import Answer, Standing, change_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.knobs.tree import number_of
 from advisor.model import Change
+from advisor.strategy.asking import ask_for, tried
 from advisor.strategy.grid import explore
 from advisor.strategy.proof import prove, proven_candidate
-from advisor.strategy.standing import FEWEST_ROUNDS, ask_for, change_of, key_of, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, change_of, key_of
 from advisor.strategy.whatif import sound
 
 if TYPE_CHECKING:
     from advisor.model import Candidate, JsonScalar, Knob, Run, Scalar
+    from advisor.strategy.asking import Stage
     from advisor.strategy.facts import Data, Proposal
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.standing import Standing
 
 RULES = (("sgd", "linear", 1.0), ("adam", "square root", 0.5))
 """Part of an optimizer's name, the rule for it, and its power of the growth of the batch."""

@@ -20,7 +20,8 @@ from tests.runs import a_run
 
 if TYPE_CHECKING:
     from advisor.model import Knob
-    from advisor.strategy.standing import Answer, Stage
+    from advisor.strategy.asking import Stage
+    from advisor.strategy.standing import Answer
 
 TEXT = b"""\
 num_workers: 2
