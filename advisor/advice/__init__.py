@@ -1,4 +1,4 @@
-"""What a config cannot hold: proven settings of the code, each with a patch where one is certain."""
+"""What a config cannot hold: proven settings of the code, with a patch where one is certain."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask
-from advisor.model import Change, Knob, MeasurePlan
+from advisor.model import Change, Knob, MeasurePlan, leaf_of
 from advisor.strategy import effects
 from advisor.strategy.asking import Stage, Turn, tried
 from advisor.strategy.standing import Answer, Standing, key_of
@@ -66,7 +66,7 @@ def with_few_steps(now: Standing) -> Candidate:
 
 def look_alikes(now: Standing) -> list[Knob]:
     """Values outside the catalogue that carry a probed knob's name: they deserve the same doubt."""
-    names = {knob.path.rsplit(".", 1)[-1]: knob.kind for knob in now.of_kind(*PROBED)}
+    names = {leaf_of(knob.path): knob.kind for knob in now.of_kind(*PROBED)}
     return [
         Knob(
             document=source.document.name,
@@ -80,7 +80,7 @@ def look_alikes(now: Standing) -> list[Knob]:
         )
         for source in now.facts.sources
         for trap in source.findings.traps
-        if (leaf := trap.path.rsplit(".", 1)[-1]) in names and trap.path in source.document.scalars
+        if (leaf := leaf_of(trap.path)) in names and trap.path in source.document.scalars
     ]
 
 

@@ -15,7 +15,15 @@ from advisor import knobs
 from advisor.experiments.attempts import Attempt, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts, startups_s
-from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Run
+from advisor.model import (
+    SAMPLER_FORWARDS,
+    BatchPlace,
+    Candidate,
+    JsonScalar,
+    Knob,
+    MeasurePlan,
+    Run,
+)
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
@@ -29,8 +37,6 @@ Answer = Attempt | Comparison | NotRun
 
 MIN_STEPS = 8
 """Steps without which a window tells nothing."""
-SAMPLER_FORWARDS = 4
-"""From so many forwards a unit on it is an iterative sampler."""
 WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
