@@ -107,7 +107,8 @@ def _inspect(
 ) -> Inspected:
     try:
         if path.is_dir():
-            msg = f"{path} is a folder without a config ({', '.join(SUFFIXES)}) in it."
+            kinds = ", ".join(SUFFIXES)
+            msg = f"{path} is a folder without a config ({kinds}) in it. Name the config itself."
             raise ConfigUnreadableError(msg)
         document = documents.read(path)
     except AdvisorError as problem:

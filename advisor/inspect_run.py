@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from advisor.engines import Engine
     from advisor.model import Effects, Phase
-    from advisor.strategy.standing import Answer, Turn
+    from advisor.strategy.asking import Turn
+    from advisor.strategy.standing import Answer
 
 T = TypeVar("T")
 

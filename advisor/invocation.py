@@ -137,7 +137,10 @@ def _entry(
         return (found.workload_for(config) if config else None) or (None, None)
     if workload not in found.workload:
         known = ", ".join(found.workload) or "none"
-        msg = f"{settings.FILE_NAME} has no workload {workload!r} (known: {known})."
+        msg = (
+            f"{settings.FILE_NAME} has no workload {workload!r} (known: {known}). Add it, or name "
+            "another."
+        )
         raise SettingsError(msg)
     return workload, found.workload[workload]
 

@@ -35,10 +35,10 @@ from advisor.report import compose, numbers, sentences, view, writing
 from advisor.report.entries import trial_entry
 from advisor.report.outcome import Outcome
 from advisor.strategy import next_turn
+from advisor.strategy.asking import Stop
 from advisor.strategy.decisions import decisions
 from advisor.strategy.facts import Earlier, Facts
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import Stop
 from advisor.versions import Versions
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from advisor.report.bottleneck import Diagnosis, diagnose, ranged, typical
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
+from advisor.strategy.prices import CEILINGS_S
 from advisor.trials import limits
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from advisor.report.bounds import Bound
     from advisor.settings import Workload
 
-CEILINGS_S = 1.0
 RUNS = 2
 """Nothing is told from one draw."""
 

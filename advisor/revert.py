@@ -52,7 +52,10 @@ def revert(config: Path, *, everything: bool = False) -> int:
         if (versions := Versions(state, config)).all()
     ]
     if not kept_in:
-        msg = f"{config} was never rewritten by gpu-advisor, or was reverted already."
+        msg = (
+            f"{config} was never rewritten by gpu-advisor, or was reverted already. Name the file "
+            "that was tuned."
+        )
         raise RevertConflictError(msg)
     versions = kept_in[0]
     with versions.held():

@@ -108,7 +108,7 @@ class Versions:
             shutil.rmtree(half, ignore_errors=True)
             msg = (
                 f"The original of {self._config} could not be kept in {self._folder}: "
-                f"{problem.strerror}. So the config was left as it was."
+                f"{problem.strerror}. So the config was left as it was. Mend that and call again."
             )
             raise StateUnusableError(msg) from problem
         return version
@@ -127,7 +127,7 @@ class Versions:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:
-            msg = f"{self._folder} cannot be written: {problem.strerror}."
+            msg = f"{self._folder} cannot be written: {problem.strerror}. Mend that and call again."
             raise StateUnusableError(msg) from problem
         try:
             with contextlib.suppress(OSError):  # a file system without locks

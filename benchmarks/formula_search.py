@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Candidate, Decision, Failure, Run, Trial
-    from advisor.strategy.standing import Answer, Standing, Stop
+    from advisor.strategy.asking import Stop
+    from advisor.strategy.standing import Answer, Standing
 
 
 class Quiet:

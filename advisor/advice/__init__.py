@@ -1,11 +1,4 @@
-"""What a config cannot hold: proven settings of the code, each with a patch where one is certain.
-
-patches.py        one call's arguments, statements after the imports
-bucket_patch.py   batches of items of like length
-accumulation_patch.py  gradients of several batches for each update
-model_patches.py  around the model's call
-python_source.py  a Python file edited by the positions of its syntax tree
-"""
+"""What a config cannot hold: proven settings of the code, with a patch where one is certain."""
 
 from __future__ import annotations
 

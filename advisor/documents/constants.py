@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.documents import paths
+from advisor.documents.spelling import is_number
 from advisor.model import JsonScalar
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def is_literal(node: ast.AST) -> bool:
     """Whether `node` is one written value: text, a number with or without a sign, True, None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = node.operand
-        return isinstance(inner, ast.Constant) and _is_number(inner.value)
+        return isinstance(inner, ast.Constant) and is_number(inner.value)
     return isinstance(node, ast.Constant) and (
         node.value is None or isinstance(node.value, (str, int, float))
     )
@@ -74,13 +75,9 @@ def _computed(sign: ast.operator, left: float, right: float) -> float:
 
 
 def _number(value: object) -> float:
-    if not _is_number(value):
+    if not is_number(value):
         raise NotConstantError
     return value
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Named(NamedTuple):

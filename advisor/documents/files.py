@@ -8,20 +8,13 @@ import stat
 from typing import TYPE_CHECKING
 
 from advisor.errors import ConfigMissingError, ConfigUnreadableError
+from advisor.files.reading import KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_BYTES = 2 * 1024 * 1024
 """Largest config that is read; the largest real ones seen are below 0.5 MiB."""
-
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def read_bytes(path: Path) -> bytes:
@@ -42,7 +35,7 @@ def read_bytes(path: Path) -> bytes:
 def _content(path: Path, handle: int) -> bytes:
     facts = os.fstat(handle)
     if not stat.S_ISREG(facts.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
+        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "not a regular file")
         msg = f"{path} is {kind}, not a config file. Name the file itself."
         raise ConfigUnreadableError(msg)
     if not facts.st_mode & 0o444:

@@ -100,7 +100,7 @@ class Parsed:
         self.scalars = Scalars(self, text, bom, marker)
 
     def _on_duplicates(self, again: dict[str, int]) -> list[str]:
-        starts = _line_starts(self.text) if again else []
+        starts = line_starts(self.text) if again else []
         return [
             f"{path} is written more than once; the last one, on line "
             f"{bisect_right(starts, position)}, counts"
@@ -171,7 +171,7 @@ class _Comments:
 
     @cached_property
     def _starts(self) -> list[int]:
-        return _line_starts(self._text)
+        return line_starts(self._text)
 
     def near(self, start: int, end: int) -> str | None:
         said = self._lines_above(bisect_right(self._starts, start) - 1)
@@ -195,7 +195,8 @@ def _stripped(comment: str) -> str:
     return comment.split("*/", maxsplit=1)[0].strip(" \t#/")
 
 
-def _line_starts(text: str) -> list[int]:
+def line_starts(text: str) -> list[int]:
+    """Offset at which each line begins, in characters."""
     return [0, *(found.end() for found in re.finditer("\r\n|\n|\r", text))]
 
 

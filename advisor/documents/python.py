@@ -22,6 +22,7 @@ from advisor.documents.leaves import (
     Leaf,
     Leaves,
     Parsed,
+    line_starts,
     syntax_error,
     too_many,
 )
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from advisor.model import JsonScalar
 
-_NEWLINE = re.compile("\r\n|\n|\r")
 _PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -83,13 +83,9 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def _position(text: str, problem: SyntaxError) -> int:
-    starts = _starts(text)
+    starts = line_starts(text)
     line = min(problem.lineno or 1, len(starts))
     return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
-
-
-def _starts(text: str) -> list[int]:
-    return [0, *(found.end() for found in _NEWLINE.finditer(text))]
 
 
 class _Reader:
@@ -99,7 +95,7 @@ class _Reader:
         self.leaves = Leaves()
         self._text = text
         self._name = name
-        self._starts = _starts(text)
+        self._starts = line_starts(text)
         self._ascii = text.isascii()
         self._atoms: dict[int, int] = {}
         """Identity of a literal's node to its atom in the trace."""

@@ -180,7 +180,7 @@ def _real(path: Path) -> Path:
     try:
         return path.resolve(strict=True)
     except FileNotFoundError as problem:
-        msg = f"{path} is not there any more, so nothing was written."
+        msg = f"{path} is not there any more, so nothing was written. Put it back and call again."
         raise ConfigMissingError(msg) from problem
     except (OSError, RuntimeError, ValueError) as problem:
         raise ConfigUnreadableError(why_not_opened(path, problem)) from problem

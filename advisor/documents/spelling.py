@@ -27,9 +27,9 @@ def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
     if isinstance(old, str) and scalar.text[:1] in ("'", '"'):
         if isinstance(value, bool) and old.lower() in _BOOLEANS[0]:
             return spell_boolean(value, old)
-        if _is_number(value) and _NUMBER.fullmatch(old):
+        if is_number(value) and _NUMBER.fullmatch(old):
             return spell_number(value)
-    elif _is_number(value) and _is_number(old) and math.isfinite(value) and abs(value) < 2**53:
+    elif is_number(value) and is_number(old) and math.isfinite(value) and abs(value) < 2**53:
         if isinstance(old, float):
             return float(value)
         return int(value) if value == int(value) else value
@@ -38,7 +38,7 @@ def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
 
 def is_same(one: JsonScalar, other: JsonScalar) -> bool:
     """Equal, and alike to any program: 1 and 1.0 are, True and 1 are not."""
-    if _is_number(one) and _is_number(other):
+    if is_number(one) and is_number(other):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and one == other
 
@@ -86,5 +86,6 @@ def double_quoted(value: str) -> str:
     return f'"{"".join(shown)}"'
 
 
-def _is_number(value: JsonScalar) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether it counts or measures: a boolean does neither."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

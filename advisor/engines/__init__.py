@@ -1,11 +1,4 @@
-"""Where trials run: an engine owns its machine, its lease, its scratch folder and its clock.
-
-local.py      fresh processes on this machine
-recorded.py   no process: what a table of recorded runs or a formula says, in virtual time
-formula.py    a program that exists only as a formula, for recorded.py
-noise.py      time, noise and neighbours of recorded.py
-workplace.py  a folder that is gone however its owner ends, and signals that end a trial
-"""
+"""Where trials run: an engine owns its machine, its lease, its scratch folder and its clock."""
 
 from __future__ import annotations
 

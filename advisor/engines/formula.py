@@ -194,8 +194,6 @@ class Formula:
             whole_units=finished + self._before_window(plan, batch),
             peak_mem_gib=memory_gib,
             losses=losses,
-            loss_first=losses[0] if losses else None,
-            loss_last=losses[-1] if losses else None,
             effects=self._effects(used),
             whatif=self._outcome(whatif),
             in_turn=in_turn,

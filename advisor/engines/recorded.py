@@ -33,6 +33,7 @@ from advisor.model import (
     Neighbour,
     Run,
     Trial,
+    leaf_of,
 )
 from advisor.trials.signs import NEXT_STEPS
 
@@ -260,8 +261,8 @@ def settings_of(trial: Trial) -> dict[str, JsonScalar]:
     for file in trial.files[:1]:
         form = SUFFIXES.get(Path(file.original).suffix, "yaml")
         parsed = documents.parse(file.content, form, file.original)
-        values |= {_leaf(scalar.path): scalar.value for scalar in parsed.scalars.values()}
-    values |= {_leaf(change.path): change.new for change in trial.candidate.changes}
+        values |= {leaf_of(scalar.path): scalar.value for scalar in parsed.scalars.values()}
+    values |= {leaf_of(change.path): change.new for change in trial.candidate.changes}
     return values | arguments_of(trial.plan.whatif)
 
 
@@ -277,10 +278,6 @@ def arguments_of(whatif: str | None) -> dict[str, JsonScalar]:
 
 def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
-
-
-def _leaf(path: str) -> str:
-    return path.rsplit(".", 1)[-1]
 
 
 def _identity(trial: Trial) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import OutputRefusedError
 from advisor.files import atomic
+from advisor.files.reading import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,13 +34,6 @@ LEAST_BYTES = 1 << 16
 """A disk with less room is full: what is found out only after the measuring is found too late."""
 _LOOKED_AT = 512
 """Bytes at the start and at the end of a file in which its mark is looked for."""
-_KINDS = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 def is_marked(path: Path) -> bool:
@@ -154,7 +148,7 @@ def _refuse_foreign(place: Path, claimed: Claim) -> None:
         if any(_same(path, facts) for path in claimed.never):
             raise OutputRefusedError(taken)
         if not stat.S_ISREG(facts.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+            kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
             msg = f"{place} is {kind}, so no file of ours can go there. Name another place."
             raise OutputRefusedError(msg)
         if claimed.overwrite or not facts.st_size or claimed.ours(place):

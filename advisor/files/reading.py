@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 64 * 1024 * 1024
 """Largest record that is read; real ones are below 1 MiB."""
+KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+"""Type of what is no regular file to its name."""
 
 
 def read_whole(path: Path) -> bytes:

@@ -103,7 +103,7 @@ def choose(head: Checkout, workloads: Sequence[str], command: str | None) -> tup
         )
         raise UsageError(msg)
     if missing:
-        msg = f"gpu-advisor.toml has no workload {missing[0]!r} (known: {', '.join(known)})."
+        msg = f"gpu-advisor.toml has no workload {missing[0]!r}. Name one of: {', '.join(known)}."
         raise UsageError(msg)
     return tuple(known[name] for name in dict.fromkeys(workloads))
 

@@ -94,7 +94,9 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
     """What others took of the CPUs from either run, if its rate is not its own; else None."""
-    told = [f"{_taken([run])} during {run.arm}" for run in (base, head) if _disturbed(run)]
+    told = [
+        f"{_taken([run])} during {run.arm}" for run in (base, head) if run.disturbance.disturbed
+    ]
     return " and ".join(told) or None
 
 
@@ -102,10 +104,6 @@ def stands_in(pair: PairEntry) -> str | None:
     """What is to be said of a pair that counts although others disturbed it; None of any other."""
     why = None if pair.discarded else why_disturbed(pair.base, pair.head)
     return f"stands in: {why}" if why else None
-
-
-def _disturbed(run: RunEntry) -> bool:
-    return run.disturbance.disturbed is True
 
 
 def _taken(runs: Sequence[RunEntry]) -> str:

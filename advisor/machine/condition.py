@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.machine.gpu import describe, shown_devices
+from advisor.machine.host import text_of
 from advisor.machine.readings import GpuReader, GpuSample, optional
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def nvidia_devices(root: Path = ROOT) -> int | None:
     except OSError:
         return None
     return sum(
-        _text(each / "vendor") == NVIDIA and _text(each / "class").startswith(DISPLAY)
+        text_of(each / "vendor") == NVIDIA and text_of(each / "class").startswith(DISPLAY)
         for each in found
     )
 
@@ -92,10 +93,3 @@ def _condition(nvml: Any, device: Device) -> CardCondition:
             nvml.NVML_VOLATILE_ECC,
         ),
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

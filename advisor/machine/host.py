@@ -91,9 +91,9 @@ def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
     """The tightest CPU quota of our cgroup and those above it; None where none is set."""
     quotas = []
     for folder in _cgroup_folders(root, "cpu"):
-        quota, period = [*_read(folder / "cpu.max").split(), "", ""][:2]
-        quota = quota or _read(folder / "cpu.cfs_quota_us")
-        period = period or _read(folder / "cpu.cfs_period_us")
+        quota, period = [*text_of(folder / "cpu.max").split(), "", ""][:2]
+        quota = quota or text_of(folder / "cpu.cfs_quota_us")
+        period = period or text_of(folder / "cpu.cfs_period_us")
         if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(CpuQuota(cpus=int(quota) / int(period), folder=folder))
     return min(quotas, key=lambda quota: quota.cpus, default=None)
@@ -101,17 +101,17 @@ def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
 
 def cgroup_cpu_busy_s(folder: Path) -> float | None:
     """Counter: CPU seconds the cgroup has used; None where the kernel does not tell."""
-    for line in _read(folder / "cpu.stat").splitlines():
+    for line in text_of(folder / "cpu.stat").splitlines():
         key, _, value = line.partition(" ")
         if key == "usage_usec":
             return int(value) / 1e6
-    used_ns = _read(folder / "cpuacct.usage")
+    used_ns = text_of(folder / "cpuacct.usage")
     return int(used_ns) / 1e9 if used_ns.isdecimal() else None
 
 
 def cgroup_throttled_s(folder: Path) -> float | None:
     """Counter: seconds that the cgroup was held at its quota; None where it is not told."""
-    for line in _read(folder / "cpu.stat").splitlines():
+    for line in text_of(folder / "cpu.stat").splitlines():
         key, _, value = line.partition(" ")
         if key == "throttled_usec":
             return int(value) / 1e6
@@ -123,7 +123,7 @@ def cgroup_throttled_s(folder: Path) -> float | None:
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit of our cgroup and those above it; None where none is set."""
     texts = [
-        _read(folder / name)
+        text_of(folder / name)
         for folder in _cgroup_folders(root, "memory")
         for name in ("memory.max", "memory.limit_in_bytes")
     ]
@@ -136,10 +136,10 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
     told. Cached files count as room: the kernel gives them back."""
     room = []
     for folder in _cgroup_folders(root, "memory"):
-        limit = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes")
-        used = _read(folder / "memory.current") or _read(folder / "memory.usage_in_bytes")
+        limit = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
+        used = text_of(folder / "memory.current") or text_of(folder / "memory.usage_in_bytes")
         if limit.isdecimal() and used.isdecimal() and int(limit) < UNLIMITED:
-            kept = dict(line.split() for line in _read(folder / "memory.stat").splitlines())
+            kept = dict(line.split() for line in text_of(folder / "memory.stat").splitlines())
             cached = kept.get("inactive_file") or kept.get("total_inactive_file") or "0"
             room.append(int(limit) - int(used) + int(cached))
     return min(room, default=None)
@@ -152,7 +152,7 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     passed over, and the mount itself is then the container's own group.
     """
     mount = root / "sys/fs/cgroup"
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         _number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not path or (controllers and controller not in controllers.split(",")):
             continue
@@ -166,7 +166,8 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
             folder = folder.parent
 
 
-def _read(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """What the kernel tells there; empty where it does not."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -187,7 +188,7 @@ def shm_gib(root: Path = ROOT) -> float | None:
 
 def cpu_model(root: Path = ROOT) -> str:
     """Marketing name of the CPU, or the architecture where the kernel does not tell."""
-    for line in _read(root / "proc/cpuinfo").splitlines():
+    for line in text_of(root / "proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():
             return value.strip()

@@ -95,13 +95,13 @@ def read_governor(root: Path = ROOT) -> Governor | None:
     folders = [
         root / f"sys/devices/system/cpu/cpu{number}/cpufreq" for number in sorted(host.affinity())
     ]
-    names = {name for each in folders if (name := _text(each / "scaling_governor"))}
+    names = {name for each in folders if (name := host.text_of(each / "scaling_governor"))}
     if not names:
         return None
     return Governor(
         names=tuple(sorted(names)),
-        driver=_text(folders[0] / "scaling_driver"),
-        preference=_text(folders[0] / "energy_performance_preference"),
+        driver=host.text_of(folders[0] / "scaling_driver"),
+        preference=host.text_of(folders[0] / "energy_performance_preference"),
     )
 
 
@@ -126,16 +126,9 @@ def _limit(name: str, number: int) -> Limit:
 
 def _table(path: Path) -> dict[str, int]:
     """`key: number unit` a line, as the kernel writes them; what is no number is left out."""
-    pairs = [line.replace(":", " ").split() for line in _text(path).splitlines()]
+    pairs = [line.replace(":", " ").split() for line in host.text_of(path).splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) > 1 and pair[1].isdecimal()}
 
 
 def _smaller(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

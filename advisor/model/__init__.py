@@ -5,6 +5,7 @@
 
 from advisor.model.kinds import (
     OF_THE_GAIN,
+    SAMPLER_FORWARDS,
     TIERS,
     TRAINING_STEPS,
     EffectVerdict,
@@ -37,11 +38,12 @@ from advisor.model.observations import (
 )
 from advisor.model.outcomes import Advice, Decision, Interval, Outcome
 from advisor.model.runs import Failure, Run
-from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, Trap
+from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, Trap, leaf_of
 from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
     "OF_THE_GAIN",
+    "SAMPLER_FORWARDS",
     "TIERS",
     "TRAINING_STEPS",
     "Advice",
@@ -88,4 +90,5 @@ __all__ = [
     "Trial",
     "TrialFile",
     "WhatIfOutcome",
+    "leaf_of",
 ]

@@ -45,5 +45,8 @@ TrainingSign = Literal["optimizer", "backward", "gradients", "moved", "asked"]
 """optimizer: one of torch's stepped; backward, gradients: the program takes gradients and steps by
 itself; moved: its parameters changed; asked: it takes gradients that may only be guidance."""
 
+SAMPLER_FORWARDS = 4
+"""From so many forwards a unit on it is an iterative sampler."""
+
 TRAINING_STEPS = ("optimizer step", "training step")
 """Kinds of step that end in an update: of an optimizer of torch's, or of the program's own."""

@@ -67,8 +67,6 @@ class Run:
     peak_device_gib: float | None = None
     """What the device allocator held at most, freed blocks included: the card must give it."""
     alloc_retries: int | None = None
-    loss_first: float | None = None
-    loss_last: float | None = None
     losses: tuple[float, ...] = ()
     quality: tuple[tuple[str, float], ...] = ()
     effects: Effects = field(default_factory=Effects)

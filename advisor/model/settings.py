@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from advisor.model.kinds import JsonScalar, KnobClass, Phase
 
 
+def leaf_of(path: str) -> str:
+    """The last part of a path: `c` of `a.b[0].c`."""
+    return path.rsplit(".", 1)[-1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """Half-open byte range in the file as it lies on disk."""
@@ -113,7 +118,7 @@ class Candidate:
     def label(self) -> str:
         """`batch_size=8 n_timestep=50`, or `original`; a schedule that follows is not repeated."""
         own = [c for c in self.changes if c.kind != "schedule"] or self.changes
-        shown = [f"{c.name or _leaf(c.path)}={json.dumps(c.new)}" for c in own]
+        shown = [f"{c.name or leaf_of(c.path)}={json.dumps(c.new)}" for c in own]
         return " ".join(shown) or "original"
 
     def with_changes(self, *changes: Change) -> Candidate:
@@ -124,7 +129,3 @@ class Candidate:
     def only(self, *classes: KnobClass) -> Candidate:
         """The part of this candidate that belongs to `classes`."""
         return Candidate(changes=tuple(c for c in self.changes if c.knob_class in classes))
-
-
-def _leaf(path: str) -> str:
-    return path.rsplit(".", 1)[-1]

@@ -10,7 +10,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.model import TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
+from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
 from advisor.report import numbers, waste
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 WAITING = 0.10
 """A share of the window above which waiting for data is worth naming."""
 HALF = 0.5
-SAMPLER_FORWARDS = 4
 FEWEST_RUNS = 2
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.model import Interval
+from advisor.model import SAMPLER_FORWARDS, Interval
 from advisor.report import numbers
 from advisor.report.bottleneck import FEWEST_RUNS, typical
 from advisor.report.stages import entries
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from advisor.model import Run, Shares
 
-WORTH_SAYING = 0.01
-"""A part smaller than this share of the window is left out."""
-SAMPLER_FORWARDS = 4
 
 PARTS = {
     "data_wait": (
@@ -108,7 +105,7 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
     found = []
     for name in names:
         shares = [_share(each, name) for each in runs]
-        if max(shares) >= WORTH_SAYING:
+        if max(shares) >= numbers.WORTH_SAYING:
             _, title, how = PARTS[name]
             mean = sum(shares) / len(shares)
             detail = f"{mean:.1%} of the time is {named(run, name)}; {how} can help."
@@ -140,7 +137,7 @@ def _of_stages(runs: Sequence[Run]) -> list[Bound]:
     """Each of several networks that take turns, were its calls to take no time at all."""
     found = []
     for stage in entries(runs):
-        if stage.share < WORTH_SAYING:
+        if stage.share < numbers.WORTH_SAYING:
             continue
         site = f" at {stage.site}" if stage.site else ""
         detail = (
@@ -208,7 +205,7 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
     gone = {
         name: share
         for name, share in measured_parts(run.shares).items()
-        if name != "compute" and share >= WORTH_SAYING
+        if name != "compute" and share >= numbers.WORTH_SAYING
     }
     said = []
     if seen.gpu_util_pct is not None:
@@ -219,7 +216,7 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
     ]
     if run.ranks > 1 and run.rank_units_per_s:
         slow, fast = min(run.rank_units_per_s), max(run.rank_units_per_s)
-        if slow < fast * (1 - WORTH_SAYING):
+        if slow < fast * (1 - numbers.WORTH_SAYING):
             rank = run.rank_units_per_s.index(slow)
             said.append(f"Rank {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate.")
     return tuple(said)

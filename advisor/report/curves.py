@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from advisor.documents.spelling import is_number
+from advisor.model import leaf_of
 from advisor.report import numbers, view
 
 if TYPE_CHECKING:
@@ -133,7 +135,9 @@ def batch_curve(report: Report) -> BatchCurve | None:
     names = _names(report, "batch_size")
     for trial in report.trials:
         if trial.purpose in SEARCHED:
-            rest = frozenset(t for t in _tokens(trial.label) if _leaf(t.split("=")[0]) not in names)
+            rest = frozenset(
+                t for t in _tokens(trial.label) if leaf_of(t.split("=")[0]) not in names
+            )
             groups.setdefault(rest, []).append(trial)
 
     curves = [_batch_curve(report, trials) for trials in groups.values()]
@@ -223,7 +227,7 @@ def quality_curves(report: Report) -> list[QualityCurve]:
             point.measure,
             QualityCurve(
                 measure=point.measure,
-                knob=_leaf(knobs[0].path),
+                knob=leaf_of(knobs[0].path),
                 reference=point.reference,
                 limit=point.limit,
                 chosen=chosen,
@@ -241,7 +245,7 @@ def _asked(report: Report, kind: str, label: str) -> float | None:
     names = _names(report, kind)
     for token in _tokens(label):
         name, _, spelled = token.partition("=")
-        if _leaf(name) in names:
+        if leaf_of(name) in names:
             try:
                 return _number(json.loads(spelled))
             except ValueError:
@@ -251,18 +255,13 @@ def _asked(report: Report, kind: str, label: str) -> float | None:
 
 
 def _names(report: Report, kind: str) -> set[str]:
-    decided = {_leaf(entry.path) for entry in report.decisions if entry.kind == kind}
-    return decided | {_leaf(change.path) for change in report.changes if change.kind == kind}
+    decided = {leaf_of(entry.path) for entry in report.decisions if entry.kind == kind}
+    return decided | {leaf_of(change.path) for change in report.changes if change.kind == kind}
 
 
 def _tokens(label: str) -> Iterator[str]:
     return (token for token in label.split() if "=" in token)
 
 
-def _leaf(path: str) -> str:
-    return path.rsplit(".", 1)[-1]
-
-
 def _number(value: object) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None  # type: ignore[arg-type]
+    return float(value) if is_number(value) else None

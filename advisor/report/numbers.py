@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from advisor.report.model import Gain
 
 NOT_MEASURED = "not measured"
+WORTH_SAYING = 0.01
+"""A part that takes less of the time, or of a batch, is left out."""
 
 
 def as_float(value: object) -> float:

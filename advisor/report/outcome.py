@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         Neighbour,
     )
     from advisor.report.model import OptimizeVerdict
-    from advisor.strategy.standing import Standing, Stop
+    from advisor.strategy.asking import Stop
+    from advisor.strategy.standing import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

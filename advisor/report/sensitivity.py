@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.documents.spelling import is_number
 from advisor.report.curves import SEARCHED
 
 if TYPE_CHECKING:
@@ -133,15 +134,11 @@ def _around(path: str, tried: _Tried) -> list[Neighbour]:
 def _next_to(chosen: Value, values: Iterable[Value]) -> list[Value]:
     """One step down and one up of a number; of anything else, every other value."""
     others = [value for value in values if value != chosen]
-    if not _is_number(chosen) or not all(map(_is_number, others)):
+    if not is_number(chosen) or not all(map(is_number, others)):
         return others
     below = [value for value in others if value < chosen]  # type: ignore[operator]
     above = [value for value in others if value > chosen]  # type: ignore[operator]
     return [*([max(below)] if below else []), *([min(above)] if above else [])]  # type: ignore[type-var]
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _rates(trials: Iterable[TrialEntry]) -> list[float]:

@@ -43,9 +43,7 @@ REASONS = {
     "such a setting should not change results.",
     "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
     "not-editable": "Left alone: {why}.",
-    "never-by-itself": "Never tuned by itself: it is a {class} knob.",
-    "yours-to-share": "Never tuned by itself: how many processes or cards share the work is yours "
-    "to say.",
+    "never-by-itself": "Never tuned by itself: {never}.",
     "no-stage": "Nothing is tried here: no other value is known to be faster and to leave the "
     "results as they are.",
     "budget": "The budget was spent before another value could run.",
@@ -215,6 +213,9 @@ HELD = {
 }
 """How quality was looked at, to words."""
 
+NEVER = {"num_devices": "how many processes or cards share the work is yours to say"}
+"""Why a kind is never tuned by itself, where its class does not tell."""
+
 
 def why(decision: Decision) -> str:
     """The sentence of one decision."""
@@ -222,6 +223,7 @@ def why(decision: Decision) -> str:
     filled: dict[str, Any] = {
         **data,
         "seen": seen(data),
+        "never": NEVER.get(decision.kind, f"it is a {data.get('class')} knob"),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
         "of_gain": numbers.percent(as_float(data.get("part"))),

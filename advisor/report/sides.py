@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from advisor.experiments.comparison import AFTER, BEFORE
+from advisor.machine.readings import GIB
 from advisor.model import Candidate, Interval, Run, Shares
 from advisor.report.bottleneck import typical
 from advisor.report.model import Side
@@ -15,8 +16,6 @@ from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
     from advisor.strategy.standing import Standing
-
-GIB = 1024.0**3
 
 
 def sides(now: Standing, winner: Candidate) -> tuple[Side, Side]:

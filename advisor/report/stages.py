@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from advisor.model import Run, Stage
     from advisor.report.model import Report, Side
 
-WORTH_SAYING = 0.01
-"""A network that takes less of the time is left out."""
 STEADY = 0.15
 """Relative: a stage whose time a unit changed by no more is told as unchanged."""
 
@@ -82,7 +80,7 @@ def rows(report: Report) -> list[StageRow]:
     before, after = report.before, report.after
     found = []
     for stage in before.stages:
-        if stage.share < WORTH_SAYING:
+        if stage.share < numbers.WORTH_SAYING:
             continue
         later = after_of(report, stage)
         was, now = seconds(before, stage), seconds(after, later)
@@ -161,7 +159,7 @@ def told(report: Report) -> list[str]:
     said.append(
         f"{held} time {numbers.one(report.unit)}; the whole reached {numbers.gain(report.gain)}."
     )
-    others = [each for each in stages if each is not largest and each.share >= WORTH_SAYING]
+    others = [each for each in stages if each is not largest and each.share >= numbers.WORTH_SAYING]
     grown = [each for each in others if _faster(report, each)]
     if others and not grown:
         said.append("None of the others gained from it.")

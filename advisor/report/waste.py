@@ -9,7 +9,6 @@ from advisor.report import numbers
 if TYPE_CHECKING:
     from advisor.model import Run, SyncPoint
 
-WORTH_SAYING = 0.01
 MOST_SHOWN = 4
 OPERATORS = {"__bool__": "if", "__float__": "float()", "__int__": "int()", "__index__": "an index"}
 
@@ -21,7 +20,7 @@ def lines(run: Run) -> list[str]:
 
 def _padding(run: Run) -> list[str]:
     share = run.effects.padding_share
-    if share is None or share < WORTH_SAYING:
+    if share is None or share < numbers.WORTH_SAYING:
         return []
     compute = run.shares.compute
     most = f", at most {numbers.percent(share * compute)} of the time" if compute else ""

@@ -4,20 +4,7 @@
 It holds no clock, no process and no file, so the same answers give the same ask on any machine.
 The stages are written as generators, read top to bottom; asking anew replays them from the start.
 
-journey.py     the stages in their order
-facts.py       what is known beforehand, and what stages say on the way
-standing.py    where the search stands
-baseline.py discover.py grid.py loader.py precision.py steps.py ignored.py whatif.py    the stages
-ladder.py      larger models as they are declared, measured once and never written
-cells.py       which batch and workers are worth the next process
-surface.py     what is known of such programs, fitted to the runs
-prices.py      what one more process takes
-switches.py    what no config holds and can be tried from inside the process, as data
-proof.py       how many rounds, and what was proven
-guard.py       results inside what the user declared: what chooses, and what confirms
-rounding.py    the same of losses and outputs
-effects.py     what a candidate asked for against what the program did
-decisions.py   what became of every knob, from the answers and the winner
+`journey.py` names the stages in their order; docs/architecture.md says what each module is for.
 """
 
 from __future__ import annotations
@@ -29,8 +16,9 @@ from advisor.strategy.journey import journey
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.strategy.asking import Stop, Turn
     from advisor.strategy.facts import Facts
-    from advisor.strategy.standing import Answer, Stop, Turn
+    from advisor.strategy.standing import Answer
 
 __all__ = ["next_turn"]
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.model import Candidate
 from advisor.stats import noise_band
+from advisor.strategy.asking import Turn
 from advisor.strategy.batch_place import place_of_batch
 from advisor.strategy.ignored import with_few_steps
 from advisor.strategy.prices import CEILINGS_S
-from advisor.strategy.standing import Answer, Standing, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from advisor.model import BatchPlace
+    from advisor.strategy.standing import Answer, Standing
 
 FEW_PROCESSES = 8
 """A budget that buys fewer has no second baseline: the proof runs the original again anyhow."""

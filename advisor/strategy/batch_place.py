@@ -10,8 +10,9 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask
 from advisor.knobs.traces import BATCH
 from advisor.model import BatchPlace
+from advisor.strategy.asking import Turn, tried
 from advisor.strategy.discover import short_plan
-from advisor.strategy.standing import Answer, Standing, Turn, change_of, key_of, tried
+from advisor.strategy.standing import Answer, Standing, change_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -88,8 +88,6 @@ def left_alone(facts: Facts, knob: Knob, word: Settled | None) -> tuple[Outcome,
     needs = STAGES.get(knob.kind)
     if needs is not None and not facts.allows(needs):
         return "listed", "outside-tier", (("tier", facts.workload.tier), ("class", needs))
-    if knob.kind == "num_devices":
-        return "listed", "yours-to-share", ()
     if knob.knob_class in {"training", "quality"}:
         return "listed", "never-by-itself", (("class", knob.knob_class),)
     return "kept", "no-stage", ()

@@ -8,12 +8,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.errors import EditRefusedError
 from advisor.experiments.attempts import Arm, Ask
 from advisor.knobs import suspects, tryout
 from advisor.knobs.joining import joined
 from advisor.model import Candidate, Change, Effects, Failure
-from advisor.strategy.standing import Answer, Stage, Standing, Turn, tried
+from advisor.strategy.asking import Stage, Turn, tried
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.knobs.suspects import Suspect
     from advisor.knobs.tryout import Move, Reading
     from advisor.model import MeasurePlan, Phase
+    from advisor.strategy.standing import Answer, Standing
 
 MOST_PROCESSES = 2
 """Short ones, beside those that the search needs anyhow."""
@@ -113,7 +113,11 @@ def planned(
     def moves(those: Sequence[Suspect], *, lower: bool) -> list[Move]:
         seen = now.original.effects
         found = tryout.moves(those, seen, room=room(now), lower=lower, backwards=crashed)
-        return [move for move in found if writable(now, move)]
+        return [
+            move
+            for move in found
+            if now.facts.source(move.suspect.document).document.takes(move.suspect.path, move.new)
+        ]
 
     moved = moves(left, lower=failed is not None and not crashed)
     if crashed and set(moved) == set(before):  # nothing can be turned round
@@ -199,20 +203,6 @@ def room(now: Standing) -> float:
     """How many times what the original took would fit."""
     peak_gib = now.original.peak_mem_gib
     return now.facts.memory_limit_gib / peak_gib if peak_gib else tryout.MULTIPLES[-1]
-
-
-def writable(now: Standing, move: Move) -> bool:
-    """Whether its document takes the value, and the program too as far as it says so."""
-    documents = {source.document.name: source.document for source in now.facts.sources}
-    document, path = documents[move.suspect.document], move.suspect.path
-    choices = document.scalars[path].choices
-    if choices and move.new not in choices:
-        return False
-    try:
-        document.with_values({path: move.new})
-    except EditRefusedError:
-        return False
-    return True
 
 
 def with_followed(now: Standing, followed: Sequence[Followed]) -> Standing:

@@ -65,6 +65,10 @@ class Facts:
         """Whether there is one to compute on."""
         return self.cards > 0
 
+    def source(self, document: str) -> Source:
+        """The document of this name, and what was found in it."""
+        return next(each for each in self.sources if each.document.name == document)
+
     def allows(self, knob_class: KnobClass) -> bool:
         """Whether the workload's tier lets knobs of this class change."""
         return knob_class in TIERS[self.workload.tier]

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import results
+from advisor.strategy.asking import ask_for, tried
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.precision import try_guarded
-from advisor.strategy.standing import ask_for, key_of, tried
+from advisor.strategy.standing import key_of
 
 if TYPE_CHECKING:
     from advisor.model import Knob
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.asking import Stage
+    from advisor.strategy.standing import Standing
 
 ON_GPU = ("cudnn_benchmark", "channels_last", "tf32")
 FLAGS = (*ON_GPU, "compile")

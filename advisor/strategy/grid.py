@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import results
+from advisor.strategy.asking import Stage, Turn, ask_for, tried
 from advisor.strategy.cells import (
     DOUBLINGS,
     FLAT,
@@ -27,16 +28,7 @@ from advisor.strategy.cells import (
 )
 from advisor.strategy.grid_settled import settle_grid
 from advisor.strategy.loader import settle_ignored, unfollowed
-from advisor.strategy.standing import (
-    FEWEST_ROUNDS,
-    Answer,
-    Stage,
-    Standing,
-    Turn,
-    ask_for,
-    key_of,
-    tried,
-)
+from advisor.strategy.standing import FEWEST_ROUNDS, Answer, Standing, key_of
 from advisor.strategy.surface import fitted
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from advisor.quality import (
     spread_of_a_run,
 )
 from advisor.strategy import results
-from advisor.strategy.standing import MARGIN, Answer, Standing, Turn, tried
+from advisor.strategy.asking import Turn, tried
+from advisor.strategy.standing import MARGIN, Answer, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Ask
-from advisor.model import Change, Knob, MeasurePlan
+from advisor.model import Change, Knob, MeasurePlan, leaf_of
 from advisor.strategy import effects
-from advisor.strategy.standing import Answer, Stage, Standing, Turn, key_of, tried
+from advisor.strategy.asking import Stage, Turn, tried
+from advisor.strategy.standing import Answer, Standing, key_of
 from advisor.strategy.steps import LADDER, tidy_steps
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def with_few_steps(now: Standing) -> Candidate:
 
 def look_alikes(now: Standing) -> list[Knob]:
     """Values outside the catalogue that carry a probed knob's name: they deserve the same doubt."""
-    names = {knob.path.rsplit(".", 1)[-1]: knob.kind for knob in now.of_kind(*PROBED)}
+    names = {leaf_of(knob.path): knob.kind for knob in now.of_kind(*PROBED)}
     return [
         Knob(
             document=source.document.name,
@@ -79,7 +80,7 @@ def look_alikes(now: Standing) -> list[Knob]:
         )
         for source in now.facts.sources
         for trap in source.findings.traps
-        if (leaf := trap.path.rsplit(".", 1)[-1]) in names and trap.path in source.document.scalars
+        if (leaf := leaf_of(trap.path)) in names and trap.path in source.document.scalars
     ]
 
 
@@ -106,8 +107,8 @@ def poke(knob: Knob) -> tuple[Change, ...]:
 
 def can_be_poked(now: Standing, knob: Knob) -> bool:
     """Whether its document can hold the other value: it is no reference, and not computed."""
-    source = next(s for s in now.facts.sources if s.document.name == knob.document)
-    return all(source.document.takes(change.path, change.new) for change in poke(knob))
+    document = now.facts.source(knob.document).document
+    return all(document.takes(change.path, change.new) for change in poke(knob))
 
 
 def compare(now: Standing, doubtful: list[Knob], base: Candidate, before: Run) -> Stage:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from advisor.experiments.attempts import Arm, Ask
 from advisor.probe.in_turn import LASTING, order
-from advisor.strategy.standing import MIN_STEPS, Answer, Standing, Turn, tried
+from advisor.strategy.asking import Turn, tried
+from advisor.strategy.standing import MIN_STEPS, Answer, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

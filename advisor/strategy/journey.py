@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.strategy.asking import Stage, Stop, Turn
 from advisor.strategy.baseline import baseline, worth_trying
 from advisor.strategy.discover import discover
 from advisor.strategy.flags import tune_flags, tune_memory_savers
@@ -15,7 +16,7 @@ from advisor.strategy.missing import settle_missing
 from advisor.strategy.precision import tune_precision
 from advisor.strategy.proof import prove
 from advisor.strategy.several import side_by_side
-from advisor.strategy.standing import Answer, Stage, Standing, Stop, Turn
+from advisor.strategy.standing import Answer, Standing
 from advisor.strategy.steps import tune_steps
 from advisor.strategy.tier_points import prove_lower_tiers
 from advisor.strategy.training_batch import tune_training_batch

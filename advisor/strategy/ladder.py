@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from advisor.experiments.attempts import Arm, Ask
 from advisor.model import Change
+from advisor.strategy.asking import tried
 from advisor.strategy.facts import Climbed
 from advisor.strategy.proof import proven_candidate
-from advisor.strategy.standing import tried
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from advisor.documents import Document
     from advisor.model import Candidate, JsonScalar
     from advisor.settings import LadderRung
+    from advisor.strategy.asking import Stage
     from advisor.strategy.facts import Source
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.standing import Standing
 
 PARTS_S = 0.1
 """What fills the memory is told where the parts are run alone, of which nothing else is asked."""

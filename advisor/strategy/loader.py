@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.strategy import effects, results
-from advisor.strategy.standing import Stage, Standing, ask_for, change_of, key_of, tried
+from advisor.strategy.asking import Stage, ask_for, tried
+from advisor.strategy.standing import Standing, change_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,12 +55,14 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
     """Each value on top of the best; of those that tie with the fastest one is taken by size."""
     start = now.front
     ran: list[tuple[JsonScalar, Candidate, Run]] = []
+    fits = True
     for value in values:
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
             now = now.settle(key_of(knob), "refused", "refused", why=candidate.reason)
             continue
         now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
+        fits = attempt is not None
         if attempt is None:
             break
         run = attempt.run
@@ -71,9 +74,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
             ran.append((value, candidate, run))
     word = now.word_on(knob)
     if not ran:
-        if word is None and now.skipped:
-            return now.settle(key_of(knob), "skipped", "budget")
-        return now
+        return now if fits or word is not None else now.settle(key_of(knob), "skipped", "budget")
     top = now.facts.objective.score(now.facts.objective.best([run for _, _, run in ran]))
     level = [
         each

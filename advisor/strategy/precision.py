@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs import precision_choices
+from advisor.strategy.asking import Stage, ask_for, tried
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.rounding import within
-from advisor.strategy.standing import Stage, Standing, ask_for, key_of, tried
+from advisor.strategy.standing import Standing, key_of
 
 if TYPE_CHECKING:
     from advisor.model import JsonScalar, Knob
@@ -46,10 +47,12 @@ def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) 
     for value in values:
         candidate = now.with_value(knob, value)
         if isinstance(candidate, knobs.Refusal):
-            seen = (("why", candidate.reason),)
+            now = now.settle(key, "refused", "refused", why=candidate.reason)
             continue
         now, attempt = yield from tried(now, ask_for(now, candidate, knob=knob))
         if attempt is None:
+            if not ran:
+                return now.settle(key, "skipped", "budget")
             break
         ran += 1
         run = attempt.run
@@ -62,6 +65,6 @@ def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) 
         now, inside, seen = yield from within(now, Arm(candidate=candidate), run)
         if inside:
             return now.adopt(candidate, run).settle(key, "found", what, **dict(seen))
-    if not ran and now.skipped:
-        return now.settle(key, "skipped", "budget")
+    if not ran:
+        return now
     return now.settle(key, "kept", f"no-{what}-inside", **dict(seen))

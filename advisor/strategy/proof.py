@@ -17,15 +17,8 @@ from advisor.experiments.comparison import (
 )
 from advisor.model import Candidate
 from advisor.strategy import results
-from advisor.strategy.standing import (
-    FEWEST_ROUNDS,
-    GOOD_ROUNDS,
-    MARGIN,
-    MOST_RESERVED,
-    Stage,
-    Standing,
-    Turn,
-)
+from advisor.strategy.asking import Stage, Turn
+from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, MOST_RESERVED, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

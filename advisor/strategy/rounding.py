@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from advisor.experiments.attempts import Arm, Contest
 from advisor.experiments.comparison import AFTER, BEFORE, Comparison
 from advisor.quality import bounds, loss_drifts, output_errors, rounds_needed, seeds_matter
+from advisor.strategy.asking import Turn, ask_for
 from advisor.strategy.guard import (
     CONFIRMING,
     FIRST_QUALITY,
@@ -24,7 +25,7 @@ from advisor.strategy.guard import (
     confirmed,
     one_run,
 )
-from advisor.strategy.standing import MARGIN, Answer, Standing, Turn, ask_for
+from advisor.strategy.standing import MARGIN, Answer, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Generator

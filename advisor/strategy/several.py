@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
+from advisor.strategy.asking import Turn, tried
 from advisor.strategy.proof import side
-from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, Turn, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN
 
 if TYPE_CHECKING:
     from advisor.model import Candidate, Knob
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.asking import Stage
+    from advisor.strategy.standing import Standing
 
 TWO = 2
 

@@ -1,21 +1,29 @@
-"""What the strategy knows: facts that do not change, and where it stands after each answer.
+"""Where the search stands after each answer: what was measured, what it costs, what was said.
 
-Both are frozen. A stage takes a Standing, asks, and returns the next one; nothing is written to.
+Frozen: a stage takes a Standing, asks, and returns the next one; nothing is written to.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun, disturbed
+from advisor.experiments.attempts import Attempt, NotRun, disturbed
 from advisor.experiments.comparison import COLLAPSED, Comparison
 from advisor.experiments.starts import Starts, startups_s
-from advisor.model import BatchPlace, Candidate, JsonScalar, Knob, MeasurePlan, Purpose, Run
+from advisor.model import (
+    SAMPLER_FORWARDS,
+    BatchPlace,
+    Candidate,
+    JsonScalar,
+    Knob,
+    MeasurePlan,
+    Run,
+)
 from advisor.strategy.facts import Facts, QualityLog, Settled, Skipped, Told
 from advisor.strategy.prices import Prices
 
@@ -25,11 +33,10 @@ if TYPE_CHECKING:
     from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
+"""What comes of one ask."""
 
 MIN_STEPS = 8
 """Steps without which a window tells nothing."""
-SAMPLER_FORWARDS = 4
-"""From so many forwards a unit on it is an iterative sampler."""
 WORTH_A_LOOK = 0.03
 """A wait share below this cannot be worth a loader search: it bounds the gain."""
 MOST_NOISE = 0.15
@@ -323,36 +330,18 @@ class Standing:
     ) -> Candidate | knobs.Refusal:
         """The best candidate with `knob` at `value` and everything linked to it moved along;
         `beyond` what an accumulation can make up for."""
-        source = next(s for s in self.facts.sources if s.document.name == knob.document)
+        source = self.facts.source(knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
-        moved = knobs.move(
-            source.document, source.findings, knob.path, value, beside, beyond=beyond
-        )
-        return moved if isinstance(moved, knobs.Refusal) else self.best.with_changes(*moved)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What is asked next, and where the search stands meanwhile."""
-
-    ask: Ask | Contest
-    standing: Standing
-
-
-Stage = Generator[Turn, Answer, Standing]
-"""Asks, hears, and returns where it stands then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Nothing more is asked, and why."""
-
-    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
-    standing: Standing
-    failed: Attempt | None = None
-    """baseline-failed: the run that did."""
-    needed_s: float | None = None
-    """budget-too-small: what would do."""
+        move = partial(knobs.move, source.document, source.findings, knob.path)
+        moved = move(value, beside, beyond=beyond)
+        if isinstance(moved, knobs.Refusal):
+            return moved
+        change = change_of(self.best, key_of(knob))
+        if change is not None and value == knob.value:  # what moved along with it goes back too
+            away = move(change.new, beside, beyond=True)
+            back = () if isinstance(away, knobs.Refusal) else away
+            moved = (*moved, *(replace(each, new=each.old) for each in back))
+        return self.best.with_changes(*moved)
 
 
 def key_of(knob: Knob) -> KnobKey:
@@ -367,37 +356,3 @@ def in_phase(facts: Facts, knob: Knob) -> bool:
 def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
     """What `candidate` does to one knob."""
     return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
-
-
-def ask_for(
-    now: Standing,
-    candidate: Candidate,
-    purpose: Purpose = "search",
-    *,
-    knob: Knob | None = None,
-    **plan: object,
-) -> Ask:
-    """One short process of `candidate`."""
-    return Ask(
-        arm=Arm(candidate=candidate),
-        purpose=purpose,
-        plan=now.plan(candidate, **plan),
-        knob=key_of(knob) if knob else None,
-        expected_s=now.price_s,
-    )
-
-
-def tried(
-    now: Standing, ask: Ask, *, kept_s: float | None = None, matters: bool = True
-) -> Generator[Turn, Answer, tuple[Standing, Attempt | None]]:
-    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
-    proof of all that may be written needs unless told otherwise."""
-    kept_s = now.reserve_s if kept_s is None else kept_s
-    if ask.expected_s > now.left_s - kept_s:
-        return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
-    answer = yield Turn(ask=ask, standing=now)
-    now = now.heard(answer)
-    if isinstance(answer, NotRun):
-        return now.skip(ask.label, answer.needed_s, matters=matters), None
-    assert isinstance(answer, Attempt)
-    return now, answer

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm
+from advisor.model import leaf_of
 from advisor.strategy import effects
+from advisor.strategy.asking import Stage, Turn, ask_for, tried
 from advisor.strategy.guard import Rung, anchored, beyond, chosen, confirmed
-from advisor.strategy.standing import (
-    Answer,
-    Stage,
-    Standing,
-    Turn,
-    ask_for,
-    change_of,
-    key_of,
-    tried,
-)
+from advisor.strategy.standing import Answer, Standing, change_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -150,9 +143,7 @@ def time_it(now: Standing, knob: Knob, candidate: Candidate, stop: Data) -> Stag
     if not now.faster(run, start):
         return now.settle(key, "kept", "steps-no-faster", band=now.band)
     moved = ", ".join(
-        f"{c.path.rsplit('.', 1)[-1]} {c.old} to {c.new}"
-        for c in candidate.changes
-        if c.kind == "schedule"
+        f"{leaf_of(c.path)} {c.old} to {c.new}" for c in candidate.changes if c.kind == "schedule"
     )
     now, proof = now.adopt(candidate, run), now.facts.workload.quality_proof
     return now.settle(key, "found", "steps", moved=moved or None, proof=proof, **dict(stop))

@@ -186,7 +186,7 @@ def applies(now: Standing, switch: Switch) -> bool:
     seen = getattr(now.front.effects, switch.effect)
     if seen is None or switch.off not in {None, seen}:
         return False
-    if switch.kind and _held_by_config(now, switch.kind):
+    if switch.kind and _tuned_in_config(now, switch.kind):
         return False
     if (switch.needs_cuda and not now.front.on_gpu) or (switch.needs_training and not now.trains):
         return False
@@ -202,7 +202,7 @@ def whatifs(now: Standing, switch: Switch) -> tuple[str, ...]:
     return tuple(f"{switch.name}={value}" for value in switch.values(now))
 
 
-def _held_by_config(now: Standing, kind: str) -> bool:
+def _tuned_in_config(now: Standing, kind: str) -> bool:
     """Whether a knob of the documents sets it, and was or will be tried there."""
     words = [now.word_on(knob) for knob in now.of_kind(kind)]
     return any(word is None or word.outcome not in {"ignored", "listed"} for word in words)

@@ -13,13 +13,15 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
 from advisor.model import TIERS
 from advisor.strategy import several
+from advisor.strategy.asking import Turn
 from advisor.strategy.proof import planned_rounds, proven_candidate, side
-from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, Turn, change_of, key_of
+from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN, change_of, key_of
 
 if TYPE_CHECKING:
     from advisor.model import Candidate
+    from advisor.strategy.asking import Stage
     from advisor.strategy.facts import StepUp
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.standing import Standing
 
 RISES = 0.02
 """A memory that grows by less is no reason for a smaller batch."""

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.knobs.tree import number_of
 from advisor.model import Change
+from advisor.strategy.asking import ask_for, tried
 from advisor.strategy.grid import explore
 from advisor.strategy.proof import prove, proven_candidate
-from advisor.strategy.standing import FEWEST_ROUNDS, ask_for, key_of, tried
+from advisor.strategy.standing import FEWEST_ROUNDS, change_of, key_of
 from advisor.strategy.whatif import sound
 
 if TYPE_CHECKING:
     from advisor.model import Candidate, JsonScalar, Knob, Run, Scalar
+    from advisor.strategy.asking import Stage
     from advisor.strategy.facts import Data, Proposal
-    from advisor.strategy.standing import Stage, Standing
+    from advisor.strategy.standing import Standing
 
 RULES = (("sgd", "linear", 1.0), ("adam", "square root", 0.5))
 """Part of an optimizer's name, the rule for it, and its power of the growth of the batch."""
@@ -104,10 +106,10 @@ def rates_for(now: Standing, proposal: Proposal, run: Run) -> tuple[tuple[Change
 
 def rates_of(now: Standing) -> list[tuple[Knob, Scalar, float]]:
     """Learning rates of the training that may be edited, as they are written and in numbers."""
-    scalars = {source.document.name: source.document.scalars for source in now.facts.sources}
     found = []
     for knob in now.of_kind("learning_rate"):
-        scalar, number = scalars[knob.document].get(knob.path), number_of(knob.value)
+        scalar = now.facts.source(knob.document).document.scalars.get(knob.path)
+        number = number_of(knob.value)
         if knob.editable and number and scalar is not None:
             found.append((knob, scalar, number))
     return found
@@ -153,6 +155,6 @@ def advised(now: Standing, proposal: Proposal, told: Data) -> Standing:
     data = (*proposal.data, *told)
     others = tuple(p for p in now.proposals if p is not proposal)
     now = replace(now, proposals=(*others, replace(proposal, data=data)))
-    if any((c.document, c.path) == proposal.knob for c in now.best.changes):
+    if change_of(now.best, proposal.knob) is not None:
         return now
     return now.settle(proposal.knob, "advised", "training-batch", **dict(data))

@@ -14,6 +14,7 @@ from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest, Sought
 from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
+from advisor.strategy.asking import Stage, Turn, tried
 from advisor.strategy.facts import Proposal
 from advisor.strategy.grid import tune_training
 from advisor.strategy.in_turn import in_turn
@@ -21,17 +22,7 @@ from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
 from advisor.strategy.rounding import within
 from advisor.strategy.sharing import shared, splits
-from advisor.strategy.standing import (
-    FEWEST_ROUNDS,
-    MARGIN,
-    Answer,
-    Stage,
-    Standing,
-    Turn,
-    change_of,
-    key_of,
-    tried,
-)
+from advisor.strategy.standing import FEWEST_ROUNDS, MARGIN, Answer, Standing, change_of, key_of
 from advisor.strategy.switches import SWITCHES, Switch, applies, whatifs
 from advisor.strategy.whatif_words import joined, of_loader
 

@@ -6,6 +6,9 @@ guardian.py   the process between: nothing outlives the parent
 keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
 records.py    the probe's records: their format, their parser, their folder
+limits.py     how long a trial may take
+reach.py      Pythons that the probe is not in, and why
+rates.py      how fast it was: by the probe, by a pattern, or by the whole run
 disturbance.py  what others did, and the rate over clean time; pure
 resources.py  memory and CPU of the process tree; out-of-memory kills
 watch.py      waits, and acts on the limits: an Ending

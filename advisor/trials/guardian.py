@@ -8,9 +8,8 @@ because the parent is gone, even by kill -9.
 Every trial waits for this process to start: paths are text, because pathlib would take a tenth of
 that. Nothing is imported once the program runs, which may have changed what would be found.
 
-stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. End of file without `stop`
-means that the parent died. stdout: events, one JSON object a line: `started` or
-`refused`, `exited`, `gone`.
+stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. Its end without that means that
+the parent died. stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
 """
 
 from __future__ import annotations

@@ -69,8 +69,6 @@ class Reading:
     peak_device_gib: float | None = None
     """What the device allocator held, freed blocks included; None without a device."""
     alloc_retries: int | None = None
-    loss_first: float | None = None
-    loss_last: float | None = None
     losses: tuple[float, ...] = ()
     effects: Effects = field(default_factory=Effects)
     ceilings: Ceilings | None = None
@@ -137,8 +135,6 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         peak_host_gib=host,
         peak_device_gib=reserved if on_device else None,
         alloc_retries=sum(_known(m.alloc_retries for m in memories)) if on_device else None,
-        loss_first=first.losses[0] if first.losses else None,
-        loss_last=first.losses[-1] if first.losses else None,
         losses=first.losses,
         effects=_effects(ranks[0], len(ranks), plan.batch_at),
         ceilings=Ceilings(

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-GIB = 1024**3
+from advisor.machine.readings import GIB
+
 LIGHT = 0.02
 """Largest share of time spent sampling: reading PSS stops the process for a moment."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from advisor.isolation.layers import LISTED_LIMIT
 from advisor.model import ResultFile
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 ENTRIES_LIMIT = 50_000
 """Files looked at in a working directory; a larger tree is compared in part, and that is said."""
-LISTED_LIMIT = 200
 NAMED_LIMIT = 8
 """Files named in one note."""
 SKIPPED = {

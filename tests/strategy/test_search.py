@@ -19,8 +19,9 @@ from advisor.model import Candidate
 from advisor.report import curves, sentences
 from advisor.report.model import QualityPoint
 from advisor.strategy import next_turn
+from advisor.strategy.asking import Turn
 from advisor.strategy.facts import Facts
-from advisor.strategy.standing import Standing, Turn
+from advisor.strategy.standing import Standing
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report import examples
 

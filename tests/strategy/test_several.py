@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.report import sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def test_two_processes_are_measured_on_top_of_what_was_proven_and_not_written(
     assert found.contest.before.arm.candidate.key == search.winner.key
     assert "num_gpus" not in search.values
     assert "batch_size" in search.values
+    told = sentences.why(search.decisions["num_gpus"])
+    assert told.startswith("Never tuned by itself: how many processes or cards")
 
 
 @pytest.mark.parametrize(

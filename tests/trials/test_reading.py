@@ -67,7 +67,7 @@ def test_one_process(tmp_path: Path) -> None:
     assert reading.startup_s == 9.0
     assert reading.peak_mem_gib == 1.5
     assert reading.alloc_retries is None
-    assert (reading.loss_first, reading.loss_last) == (3.0, 2.0)
+    assert reading.losses == (3.0, 2.0)
     assert reading.shares.validation is None
     assert reading.ranks == 1
 
