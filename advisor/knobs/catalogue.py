@@ -198,6 +198,7 @@ class Catalogue:
     global_batch: re.Pattern[str]
     not_global_batch: re.Pattern[str]
     switches: tuple[Switch, ...]
+    single_valued: re.Pattern[str]
     reference_names: re.Pattern[str]
     reference_suffixes: tuple[str, ...]
     output_names: re.Pattern[str]
@@ -271,6 +272,7 @@ def catalogue() -> Catalogue:
             )
             for row in table["switch"]
         ),
+        single_valued=_union(table["single-valued"]["names"]),
         reference_names=_union(table["references"]["names"]),
         reference_suffixes=tuple(table["references"]["suffixes"]),
         output_names=_union(table["outputs"]["names"]),
