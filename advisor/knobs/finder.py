@@ -174,7 +174,8 @@ class _Finder:
         rules = self.catalogue.rules_for(leaf.name)
         parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
         where = (parent, self.names, self.document.format, self.phase)
-        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        fitting = (rule for rule in rules if rule.fits(leaf, *where))
+        rule = next((rule for rule in fitting if not rule.of_stage or names.stage_of(leaf)), None)
         if rule is None:
             return None
         return _Meaning(

@@ -344,7 +344,7 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
             word = max(sorted(listed), key=lambda w: abs(weights[w]))
             yield f"{where} `{word}`", weights[word]
             break
-    stage = _stage(leaf)
+    stage = stage_of(leaf)
     if stage:
         yield f"beside `{stage}`", -_vocabulary().unknown
     beside = leaf.siblings & kind.beside.keys()
@@ -365,7 +365,7 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 
-def _stage(leaf: Leaf) -> str | None:
+def stage_of(leaf: Leaf) -> str | None:
     """A key beside `leaf` that shows its strange first word to name a stage of training."""
     vocabulary = _vocabulary()
     first = leaf.name.split("_")[0]
