@@ -23,6 +23,8 @@ _OTHER_COMMENT = -9
 _LEAST_ROUND = 16
 _LEAST_PLURAL = 4
 _LONG_PART = 3
+_WHOLE = frozenset({"value", "default"})
+"""Names of a leaf that is the whole of what the key above names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,8 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     name, *above = leaf.ancestors
     said = _spoken(name)
     heard = said.values() if kind == "any" else filter(None, (said.get(kind),))
-    if all(phrases.weight < vocabulary.enough for phrases in heard):
+    is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
+    if not is_known and all(phrases.weight < vocabulary.enough for phrases in heard):
         return None
     return replace(leaf, name=name, ancestors=tuple(above))
 

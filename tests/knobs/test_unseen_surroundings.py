@@ -329,6 +329,12 @@ OTHERS = [
     ("train_shapes: [320, 320]", "train_shapes", "image_size"),
     ("total_episodes: 7500\nlr: 0.1", "total_episodes", "epochs"),
     ("learing_rate: 0.1", "learing_rate", "learning_rate"),
+    ("gpus: {value: 1}", "gpus.value", "num_devices"),
+    ("gpus: {train: 1}", "gpus.train", None),
+    ("batch_size_list: [14, 7]", "batch_size_list", None),
+    ("model: {epochs: 9, lr: 0.1, warmup_epochs: 1}", "model.epochs", None),
+    ("model: {epochs: 9, lr: 0.1}", "model.epochs", "epochs"),
+    ("model: {epochs: 9, depth: 4}", "model.epochs", None),
 ]
 
 
