@@ -340,6 +340,8 @@ OTHERS = [
     ("data: {batch_size: 4, num_workers: 2}\nclip_range: 1", "data.batch_size", "batch_size"),
     ("train: {num_workers: 12, batch_size: 4}\nnum_clients: 9", "train.num_workers", "num_workers"),
     ("judge: {context_window_tokens: 65536}", "judge.context_window_tokens", None),
+    ("thread_num: 4\nbsize: 500", "thread_num", "num_workers"),
+    ("thread_num: 4", "thread_num", None),
     ("batch_size_list: [14, 7]", "batch_size_list", None),
     ("model: {epochs: 9, lr: 0.1, warmup_epochs: 1}", "model.epochs", None),
     ("model: {epochs: 9, lr: 0.1}", "model.epochs", "epochs"),
