@@ -143,6 +143,7 @@ class Rule:
     phases: frozenset[str]
     of_model: bool
     or_only: str | None
+    of_stage: bool
 
     def fits(
         self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
@@ -198,6 +199,7 @@ class Catalogue:
     global_batch: re.Pattern[str]
     not_global_batch: re.Pattern[str]
     switches: tuple[Switch, ...]
+    single_valued: re.Pattern[str]
     reference_names: re.Pattern[str]
     reference_suffixes: tuple[str, ...]
     output_names: re.Pattern[str]
@@ -271,6 +273,7 @@ def catalogue() -> Catalogue:
             )
             for row in table["switch"]
         ),
+        single_valued=_union(table["single-valued"]["names"]),
         reference_names=_union(table["references"]["names"]),
         reference_suffixes=tuple(table["references"]["suffixes"]),
         output_names=_union(table["outputs"]["names"]),
@@ -330,6 +333,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         phases=frozenset(row.pop("for", ())),
         of_model=row.pop("of-model", False),
         or_only=row.pop("or-only", None),
+        of_stage=row.pop("of-stage", False),
     )
     assert not row, f"unknown condition in catalogue.toml: {sorted(row)}"
     assert (rule.kind is None) != (rule.trap is None), f"a rule is a kind or a trap: {rule.names}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from advisor.documents.argv import first_own_word
 from advisor.documents.leaves import COMPUTED
 from advisor.knobs import names, phases
 from advisor.knobs.catalogue import catalogue, types_of
@@ -173,7 +174,8 @@ class _Finder:
         rules = self.catalogue.rules_for(leaf.name)
         parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
         where = (parent, self.names, self.document.format, self.phase)
-        rule = next((rule for rule in rules if rule.fits(leaf, *where)), None)
+        fitting = (rule for rule in rules if rule.fits(leaf, *where))
+        rule = next((rule for rule in fitting if not rule.of_stage or names.stage_of(leaf)), None)
         if rule is None:
             return None
         return _Meaning(
@@ -280,6 +282,9 @@ class _Finder:
             return f'the comment beside it says "{leaf.comment}"'
         if _is_sweep(leaf, meaning):
             return "several batch sizes that the program tries one after the other: no one setting"
+        searched = self._searched(leaf, meaning)
+        if searched:
+            return f"several values, as {searched} has: part of a search space, no one setting"
         if leaf.mapping in self._variants:
             return f"part of {leaf.mapping}, a variant that overrides other values of this config"
         if self.catalogue.kinds[meaning.kind].knob_class != "quality":
@@ -292,6 +297,14 @@ class _Finder:
                 if (twin.ancestors and not leaf.ancestors) or self._is_of_model(twin):
                     return f"must agree with {twin.path}"
         return None
+
+    def _searched(self, leaf: Leaf, meaning: _Meaning) -> str | None:
+        """Beside a list of batch sizes or learning rates: the list of what a run has one of."""
+        if meaning.kind not in {"batch_size", "learning_rate"} or not isinstance(leaf.value, tuple):
+            return None
+        single = self.catalogue.single_valued
+        beside = (o for o in self.leaves if o.mapping == leaf.mapping and o.path != leaf.path)
+        return next((o.key for o in beside if o.is_list and single.fullmatch(o.name)), None)
 
     def _is_of_model(self, leaf: Leaf) -> bool:
         meaning = self._meaning(leaf)
@@ -391,7 +404,9 @@ def _title(document: Document) -> str:
     if document.format != "argv":
         return document.path.stem if document.path else ""
     words = document.raw.decode("utf-8", "replace").split("\0")
-    return " ".join(itertools.takewhile(lambda word: word == "-m" or word[:1] != "-", words))
+    own = first_own_word(words)
+    behind = itertools.takewhile(lambda word: word[:1] != "-" and "=" not in word, words[own:])
+    return " ".join((*words[max(own - 1, 0) : own], *behind))
 
 
 def _names_with_parent(leaf: Leaf) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ _OTHER_COMMENT = -9
 _LEAST_ROUND = 16
 _LEAST_PLURAL = 4
 _LONG_PART = 3
+_WHOLE = frozenset({"value", "default"})
+"""Names of a leaf that is the whole of what the key above names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,8 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     name, *above = leaf.ancestors
     said = _spoken(name)
     heard = said.values() if kind == "any" else filter(None, (said.get(kind),))
-    if all(phrases.weight < vocabulary.enough for phrases in heard):
+    is_known = kind == "any" and leaf.name in _WHOLE and bool(catalogue().rules_for(name))
+    if not is_known and all(phrases.weight < vocabulary.enough for phrases in heard):
         return None
     return replace(leaf, name=name, ancestors=tuple(above))
 
@@ -344,7 +347,7 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
             word = max(sorted(listed), key=lambda w: abs(weights[w]))
             yield f"{where} `{word}`", weights[word]
             break
-    stage = _stage(leaf)
+    stage = stage_of(leaf)
     if stage:
         yield f"beside `{stage}`", -_vocabulary().unknown
     beside = leaf.siblings & kind.beside.keys()
@@ -365,7 +368,7 @@ def _around(leaf: Leaf, kind: _KindOfName) -> Iterator[tuple[str, int]]:
         yield f"the value {leaf.value}", _OUTSIDE_USUAL
 
 
-def _stage(leaf: Leaf) -> str | None:
+def stage_of(leaf: Leaf) -> str | None:
     """A key beside `leaf` that shows its strange first word to name a stage of training."""
     vocabulary = _vocabulary()
     first = leaf.name.split("_")[0]

@@ -100,6 +100,8 @@ def _snake(text: str) -> str:
 def words_of(name: str) -> frozenset[str]:
     """A canonical name and the words in it."""
     words = frozenset(name.split("_"))
+    if "models" in words:
+        words |= {"model"}
     lost = {word for word, beside in _OTHERWISE.items() if not beside.isdisjoint(words)}
     return words - lost | {name}
 

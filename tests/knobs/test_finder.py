@@ -257,6 +257,20 @@ def test_the_command_line_is_a_document_too() -> None:
     assert found.outputs == ("--out_dir",)
 
 
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [
+        ("python -u infer.py --n_steps 50", {"--n_steps"}),
+        ("python infer.py --n_steps 50", {"--n_steps"}),
+        ("conda run -n test python train.py --n_steps 50", set()),
+    ],
+)
+def test_a_command_is_called_by_its_program(command: str, paths: set[str]) -> None:
+    """Whatever flags the interpreter takes, and in whatever environment it runs."""
+    found = knobs.find(documents.of_command(command.split()))
+    assert {knob.path for knob in found.knobs} == paths
+
+
 def test_short_keys_of_a_config_are_no_flags(kinds: Callable[..., dict[str, str]]) -> None:
     assert kinds("b: 8\nj: 4\n") == {}
 
