@@ -154,23 +154,34 @@ def reason(found: Outcome) -> str:
         if len(now.proofs) > len(chain_of(found)):
             text += " What was not proven on top of it was left out."
         return text
-    if now.proofs:
-        last = now.proofs[-1]
-        if last.failure is not None:
-            return (
-                f"The best candidate failed while it was being proven ({last.failure.kind}: "
-                f"{last.failure.evidence}), so nothing was written."
-            )
-        found_gain = last.interval(now.facts.objective)
-        bounds = ""
-        if found_gain is not None and not sentences.too_wide(found_gain):
-            bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
+    text = not_proven(found, now.proofs[-1]) if now.proofs else without_proof(found)
+    cut_short = bool(now.proofs) and now.proofs[-1].cut_short
+    more = cut_short or without_its_proof(now) or verdict_of(found) == "partial"
+    return text + (again(now) if more else "")
+
+
+def not_proven(found: Outcome, last: Comparison) -> str:
+    """What came of the last proof, which did not hold."""
+    if last.failure is not None:
         return (
-            f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more "
-            f"than {now.facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
-            + (again(now) if last.cut_short else "")
+            f"The best candidate failed while it was being proven ({last.failure.kind}: "
+            f"{last.failure.evidence}), so nothing was written."
         )
-    return without_proof(found)
+    facts = found.standing.facts
+    found_gain = last.interval(facts.objective)
+    bounds = ""
+    if found_gain is not None and not sentences.too_wide(found_gain):
+        bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
+    return (
+        f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more than "
+        f"{facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
+    )
+
+
+def without_its_proof(now: Standing) -> bool:
+    """Whether something was faster in the search, and no round of its proof was run."""
+    unproven = any(proposal.outcome is None for proposal in now.proposals)
+    return not now.proofs and (unproven or any(word.outcome == "found" for word in now.settled))
 
 
 def without_proof(found: Outcome) -> str:
@@ -178,24 +189,18 @@ def without_proof(found: Outcome) -> str:
     now = found.standing
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
     if not tried and any(entry.matters for entry in now.skipped):
-        return (
-            "The budget was spent before a candidate could run, so nothing is known yet."
-            + again(now)
-        )
+        return "The budget was spent before a candidate could run, so nothing is known yet."
     if not tried and now.quality.judgements:
         return "What would change results was not confirmed to stay inside the declared tolerances."
     if not tried:
         return "No setting was found that may be changed without asking you."
-    unproven = any(proposal.outcome is None for proposal in now.proposals)
-    if unproven or any(word.outcome == "found" for word in now.settled):
+    if without_its_proof(now):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
-            "nothing was written." + again(now)
+            "nothing was written."
         )
     what = "that may be written without asking you" if found.advice else "that was tried"
-    left_out = any(entry.matters for entry in now.skipped)
-    text = f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
-    return text + (again(now) if left_out else "")
+    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
 
 
 def again(now: Standing) -> str:

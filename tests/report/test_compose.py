@@ -212,3 +212,16 @@ def test_a_knob_found_by_experiment_is_told_with_what_showed_it(tmp_path: Path) 
     assert f"Found by experiment: {told}" in report.notes
     assert {change.path for change in report.changes} >= {"plum.zorp"}
     assert told in rendering.render(report)
+
+
+@pytest.mark.parametrize("process_s", [1.0, 4.0, 9.0])
+@pytest.mark.parametrize("engine", [{"load_s": 1e-6}, FLAT, {"load_s": 1e-6, "noise": 0.3}])
+def test_what_is_partial_names_the_budget_that_would_do(
+    tmp_path: Path, process_s: float, engine: dict[str, Any]
+) -> None:
+    """Wherever the budget ended it."""
+    for budget_s in range(20, 200, 24):
+        on = on_formula(**engine, process_s=process_s)
+        report = report_of(tmp_path, on, budget_s=float(budget_s))
+        if report.verdict == "partial":
+            assert re.search(r"--budget \d", report.reason), report.reason
