@@ -145,8 +145,9 @@ DRAWS = {
     "random": "random.random()",
     "numpy": "float(__import__('numpy').random.rand())",
 }
-SHARE = 0.01
-"""Of the positions: by hand and by the what-if may differ by so much."""
+SHARE = 0.03
+"""Of the positions: by hand and by the what-if may differ by so much, as two draws that no seed
+holds differ by 0.01 now and then."""
 
 
 def ran(
