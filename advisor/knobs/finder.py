@@ -9,21 +9,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.documents.argv import first_own_word
-from advisor.documents.leaves import COMPUTED
-from advisor.knobs import names, phases
+from advisor.knobs import names, phases, references
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of, path_of
-from advisor.model import Knob, Link, Trap
+from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of
+from advisor.model import Knob, Trap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from advisor.documents import Document
-    from advisor.model import Phase
-
-_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
-_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
+    from advisor.model import Link, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +93,7 @@ class _Finder:
         self.links: list[Link] = []
         self.references: list[Reference] = []
         self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
-        self._of_models = self._literals_of_models()
+        self._of_models = references.literals_of_models(document, self.leaves)
         self._variants = {
             leaf.mapping
             for leaf in self.leaves
@@ -118,13 +112,14 @@ class _Finder:
 
     def run(self) -> None:
         """Sort every leaf whose name the catalogue knows."""
+        document, known = self.document, self.catalogue
         by_name: dict[str, list[Leaf]] = {}
         for leaf in self.leaves:
             by_name.setdefault(leaf.name, []).append(leaf)
         for leaf in self.leaves:
-            for file in self._files(leaf):
+            for file in references.files(known, leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
-                self.links.append(self._link(f"values live in {file}", leaf.path))
+                self.links.append(references.link(document, f"values live in {file}", leaf.path))
             self._sort(leaf, by_name[leaf.name])
         self._settle_waiting()
         self._repeated_lists()
@@ -144,7 +139,7 @@ class _Finder:
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""
         known = self.catalogue.rules_for(leaf.name) or names.speaks(leaf.name)
-        link = self._reference(leaf) if known else None
+        link = references.reference(self.document, leaf) if known else None
         if link:
             self.links.append(link)
             return
@@ -161,7 +156,7 @@ class _Finder:
         self.knobs.append(self._knob(leaf, meaning))
         if "auto" in types_of(leaf.value):
             why = "auto: the value lives in the program or file that launches this one"
-            self.links.append(self._link(why, leaf.path))
+            self.links.append(references.link(self.document, why, leaf.path))
 
     def _meaning(self, leaf: Leaf) -> _Meaning | None:
         """What `leaf` is taken for: by a rule for its whole name, else by the parts of it."""
@@ -211,7 +206,7 @@ class _Finder:
             name = canonical(key)
             known = self.catalogue.rules_for(name) or names.speaks(name)
             if path not in self.document.scalars and known:
-                self.links.append(self._link(f"repeats {target}: change it there", path, target))
+                self.links.append(references.repeats(self.document, path, target))
 
     def outputs(self) -> tuple[str, ...]:
         """Paths of text values that name a directory the program writes to."""
@@ -226,53 +221,6 @@ class _Finder:
             and re.fullmatch(r"[^:]*[^:.]|\.", leaf.value)
             and not PurePath(leaf.value).suffix
         )
-
-    def _files(self, leaf: Leaf) -> Iterable[str]:
-        values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
-        texts = [value for value in values if isinstance(value, str)]
-        if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
-            group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
-            return [f"{group}/{text}.yaml" for text in texts if text]
-        if not self.catalogue.reference_names.fullmatch(leaf.name):
-            return []
-        return [text for text in texts if text.endswith(self.catalogue.reference_suffixes)]
-
-    def _link(self, why: str, *paths: str) -> Link:
-        return Link(kind="reference", document=self.document.name, paths=paths, why=why)
-
-    # --- what is no literal ---------------------------------------------------------------
-
-    def _reference(self, leaf: Leaf) -> Link | None:
-        scalar = leaf.scalar
-        target = self.document.aliases.get(scalar.path)
-        if target:
-            return self._link(f"repeats {target}: change it there", leaf.path, target)
-        if leaf.value is None and scalar.why and scalar.why.startswith(COMPUTED):
-            return self._link(scalar.why, leaf.path)
-        if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
-            target = self._target(leaf.value)
-            where = f"the value lives at {target}" if target else "it is computed elsewhere"
-            paths = (leaf.path, target) if target else (leaf.path,)
-            return self._link(f"{leaf.value}: {where}", *paths)
-        return None
-
-    def _target(self, text: str) -> str | None:
-        """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
-        found = _PLAIN_REFERENCE.fullmatch(text.strip())
-        if not found:
-            return None
-        path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
-        return path if path in self.document.scalars else None
-
-    def _literals_of_models(self) -> dict[str, str]:
-        """Paths that a key inside a model refers to, and that key."""
-        found = {}
-        for leaf in self.leaves:
-            if isinstance(leaf.value, str) and "model" in leaf.words:
-                target = self._target(leaf.value)
-                if target:
-                    found[target] = leaf.path
-        return found
 
     # --- what a rule alone cannot see -----------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor.knobs.tree import number_of
 from advisor.knobs.values import row_of
+from advisor.model import SAMPLER_FORWARDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 Shown = float | str
 """What is seen: a count, or the name of a dtype."""
 
-SAMPLER_FORWARDS = 4
-"""From so many forwards a unit on a setting may decide their number."""
 SMALLEST_SIDE = 8
 """Of an image; shorter ones are channels."""
 

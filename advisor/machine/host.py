@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from advisor.machine.gpu import read_gpus
-from advisor.machine.readings import GIB, on_wsl
+from advisor.machine.readings import GIB
 from advisor.model import Machine
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def read_machine(environ: Mapping[str, str] | None = None) -> Machine:
         python=platform.python_version(),
         gpus=gpus,
         gpu_note=gpu_note,
-        wsl=on_wsl(),
     )
 
 

@@ -26,11 +26,8 @@ class GpuProfile:
     fp8_tflops: float | None
     tdp_w: float
     compute_capability: str
-    l2_mb: float | None
     pcie: str
     context_mib: int
-    eta_compute: float
-    eta_bandwidth: float
     source: str
 
     def tflops(self, dtype: str | None, *, tf32: bool = False) -> float | None:
@@ -80,7 +77,6 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     gpu_note: str | None = None
     """Why there is no GPU, in one sentence."""
-    wsl: bool = False
 
     @property
     def key(self) -> str:

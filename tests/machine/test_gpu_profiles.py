@@ -18,7 +18,7 @@ CHECKED = [name for name, table in TABLES.items() if "check" in table]
 def test_every_profile_is_complete_and_spelled_right() -> None:
     """Optional rates may be absent; any other missing or unknown key is a mistake."""
     fields = {field.name for field in dataclasses.fields(GpuProfile)} - {"name"}
-    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops", "fp8_tflops", "l2_mb"}
+    optional = {"tf32_tflops", "bf16_tflops", "fp16_tflops", "fp8_tflops"}
     for name, table in TABLES.items():
         keys = set(table) - {"check"}
         assert fields - optional <= keys <= fields, name
@@ -48,8 +48,6 @@ def test_figures_are_of_the_right_size(profile: GpuProfile) -> None:
     assert 8 <= profile.memory_gib <= 192
     assert 200 <= profile.bandwidth_gb_per_s <= 8000
     assert 35 <= profile.tdp_w <= 1000
-    assert 0 < profile.eta_compute <= 1
-    assert 0 < profile.eta_bandwidth <= 1
     assert 0 < profiles.usable_gib(profile) < profile.memory_gib
     assert (profile.bf16_tflops is not None) == (generation >= 8.0)
     assert (profile.tf32_tflops is not None) == (generation >= 8.0)

@@ -27,6 +27,7 @@ from tests.truth import true_rate
 PROBE = Path(__file__).resolve().parents[2] / "advisor" / "probe"
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 PLAN = MeasurePlan(measure_s=0.25, min_steps=10)
+WHOLE = MeasurePlan(mode="whole")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,3 +187,10 @@ def python(scratch: Path, program: str, *args: str, **options: Any) -> Outcome:
     """Run one of the fixture programs, which imports torch, with this interpreter."""
     options.setdefault("begin", forked)
     return run(scratch, sys.executable, str(PROGRAMS / program), *args, **options)
+
+
+def in_a_file(folder: Path, code: str, **options: Any) -> Outcome:
+    """Run a program of this code, which imports torch, to its own end."""
+    (folder / "program.py").write_text(code)
+    command = (sys.executable, str(folder / "program.py"))
+    return run(folder, *command, plan=WHOLE, begin=forked, **options)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import MeasurePlan
 from advisor.probe.follow import carried, isolating
 from advisor.trials.prepare import into_cleared
-from tests.probe.program import run
+from tests.probe.program import WHOLE, run
 
 WAYS = {
     "exec": "os.execve(sys.executable, [sys.executable, *line], {})",
@@ -28,7 +27,7 @@ def test_a_cleared_environment_is_followed_into(tmp_path: Path, way: str) -> Non
     again = tmp_path / "again.py"
     again.write_text("import tempfile; open('made.txt', 'w').write(tempfile.gettempdir())\n")
     code = f"import os, subprocess, sys; line = [{str(again)!r}]; {WAYS[way]}"
-    outcome = run(tmp_path, sys.executable, "-c", code, plan=MeasurePlan(mode="whole"))
+    outcome = run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
     assert outcome.exit_code == 0, outcome.stderr
     made = str(tmp_path / "cwd" / "made.txt")
     assert made in [name for record in outcome.records for name in record.writes], outcome.records

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe.program import forked, fresh, python
+from tests.probe.program import WHOLE, forked, fresh, python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.probe.program import Outcome
 
-WHOLE = MeasurePlan(mode="whole")
 WAYS = (
     "open",
     "append",

@@ -7,17 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe.program import PROBE, PROGRAMS, forked, python, run, with_torch
-
-if TYPE_CHECKING:
-    from tests.probe.program import Outcome
-
-WHOLE = MeasurePlan(mode="whole")
+from tests.probe.program import PROBE, PROGRAMS, WHOLE, in_a_file, python, run, with_torch
 
 
 def test_the_probe_is_written_for_python_3_9() -> None:
@@ -84,13 +77,6 @@ def test_a_broken_spec_leaves_the_program_alone(tmp_path: Path) -> None:
     )
     assert (done.stdout.strip(), done.stderr) == ("here", "")
     assert "JSON" in Path(f"{spec}.error").read_text()
-
-
-def in_a_file(folder: Path, code: str, **options: Any) -> Outcome:
-    """A program of this code, which imports torch, to its end."""
-    (folder / "program.py").write_text(code)
-    command = (sys.executable, str(folder / "program.py"))
-    return run(folder, *command, plan=WHOLE, begin=forked, **options)
 
 
 def test_an_error_of_ours_is_kept_and_does_no_harm(tmp_path: Path) -> None:

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe.program import PROBE, run
+from tests.probe.program import PROBE, WHOLE, run
 
-WHOLE = MeasurePlan(mode="whole")
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 
 PROGRAM = """

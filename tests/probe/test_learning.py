@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe import program
+from tests.probe.program import in_a_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,13 +59,6 @@ BUILT = {
 @pytest.mark.parametrize("built", BUILT)
 def test_the_optimizers_and_the_rates_that_they_began_with(built: str, tmp_path: Path) -> None:
     code, optimizers, rates = BUILT[built]
-    (tmp_path / "train.py").write_text(PROGRAM.replace("BUILD", code))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    plan = MeasurePlan(mode="whole")
-    done = program.run(
-        scratch, sys.executable, "train.py", cwd=tmp_path, plan=plan, begin=program.forked
-    )
-    assert done.exit_code == 0, done.stderr
+    done = in_a_file(tmp_path, tmp_path, PROGRAM.replace("BUILD", code))
     assert done.measured.effects.optimizers == optimizers
     assert done.measured.effects.learning_rates == rates

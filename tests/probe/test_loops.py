@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import PLAN, PROGRAMS, python, run
+from tests.probe.program import PLAN, PROGRAMS, WHOLE, python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,8 +63,7 @@ def test_loader_workers(tmp_path: Path, context: str, workers: int) -> None:
 
 def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
     """What was seen is used, in whole mode everything after the warm-up."""
-    plan = MeasurePlan(mode="whole")
-    outcome = python(tmp_path, "ok_train.py", "--epochs", "1", "--items", "1600", plan=plan)
+    outcome = python(tmp_path, "ok_train.py", "--epochs", "1", "--items", "1600", plan=WHOLE)
     reading = outcome.measured
     assert "trained" in outcome.stdout
     assert [record.state for record in outcome.records] == ["exited"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe import program
+from tests.probe.program import in_a_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,12 +36,5 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_what_is_computed_twice_is_seen(tmp_path: Path, call: str) -> None:
     """Imported by name before the probe looked, as libraries do."""
-    (tmp_path / "train.py").write_text(PROGRAM.replace("CALL", call))
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    plan = MeasurePlan(mode="whole")
-    done = program.run(
-        scratch, sys.executable, "train.py", cwd=tmp_path, plan=plan, begin=program.forked
-    )
-    assert done.exit_code == 0, done.stderr
+    done = in_a_file(tmp_path, tmp_path, PROGRAM.replace("CALL", call))
     assert done.measured.effects.recomputes is CALLS[call]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.model import MeasurePlan
-from tests.probe.program import python
+from tests.probe.program import WHOLE, python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +29,7 @@ def shares_of(calls: list[tuple[str, float, float]], start: float, end: float) -
 @pytest.mark.parametrize("batch", [1, 4])
 def test_each_network_has_its_share_of_the_time(tmp_path: Path, batch: int) -> None:
     """Within three points of the program's own clock; only the first one is called in batches."""
-    plan = MeasurePlan(mode="whole")
-    outcome = python(tmp_path, "ok_stages.py", str(batch), str(80 // batch), plan=plan)
+    outcome = python(tmp_path, "ok_stages.py", str(batch), str(80 // batch), plan=WHOLE)
     reading = outcome.measured
     own = shares_of(ast.literal_eval(outcome.stdout), reading.window_start, reading.window_end)
     assert [stage.name for stage in reading.stages] == ["Finder", "Painter", "Shader"]
@@ -56,8 +54,7 @@ def test_a_sampler_has_stages_too_and_a_training_has_none(tmp_path: Path) -> Non
 
 def test_the_batch_is_that_of_the_network_that_is_given_most_at_once(tmp_path: Path) -> None:
     """Also where another one, item by item, takes most of the time, and few batches were seen."""
-    plan = MeasurePlan(mode="whole")
-    outcome = python(tmp_path, "ok_stages.py", "8", "2", "2", plan=plan)
+    outcome = python(tmp_path, "ok_stages.py", "8", "2", "2", plan=WHOLE)
     stages = outcome.measured.stages
     assert max(stages, key=lambda stage: stage.share).name == "Painter"
     assert outcome.measured.effects.batch == 8
