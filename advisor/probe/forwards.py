@@ -128,6 +128,7 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
     compile_it, call_it = context.__call__, optimized.__call__
 
     def compiled(self: Any, fn: Any) -> Any:
+        session.compilations += 1
         made = compile_it(self, fn)
         if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
             return made  # what is not to be compiled must not be entered through us

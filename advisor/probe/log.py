@@ -6,7 +6,7 @@ import itertools
 import weakref
 from typing import Any
 
-from . import batches
+from . import batches, below
 from .layers import Teller
 from .layout import Layout
 
@@ -37,6 +37,8 @@ class Root:
     __slots__ = (
         "by_output",
         "calls",
+        "compilations",
+        "compiled",
         "counter",
         "dims",
         "entered",
@@ -51,6 +53,7 @@ class Root:
         "number",
         "outputs",
         "parameters",
+        "parts",
         "place",
         "same_shape",
         "scalars",
@@ -88,6 +91,10 @@ class Root:
         self.outputs: list[Any] = []
         self.firsts: list[tuple[list[Any], list[Any]]] = []
         """Of the first calls: numbers that went in, and what came out."""
+        self.parts = below.Parts(None)
+        """What is looked at below it."""
+        self.compiled, self.compilations = False, -1
+        """Whether any of it was, after so many times that the program compiled something."""
         self.seen: dict[str, Any] = {}
         self.same_shape = False
         """The output has the shape of the input: what a denoiser does, and a classifier not."""
@@ -107,6 +114,12 @@ class Root:
         self.place: tuple[bool, Any, int] | None = None
         """Once nothing else is left to be learnt: (whether among args, else kwargs, which of them,
         dimension that counts the items)."""
+
+    def parts_of(self, module: Any) -> below.Parts:
+        """What is looked at below it now; `module`: the one that it stands for."""
+        if not self.parts.are_current():
+            self.parts = below.Parts(module)
+        return self.parts
 
     @property
     def unit(self) -> str:

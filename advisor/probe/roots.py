@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from typing import Any, Callable
+from typing import Any
 
-from . import batches, loaders
+from . import batches, below, loaders, looks
 from .layers import Teller
 from .layout import judge, placed
 from .log import Root
@@ -17,19 +17,14 @@ OUTPUTS_KEPT = 3
 SAMPLES = 64
 SCALARS_KEPT = 4096
 LOOKS = (2, 8, 64, 512)
-"""Calls at which dtype, flags and layout are looked at; settings may change after the first."""
-VALUES_AT = (2, 8, 64, 512)
-"""Calls at which a few parameters are looked at, to be held against those of the first look; none
-comes after the last of LOOKS."""
+"""Calls at which dtype, flags and layout are looked at, for settings may change after the first,
+and a few parameters, to be held against those of the first look."""
 SETTLED_AT = LOOKS[-1] + 1
 """At so many calls, and each time that it was called as often again, it may have settled."""
-HELD, NUMBERS = 8, 16
-"""So many parameters, and numbers of each."""
+NUMBERS = 16
+"""So many of each parameter that is looked at."""
 ALWAYS = "_forward_hooks_always_called"
 """Attribute of modules that torch has since 2.1."""
-LEAVES = 16
-LEAF = -7002
-"""Key of the hook that looks into a leaf during one call."""
 
 
 def known(session: Session, module: Any) -> Root:
@@ -37,13 +32,13 @@ def known(session: Session, module: Any) -> Root:
     time."""
     root = session.roots.get(id(module))
     if root is None or root.module() is not module:
-        held = module.parameters() if hasattr(module, "parameters") else ()
-        size = sum(p.numel() for p in held if not _lazy(p))
-        root = _gone_like(session, module, size)
+        parts = below.Parts(module if hasattr(module, "_modules") else None)
+        root = _gone_like(session, module, parts.size)
         if root is None:
-            root = Root(module, len(session.log.roots), size)
+            root = Root(module, len(session.log.roots), parts.size)
             session.log.roots.append(root)
             root.site = loaders.call_site()
+        root.parts = parts
         session.roots[id(module)] = root
     return root
 
@@ -99,12 +94,10 @@ def look(session: Session, root: Root, module: Any) -> None:
         return
     if root.calls == 1:
         session.attempt(_begin_telling, session, root, module)
-    if root.calls in VALUES_AT and session.capture is None:
-        session.attempt(_keep_values, root, module)
     if root.calls in LOOKS:
-        root.seen = _look(session, module)
-        if not root.seen.get("compiled"):
-            _watch_leaves(root, module)
+        if session.capture is None:
+            session.attempt(_keep_values, root, module)
+        looks.look(session, root, module)
 
 
 def leave(
@@ -114,7 +107,7 @@ def leave(
     problem = sys.exc_info()[1]
     if output is None and problem is not None:
         if root.watched:
-            _unwatch_leaves(root)
+            looks.unwatch_leaves(root)
         if root.teller is not None:
             root.teller.stop()
             root.teller, root.calls = None, 0  # it did not come to its end: listen again
@@ -157,7 +150,7 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
     if root.calls > LOOKS[-1] and root.by_output is not None:
         return root.counter.count(output) if root.by_output else root.items(inputs)
     if root.watched:
-        _unwatch_leaves(root)
+        looks.unwatch_leaves(root)
     if root.by_output is None:
         root.by_output = _by_output(args, kwargs, output)
     if root.teller is not None:
@@ -173,7 +166,7 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
 
 
 def _begin_telling(session: Session, root: Root, module: Any) -> None:
-    root.teller = Teller(session.torch, quiet=any(map(_is_compiled, module.modules())))
+    root.teller = Teller(session.torch, quiet=looks.any_compiled(module))
     root.teller.listen(module)
 
 
@@ -251,14 +244,12 @@ def _went_in(inputs: Any) -> list[Any]:
 
 
 def _keep_values(root: Root, module: Any) -> None:
-    root.values = [*root.values[:1], _values(module)]
+    root.values = [*root.values[:1], _values(root, module)]
 
 
-def _values(module: Any) -> list[Any]:
+def _values(root: Root, module: Any) -> list[Any]:
     """Some numbers of some parameters, copied without waiting for the device."""
-    held = [p for p in module.parameters() if not _lazy(p) and p.numel()]
-    some = held[:: max(1, len(held) // HELD)][:HELD]
-    return [_few(parameter) for parameter in some]
+    return [_few(parameter) for parameter in root.parts_of(module).some]
 
 
 def _few(parameter: Any) -> Any:
@@ -269,7 +260,7 @@ def _few(parameter: Any) -> Any:
 def moved(root: Root) -> bool:
     """Whether its parameters are other ones by now; this waits for the device."""
     module = root.module()
-    now = [_values(module)] if module is not None else []
+    now = [_values(root, module)] if module is not None else []
     first, *later = [*root.values, *now] or [[]]
     return any(_differ(first, other) for other in later)
 
@@ -288,108 +279,3 @@ def _plain(tensor: Any) -> Any:
     while wrapped is not None and wrapped(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return tensor
-
-
-# --- looking ------------------------------------------------------------------------------
-
-
-def _look(session: Session, module: Any) -> dict[str, Any]:
-    """Dtype, flags and layout, as in force right now; what cannot be read is noted."""
-    torch = session.torch
-    parameter = max(module.parameters(), key=lambda p: 0 if _lazy(p) else p.numel())
-    kind = parameter.device.type
-    looks: dict[str, Callable[[], Any]] = {
-        "device": lambda: str(parameter.device),
-        "model_dtype": lambda: _name(parameter.dtype),
-        "autocast_dtype": lambda: _autocast(torch, kind),
-        "compiled": lambda: any(map(_is_compiled, module.modules())),
-        "channels_last": lambda: _is_channels_last(torch, module),
-        "threads": lambda: int(torch.get_num_threads()),
-    }
-    if kind == "cuda":
-        looks["tf32"] = lambda: has_tf32(torch)
-        looks["cudnn_benchmark"] = lambda: bool(torch.backends.cudnn.benchmark)
-    seen: dict[str, Any] = {}
-    for name, look in looks.items():
-        try:
-            seen[name] = look()
-        except Exception as problem:
-            session.note(f"{name} could not be read: {type(problem).__name__}: {problem}")
-    return seen
-
-
-def has_tf32(torch: Any) -> bool:
-    """Whether matrix products of float32 may round their inputs to TF32.
-
-    Since 2.9 torch has a second way to say so, and raises where it is asked by the first one after
-    a program has used the second.
-    """
-    matmul = torch.backends.cuda.matmul
-    precision = getattr(matmul, "fp32_precision", None)
-    return bool(matmul.allow_tf32) if precision is None else precision == "tf32"
-
-
-def _is_channels_last(torch: Any, module: Any) -> bool | None:
-    """None where the module has no convolution that a layout could change."""
-    convolutions = [
-        p for p in module.parameters() if p.dim() == 4 and max(p.shape[2:]) > 1 and p.shape[1] > 1
-    ]
-    last = torch.channels_last
-    return all(p.is_contiguous(memory_format=last) for p in convolutions) if convolutions else None
-
-
-def _lazy(parameter: Any) -> bool:
-    return "Uninitialized" in type(parameter).__name__
-
-
-def _is_compiled(module: Any) -> bool:
-    if getattr(module, "_compiled_call_impl", None) is not None:
-        return True
-    forward = vars(module).get("forward")
-    return type(module).__name__ == "OptimizedModule" or hasattr(
-        forward, "_torchdynamo_orig_callable"
-    )
-
-
-def _autocast(torch: Any, kind: str) -> str | None:
-    try:
-        return _name(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
-    except TypeError:  # torch before 2.4 knew CUDA and CPU by name
-        if kind == "cuda":
-            return _name(torch.get_autocast_gpu_dtype()) if torch.is_autocast_enabled() else None
-        enabled = torch.is_autocast_cpu_enabled()
-        return _name(torch.get_autocast_cpu_dtype()) if enabled else None
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).rsplit(".", 1)[-1]
-
-
-def _watch_leaves(root: Root, module: Any) -> None:
-    """Autocast may be entered inside the forward: the leaves' outputs tell the dtype in use."""
-    weights: dict[str, int] = {}
-    leaves = [m for m in module.modules() if not m._modules and m._parameters]
-    heavy = sorted(leaves, key=_parameters_of, reverse=True)[:LEAVES]
-
-    def note(leaf: Any, args: Any, output: Any) -> None:
-        dtype = getattr(output, "dtype", None)
-        if dtype is not None and dtype.is_floating_point:
-            name = _name(dtype)
-            weights[name] = weights.get(name, 0) + _parameters_of(leaf)
-
-    for leaf in heavy:
-        leaf._forward_hooks[LEAF] = note
-        root.watched.append((leaf, weights))
-
-
-def _unwatch_leaves(root: Root) -> None:
-    weights = root.watched[0][1]
-    for leaf, _ in root.watched:
-        leaf._forward_hooks.pop(LEAF, None)
-    root.watched.clear()
-    if weights:
-        root.seen["compute_dtype"] = max(weights, key=lambda name: weights[name])
-
-
-def _parameters_of(leaf: Any) -> int:
-    return sum(p.numel() for p in leaf._parameters.values() if p is not None and not _lazy(p))

@@ -62,6 +62,8 @@ class Session:
         """While a CUDA graph is captured: nothing of ours may be queued, nobody may wait."""
         self.heavy_roots = 0
         """Those that hold parameters."""
+        self.compilations = 0
+        """Times that the program had something compiled."""
         self.rota = Rota()
         self.clock: DeviceClock | None = None
         """Once the program uses CUDA."""

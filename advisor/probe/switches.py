@@ -10,7 +10,7 @@ import warnings
 from typing import Any, Callable
 
 from .accumulating import accumulate
-from .roots import has_tf32
+from .looks import has_tf32
 from .session import Session
 from .whatif import WhatIf
 
