@@ -59,6 +59,6 @@ BUILT = {
 @pytest.mark.parametrize("built", BUILT)
 def test_the_optimizers_and_the_rates_that_they_began_with(built: str, tmp_path: Path) -> None:
     code, optimizers, rates = BUILT[built]
-    done = in_a_file(tmp_path, tmp_path, PROGRAM.replace("BUILD", code))
+    done = in_a_file(tmp_path, PROGRAM.replace("BUILD", code))
     assert done.measured.effects.optimizers == optimizers
     assert done.measured.effects.learning_rates == rates

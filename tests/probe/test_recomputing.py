@@ -36,5 +36,5 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_what_is_computed_twice_is_seen(tmp_path: Path, call: str) -> None:
     """Imported by name before the probe looked, as libraries do."""
-    done = in_a_file(tmp_path, tmp_path, PROGRAM.replace("CALL", call))
+    done = in_a_file(tmp_path, PROGRAM.replace("CALL", call))
     assert done.measured.effects.recomputes is CALLS[call]
