@@ -56,9 +56,9 @@ def handed_out(torch: Any, session: Session) -> None:
         enter = clock()
         if enter >= session.due or session.clock is not None:
             step_ended(enter)
-        log, rota, thread = session.log, session.rota, get_ident()
-        if log.thread is None or log.thread == thread:  # else the work goes on meanwhile
-            session.entrance.shut()  # transforms are modules too, and no roots
+        log, rota, entrance, thread = session.log, session.rota, session.entrance, get_ident()
+        if entrance.open and log.thread in (None, thread):  # else the work goes on meanwhile
+            entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
             batch = fetch(self)
@@ -68,7 +68,7 @@ def handed_out(torch: Any, session: Session) -> None:
                 log.nexts.append((enter, clock(), number, EXHAUSTED, True))
                 self.__dict__[DONE] = True
             rota.on = True
-            session.entrance.reopen()
+            entrance.reopen()
             raise
         end = clock()
         session.fetching = False
@@ -77,7 +77,7 @@ def handed_out(torch: Any, session: Session) -> None:
             facts = log.loaders[number]
             facts["thread"] = thread
             if watched:
-                session.entrance.reopen()
+                entrance.reopen()
             padding = facts["padding"]
             if padding is not None and not padding.note(batch):
                 facts["padding"] = None

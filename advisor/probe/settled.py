@@ -48,10 +48,17 @@ def _call(torch: Any, session: Session) -> Callable[..., Any]:
     tracing = torch._C._get_tracing_state
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        root = session.roots.get(id(self)) if entrance.open else None
-        if root is None or root.place is None or root.module() is not self:
+        if not entrance.open:
             return base.__call__(self, *args, **kwargs)
-        if session.tally is not None or tracing():
+        root = session.roots.get(id(self))
+        if (
+            root is None
+            or root.place is None
+            or root.module() is not self
+            or session.tally is not None
+            or tracing()
+        ):
+            entrance.look()  # more is to be learnt of this one
             return base.__call__(self, *args, **kwargs)
         entrance.shut()
         session.root_runs = True

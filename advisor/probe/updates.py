@@ -32,7 +32,7 @@ def backwards(torch: Any, session: Session) -> None:
         alone = not log.opts  # else the optimizer tells when gradients are taken up
         fresh = alone and gradient.is_fresh()
         entrance = session.entrance
-        was_open = entrance.shut()  # checkpointing calls modules again: no new work
+        was_open = entrance.open and entrance.shut()  # checkpointing calls modules again
         enter = clock()
         try:
             if session.tally is None:
