@@ -7,7 +7,7 @@ from threading import get_ident
 from typing import Any
 
 from . import batches, control, loaders
-from .hooking import PRE, dress, is_muted, step_end
+from .hooking import dress, is_muted, step_end
 from .loaders import DONE, NUMBER
 from .log import EXHAUSTED
 from .session import Session
@@ -45,7 +45,6 @@ def handed_out(torch: Any, session: Session) -> None:
     step_ended = step_end(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
-    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     keeps = bool(session.plan.get("ceilings_workers"))
 
     def __next__(self: Any) -> Any:
@@ -57,9 +56,9 @@ def handed_out(torch: Any, session: Session) -> None:
         enter = clock()
         if enter >= session.due or session.clock is not None:
             step_ended(enter)
-        log, rota, thread = session.log, session.rota, get_ident()
-        if log.thread is None or log.thread == thread:  # else the work goes on meanwhile
-            pre_hooks.pop(PRE, None)  # transforms are modules too, and no roots
+        log, rota, entrance, thread = session.log, session.rota, session.entrance, get_ident()
+        if entrance.open and log.thread in (None, thread):  # else the work goes on meanwhile
+            entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
             batch = fetch(self)
@@ -69,8 +68,7 @@ def handed_out(torch: Any, session: Session) -> None:
                 log.nexts.append((enter, clock(), number, EXHAUSTED, True))
                 self.__dict__[DONE] = True
             rota.on = True
-            if session.root_finder is not None:
-                pre_hooks[PRE] = session.root_finder
+            entrance.reopen()
             raise
         end = clock()
         session.fetching = False
@@ -78,8 +76,8 @@ def handed_out(torch: Any, session: Session) -> None:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
             facts["thread"] = thread
-            if watched and session.root_finder is not None:
-                pre_hooks[PRE] = session.root_finder
+            if watched:
+                entrance.reopen()
             padding = facts["padding"]
             if padding is not None and not padding.note(batch):
                 facts["padding"] = None

@@ -91,6 +91,7 @@ def begin(session: Session, measured: dict[str, Any] | None) -> bool:
         why, tally = f"{type(problem).__name__}: {problem}"[:300], None
     session.flops = None if why is None else {"why": why}
     session.tally, session.rota.always = tally, tally is not None
+    session.entrance.look()
     return tally is not None
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import time
 import types
-from typing import Any, Callable
+from typing import Any
 
 from . import inner, roots
-from .hooking import POST, PRE, compiling_of, is_muted, step_end
+from .entrance import Entrance
+from .hooking import POST, compiling_of, is_muted, step_end
 from .session import Session
+from .settled import Settled
 
 clock = time.perf_counter
 
@@ -21,7 +23,6 @@ def watch(torch: Any, session: Session) -> None:
     while a root runs; the hook that sees the root's end is on the root during the call only, so
     that outside of it the module can be pickled, copied and scripted as ever.
     """
-    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     step_ended = step_end(session)
     tracing, compiling = torch._C._get_tracing_state, compiling_of(torch)
     entered = 0.0
@@ -29,19 +30,21 @@ def watch(torch: Any, session: Session) -> None:
 
     def before(module: Any, args: Any) -> None:
         nonlocal entered, current
+        if roots.is_light(session, module):
+            return
         if is_muted(session) or compiling() or tracing():
             return
-        pre_hooks.pop(PRE, None)
+        entrance.shut()
         try:
             current = roots.enter(session, module)
             if current is None:
-                pre_hooks[PRE] = session.root_finder
+                entrance.reopen()
                 return
             roots.listen(module, POST, after)
         except Exception as problem:
             session.step_aside(problem)
             return
-        session.root_runs = True
+        session.root_runs = entrance.met = True
         session.attempt(inner.begin, session, current, step_ended)
         if session.tally is not None:
             session.tally.__enter__()
@@ -53,70 +56,28 @@ def watch(torch: Any, session: Session) -> None:
             session.tally.__exit__()
         session.root_runs = False
         roots.unlisten(module, POST)
-        if session.root_finder is None:  # the probe has stepped aside
+        if entrance.is_gone:
             return
         if session.rota.on:
-            pre_hooks[PRE] = session.root_finder
+            entrance.reopen()
         if session.watch is not None:
             session.attempt(inner.end, session, entered, end)
         session.attempt(roots.leave, session, current, args, kwargs, output, entered, end)
+        if current.place is not None:
+            session.attempt(session.settled.take, module)
         step_ended(end)
 
-    def remove() -> None:
-        session.root_finder = None
-        pre_hooks.pop(PRE, None)
-        if session.watch is not None:
-            session.watch.suspend()
-            session.watch = None
-
-    session.root_finder = pre_hooks[PRE] = _settled(torch, session, before)
-    session.patches.on_undo(remove)
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    entrance = session.entrance = Entrance(hooks, before)
+    session.settled = Settled(torch, session)
+    session.patches.on_undo(functools.partial(_remove, session))
 
 
-def _settled(
-    torch: Any, session: Session, unsettled: Callable[[Any, Any], None]
-) -> Callable[[Any, Any], None]:
-    """The hook before each call: of a root of which no more is to be learnt than its time and its
-    items, or not even that, it does no more; the others are `unsettled`."""
-    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
-    step_ended, with_gradients = step_end(session), torch.is_grad_enabled
-    tracing, compiling = torch._C._get_tracing_state, compiling_of(torch)
-    entered = 0.0
-    current: Any = None
-
-    def before(module: Any, args: Any) -> None:
-        nonlocal entered, current
-        root = session.roots.get(id(module))
-        if root is None or root.module() is not module:
-            unsettled(module, args)
-        elif root.place is None or session.tally is not None or compiling() or tracing():
-            if not root.light:
-                unsettled(module, args)
-        else:
-            pre_hooks.pop(PRE, None)
-            roots.listen(module, POST, after)
-            session.root_runs = True
-            current = root
-            entered = clock()
-
-    def after(module: Any, args: Any, kwargs: Any, output: Any = None) -> None:
-        end = clock()
-        session.root_runs = False
-        roots.unlisten(module, POST)
-        finder, root = session.root_finder, current
-        if finder is None:
-            return
-        if session.rota.on:
-            pre_hooks[PRE] = finder
-        if output is None or root.place is None:  # it raised
-            session.attempt(roots.leave, session, root, args, kwargs, output, entered, end)
-        else:
-            items = root.counted(args, kwargs)
-            session.log.forwards.append((entered, end, root.number, items, with_gradients()))
-        if end >= session.due or session.clock is not None:
-            step_ended(end)
-
-    return before
+def _remove(session: Session) -> None:
+    session.entrance.remove()
+    if session.watch is not None:
+        session.watch.suspend()
+        session.watch = None
 
 
 def shield_compiled(eval_frame: Any, session: Session) -> None:
@@ -129,6 +90,7 @@ def shield_compiled(eval_frame: Any, session: Session) -> None:
 
     def compiled(self: Any, fn: Any) -> Any:
         session.compilations += 1
+        session.settled.release()
         made = compile_it(self, fn)
         if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
             return made  # what is not to be compiled must not be entered through us
@@ -158,8 +120,8 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
     watch = session.watch
     if watch is not None:
         return _inside(session, watch, inside, call, args, kwargs)
-    pre_hooks = session.torch.nn.modules.module._global_forward_pre_hooks
-    outermost = pre_hooks.pop(PRE, None) is not None
+    entrance = session.entrance
+    outermost = entrance.shut()
     try:
         root = None
         try:
@@ -177,8 +139,8 @@ def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, in
         return output
     finally:
         session.root_runs = session.root_runs and not outermost
-        if outermost and session.rota.on and session.root_finder is not None:
-            pre_hooks[PRE] = session.root_finder
+        if outermost and session.rota.on:
+            entrance.reopen()
 
 
 def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwargs: Any) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Callable
 from . import control
 from .session import Session
 
-PRE, POST = -7001, -7002
-"""Keys in torch's hook dicts; torch's own are counted from 0 up."""
+POST = -7005
+"""Key in torch's hook dicts; torch's own are counted from 0 up."""
 
 
 def is_muted(session: Session) -> bool:

@@ -41,6 +41,7 @@ class InTurn:
     def __init__(self, session: Session, names: tuple[str, ...]) -> None:
         self._session = session
         session.rota.always = True  # what a call raises must be seen
+        session.entrance.look()
         self._plan = {**session.plan, "whole_batches": 0}
         self._left = order(names)
         self._name: str | None = None

@@ -87,6 +87,12 @@ def enter(session: Session, module: Any) -> Root | None:
     return root
 
 
+def is_light(session: Session, module: Any) -> bool:
+    """Whether nothing is to be learnt from it, which was seen before."""
+    root = session.roots.get(id(module))
+    return root is not None and root.light and root.module() is module
+
+
 def look(session: Session, root: Root, module: Any) -> None:
     """Another call of `root` begins."""
     root.calls += 1

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from .clock import DeviceClock
+from .entrance import Entrance
 from .learning import Learning
 from .log import Log, Root, Rota
 from .patches import Patches
@@ -38,8 +39,10 @@ class Session:
         """os._exit as it was before it was wrapped."""
         self.on_root: list[Callable[[Any], object]] = []
         """What-ifs that act on each root module with parameters when it is first called."""
-        self.root_finder: Any = None
-        """The hook that finds root modules; None once the probe stepped aside."""
+        self.entrance = Entrance({})
+        """Where calls of root modules are noticed."""
+        self.settled: Any = None
+        """The classes that tell of them by themselves."""
         self.reset()
 
     def reset(self) -> None:

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from . import gradients, observe
-from .hooking import PRE, compiling_of, dress, is_muted, step_end
+from .hooking import compiling_of, dress, is_muted, step_end
 from .session import Session
 
 clock = time.perf_counter
@@ -17,7 +17,6 @@ clock = time.perf_counter
 def backwards(torch: Any, session: Session) -> None:
     """Backward passes, and the losses that they begin at."""
     original = torch.autograd.backward
-    pre_hooks = torch.nn.modules.module._global_forward_pre_hooks
     step_ended = step_end(session)
     gradient = gradients.Gradient()
     many = 0
@@ -32,7 +31,8 @@ def backwards(torch: Any, session: Session) -> None:
             session.attempt(observe.keep_loss, session, tensors)
         alone = not log.opts  # else the optimizer tells when gradients are taken up
         fresh = alone and gradient.is_fresh()
-        finder = pre_hooks.pop(PRE, None)  # checkpointing calls modules again: no new work
+        entrance = session.entrance
+        was_open = entrance.open and entrance.shut()  # checkpointing calls modules again
         enter = clock()
         try:
             if session.tally is None:
@@ -44,8 +44,8 @@ def backwards(torch: Any, session: Session) -> None:
             session.swallow(problem, "backward")
             raise
         finally:
-            if finder is not None and session.root_finder is not None:
-                pre_hooks[PRE] = finder
+            if was_open:
+                entrance.reopen()
         end = clock()
         log.backwards.append((enter, end, fresh))
         if session.clock is not None and session.capture is None:
@@ -133,9 +133,11 @@ def optimizers(torch: Any, session: Session) -> None:
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
-        end, key = clock(), id(optimizer)
-        session.log.opts.append((entered, end, key))
+        end, key, log = clock(), id(optimizer), session.log
+        log.opts.append((entered, end, key))
         session.updates += 1
+        if not (log.nexts or session.rota.always):
+            session.entrance.updated()
         if session.updates == 1:
             session.fused = _is_fused(optimizer)
         if key not in session.learning.seen:

@@ -193,4 +193,4 @@ def in_a_file(folder: Path, code: str, **options: Any) -> Outcome:
     """Run a program of this code, which imports torch, to its own end."""
     (folder / "program.py").write_text(code)
     command = (sys.executable, str(folder / "program.py"))
-    return run(folder, *command, plan=WHOLE, begin=forked, **options)
+    return run(folder, *command, plan=WHOLE, **{"begin": forked, **options})

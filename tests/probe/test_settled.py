@@ -1,0 +1,142 @@
+"""Roots that are settled: their class tells of their calls, and nothing else of them changes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from advisor.probe import hooks
+from advisor.probe.entrance import SPARED
+from advisor.probe.session import Session
+from tests.probe.program import compiling, in_a_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STEPS = 600
+"""After 513 calls a root may be settled."""
+
+
+class Net(torch.nn.Module):
+    """Notes for each call whether torch had to look for hooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 3)
+        self.hooked: list[bool] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        own = torch.nn.modules.module._global_forward_pre_hooks or self._forward_hooks
+        self.hooked.append(bool(own))
+        return self.layer(x)
+
+
+class Other(Net):
+    """Of another class."""
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    torch.set_num_threads(1)
+    session = Session({"records": str(tmp_path), "plan": {"mode": "observe"}})
+    hooks.install(torch, session)
+    yield session
+    session.patches.undo()
+    assert session.errors == []
+
+
+def train(steps: int, *models: Net) -> None:
+    """A loop without a loader."""
+    held = [p for model in models for p in model.parameters()]
+    optimizer = torch.optim.SGD(held, lr=0.01)
+    loss = torch.nn.CrossEntropyLoss()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        x, y = torch.zeros(4, 8), torch.zeros(4, dtype=torch.long)
+        sum(loss(model(x), y) for model in models).backward()
+        optimizer.step()
+
+
+def test_torch_looks_for_hooks_in_few_of_its_calls(session: Session) -> None:
+    """Each is counted all the same."""
+    model = Net()
+    train(STEPS, model)
+    model.hooked.clear()
+    train(10 * SPARED, model)
+    assert sum(model.hooked) <= 10
+    assert session.log.count("forwards") == STEPS + 10 * SPARED
+
+
+def test_copies_and_pickles_are_those_of_the_program(session: Session) -> None:
+    """A copy is another root, seen from its first call; a pickle knows nothing of the probe."""
+    model = Net()
+    train(STEPS, model)
+    twin = copy.deepcopy(model)
+    seen = session.log.count("forwards")
+    twin(torch.zeros(2, 8))
+    assert session.log.count("forwards") == seen + 1
+    assert b"advisor" not in pickle.dumps(model)
+    assert vars(model).keys() == vars(Net()).keys()
+
+
+def test_a_module_that_comes_late_is_found(session: Session) -> None:
+    model, late = Net(), Other()
+    train(STEPS, model)
+    seen = session.log.count("forwards")
+    train(SPARED + 1, model, late)
+    own = [entry for entry in session.log.forwards[seen:] if session.log.roots[entry[2]].name]
+    names = [session.log.roots[entry[2]].name for entry in own]
+    assert names.count("Net") == SPARED + 1
+    assert names.count("Other") >= 1
+    train(10, model, late)
+    assert [session.log.roots[e[2]].name for e in session.log.forwards[-20:]].count("Other") == 10
+
+
+def test_what_a_layer_of_the_same_class_is_called_with_is_no_call_from_outside(
+    session: Session,
+) -> None:
+    """The root is a Sequential, and holds one."""
+    inner = torch.nn.Sequential(torch.nn.Linear(8, 3))
+    model = torch.nn.Sequential(inner, torch.nn.ReLU())
+    for _ in range(STEPS):
+        model(torch.zeros(4, 8)).sum().backward()
+    assert session.log.count("forwards") == STEPS
+
+
+def test_the_class_is_given_back(session: Session) -> None:
+    train(STEPS, Net())
+    assert "__call__" in vars(Net)
+    session.patches.undo()
+    assert "__call__" not in vars(Net)
+
+
+COMPILED_LATE = """\
+import torch
+from torch._dynamo.utils import counters
+
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(8, 3)), torch.nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def train(model, steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+
+train(model, 600)
+assert "__call__" in vars(torch.nn.Sequential)
+train(torch.compile(model, backend="eager"), 20)
+print("breaks", len(counters["graph_break"]), "__call__" in vars(torch.nn.Sequential))
+"""
+
+
+def test_what_is_compiled_after_it_was_settled_is_not_traced_into_us(tmp_path: Path) -> None:
+    outcome = in_a_file(tmp_path, COMPILED_LATE, begin=compiling)
+    assert outcome.stdout.strip() == "breaks 0 False", outcome.stderr
+    assert outcome.measured.whole_units == 620 * 4
