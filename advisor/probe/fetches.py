@@ -57,7 +57,8 @@ def handed_out(torch: Any, session: Session) -> None:
         if enter >= session.due or session.clock is not None:
             step_ended(enter)
         log, rota, entrance, thread = session.log, session.rota, session.entrance, get_ident()
-        if entrance.open and log.thread in (None, thread):  # else the work goes on meanwhile
+        here = log.thread is None or log.thread == thread  # else the work goes on meanwhile
+        if here:
             entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
@@ -76,7 +77,7 @@ def handed_out(torch: Any, session: Session) -> None:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
             facts["thread"] = thread
-            if watched:
+            if watched and (here or not session.root_runs):
                 entrance.reopen()
             padding = facts["padding"]
             if padding is not None and not padding.note(batch):
