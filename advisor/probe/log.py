@@ -232,6 +232,10 @@ class Log:
         """Entries of `kind` so far, those no longer held included."""
         return self.dropped[kind] + len(getattr(self, kind))
 
+    def is_read_aside(self, loader: int) -> bool:
+        """Whether another thread than the one that works takes its batches."""
+        return self.thread not in (None, self.loaders[loader].get("thread", self.thread))
+
     def trim(self) -> None:
         """Keep the lists bounded in programs that run for hours: all end at one moment, so that
         what remains still fits together."""

@@ -228,8 +228,18 @@ def drawn_beside(log: Log, main: int, work: list[float]) -> list[int]:
 def _from_loaders(log: Log, lead: int | None, also: set[int]) -> Fed:
     own = {lead, *also}
     mine = [entry for entry in log.nexts if entry[2] in own and entry[3] != EXHAUSTED]
+    if lead is not None and log.is_read_aside(lead):
+        return _in_turn(mine, log.passes)
     epochs = sum(entry[2] in own and entry[3] == EXHAUSTED for entry in log.nexts)
     return [(end, items) for _, end, _, items, _ in _used(log, mine, epochs)]
+
+
+def _in_turn(batches: list[Next], passes: list[tuple[float, float, bool]]) -> Fed:
+    """What a thread of its own has loaded ahead is trained on in its turn, not when it came; which
+    of it was skipped cannot be told."""
+    many = max(1, round(len(batches) / max(1, len(passes))))
+    turns = (end for _, end, _ in passes for _ in range(many))
+    return [(end, entry[3]) for end, entry in zip(turns, batches)]
 
 
 Next = tuple[float, float, int, float, bool]

@@ -376,7 +376,7 @@ def _waits(
 ) -> list[tuple[float, float]] | None:
     if ledger.loader is None:
         return None
-    if log.thread not in (None, log.loaders[ledger.loader].get("thread", log.thread)):
+    if log.is_read_aside(ledger.loader):
         return None
     own = {ledger.loader, *ledger.beside}
     waits = [(n[0], n[1]) for n in log.nexts if n[2] in own]
