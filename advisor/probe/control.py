@@ -102,11 +102,14 @@ def _last_moment(session: Session) -> float:
 
 
 def _next_look(session: Session, need_s: float, spent_s: float) -> float:
-    """When to look again, after a look that took `spent_s` and found `need_s` missing."""
+    """When to look again, after a look that took `spent_s` and found `need_s` missing.
+
+    What is missing is a guess, after the first steps a bad one: it is made anew soon enough.
+    """
     now = time.perf_counter()
     measure_s = float(session.plan.get("measure_s") or 3.0)
     late = now - (session.first_event or now) > LATE * measure_s
-    return now + max(need_s, spent_s / (LIGHTER if late else LIGHT))
+    return now + max(min(need_s, measure_s), spent_s / (LIGHTER if late else LIGHT))
 
 
 def _begin_clock(session: Session) -> None:

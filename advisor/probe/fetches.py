@@ -57,8 +57,7 @@ def handed_out(torch: Any, session: Session) -> None:
         if enter >= session.due or session.clock is not None:
             step_ended(enter)
         log, rota, entrance, thread = session.log, session.rota, session.entrance, get_ident()
-        here = log.thread is None or log.thread == thread  # else the work goes on meanwhile
-        if here:
+        if entrance.open and (log.thread is None or log.thread == thread):  # else work goes on
             entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
@@ -77,7 +76,7 @@ def handed_out(torch: Any, session: Session) -> None:
             watched = rota.turn(number, log)
             facts = log.loaders[number]
             facts["thread"] = thread
-            if watched and (here or not session.root_runs):
+            if watched and (not session.root_runs or log.thread == thread):
                 entrance.reopen()
             padding = facts["padding"]
             if padding is not None and not padding.note(batch):

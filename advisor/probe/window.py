@@ -130,7 +130,7 @@ def warm_up(log: Log, ledger: steps.Ledger, measure_s: float, since: float = 0.0
         discard = FORWARDS_DISCARDED
     else:
         batches = max(3, workers * prefetch + 2)
-        discard = math.ceil(batches / max(ledger.batches_per_step, 1e-9))
+        discard = math.ceil(batches / (ledger.batches_per_step or 1.0))
         last = begin + discard
         if last < ledger.steps and bounds[last] - bounds[begin] > DISCARD_LIMIT * measure_s:
             by_time = bisect.bisect_left(bounds, bounds[begin] + DISCARD_LIMIT * measure_s) - begin

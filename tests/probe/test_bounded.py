@@ -94,6 +94,35 @@ def test_a_look_that_costs_much_comes_less_often(tmp_path, monkeypatch) -> None:
     assert session.errors == []
 
 
+def test_a_bad_guess_is_made_anew(tmp_path, monkeypatch) -> None:
+    """Two steps told nothing of the third, and the next look was to come in a year."""
+    session = Session({"records": str(tmp_path), "plan": PLAN})
+    session.torch = torch
+    looks = []
+    monkeypatch.setattr(control, "missing_s", lambda _, now: looks.append(now) or 3e7)
+    now = 100.0
+    monkeypatch.setattr(control.time, "perf_counter", lambda: now)
+    while now < 130.0:
+        if now >= session.due:
+            control.tick(session, now)
+        now += STEP_S
+    assert len(looks) > 5
+
+
+def test_no_warm_up_is_a_year_long_because_no_batch_was_seen_between_two_updates() -> None:
+    found = Log()
+    found.roots = [Root(torch.nn.Conv2d(1, 1, 1), 0, 2)]
+    found.loaders = [{"workers": 0}]
+    found.nexts = [(0.0, 0.1, 0, 4.0, True), (0.2, 0.3, 0, 4.0, True)]
+    found.backwards = [(0.4, 0.5, False), (0.6, 0.7, False)]
+    found.opts = [(0.5, 0.55, 1), (0.7, 0.75, 1)]
+    ledger = steps.read(found, PLAN)
+    assert ledger is not None
+    _, need = window.find(found, ledger, PLAN)
+    assert need is not None
+    assert need.seconds < 60
+
+
 def test_modules_made_anew_for_every_step_are_one_root(tmp_path) -> None:
     """Those that are gone leave nothing behind."""
     session = Session({"records": str(tmp_path), "plan": PLAN})
