@@ -22,7 +22,7 @@ from . import (
 )
 from .clock import start_if_in_use
 from .in_turn import InTurn
-from .session import Session
+from .session import KEPT, Session
 
 BEAT_S = 1.0
 """Shortest time between two rewrites of the record."""
@@ -53,7 +53,19 @@ def tick(session: Session, now: float) -> None:
         else:
             _look(session, now)
     except Exception as problem:
-        session.step_aside(problem)
+        _again_later(session, now, problem)
+
+
+def _again_later(session: Session, now: float, problem: Exception) -> None:
+    """What went wrong with so little seen may go well with more; a window that is kept is enough."""
+    session.fail(problem)
+    if session.frozen is not None:
+        stop(session)
+    if len(session.errors) >= KEPT:
+        session.leave_alone()
+    else:
+        session.due = session.next_beat = now + BEAT_S
+        session.next_check = max(session.next_check, session.due)
 
 
 def _look(session: Session, now: float) -> None:

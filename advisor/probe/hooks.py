@@ -6,9 +6,10 @@ is kept in the record and never reaches the program.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from . import applying, fetches, forwards, graphs, recomputing, updates
+from . import applying, fetches, forwards, graphs, recomputing, record, updates
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
@@ -31,6 +32,7 @@ def install(torch: Any, session: Session) -> None:
     """Hook torch, once, whoever asks. `session.patches.undo()` takes every hook back."""
     if getattr(torch, FLAG, False):
         return
+    session.patches.on_undo(functools.partial(record.aside, session))
     session.patches.put(torch, FLAG, True)
     session.torch = torch
     for part in PARTS:

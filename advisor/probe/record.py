@@ -35,6 +35,14 @@ def beat(session: Session) -> None:
     put(session, _head(session))
 
 
+def aside(session: Session) -> None:
+    """Every hook was taken back: nothing more will be told."""
+    if session.frozen is None:
+        beat(session)
+    else:
+        write(session, "aside")
+
+
 def write(session: Session, state: str) -> None:
     """The whole record; what was frozen at the end of the window stands as it was then."""
     session.state = state

@@ -138,7 +138,11 @@ class Session:
     def step_aside(self, problem: BaseException) -> None:
         """An error of ours that the measurement does not survive: take every hook back."""
         self.fail(problem)
-        self.due = float("inf")
+        self.leave_alone()
+
+    def leave_alone(self) -> None:
+        """Take every hook back; the last of what is undone writes the record."""
+        self.due, self.state = float("inf"), "aside"
         self.patches.undo()
 
     def attempt(self, call: Callable[..., object], *args: Any) -> None:
@@ -148,7 +152,7 @@ class Session:
         except Exception as problem:
             self.fail(problem)
             if len(self.errors) >= KEPT:
-                self.patches.undo()
+                self.leave_alone()
 
     def fail(self, problem: BaseException) -> None:
         """An error of ours in a part that the others do not need."""

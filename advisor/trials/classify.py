@@ -81,6 +81,7 @@ def log_tail(ending: Ending) -> str:
     lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
     # a launcher's own words may stand where those of the process that failed would be
     told = [problem.tail.rstrip() for problem in _raised(ending)[:1] if problem.tail]
+    told += [error.rstrip() for process in ending.processes for error in process.errors[-1:]]
     lost = [tail for tail in told if tail.rpartition("\n")[2] not in lines]
     return "\n".join([*lost, *lines])
 
@@ -108,17 +109,15 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             seen = f"the last one seen was step {ending.steps}"
             return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
         case "start-limit" if ending.booted and not ending.lost:
-            return Finding.of(
-                "no-steps",
-                f"no step within {ending.silence_s:.0f} s; last line: {_last_line(ending)}",
-            )
+            seen = _last_error(ending) or f"last line: {_last_line(ending)}"
+            return Finding.of("no-steps", f"no step within {ending.silence_s:.0f} s; {seen}")
         case "start-limit":
             return _probe_missing(trial, ending)
         case "total-limit":
             return Finding.of(
                 "timeout", f"still running after {ending.wall_s:.0f} s, at step {ending.steps}"
             )
-        case "exited" | "measured":
+        case "exited" | "measured" | "aside":
             return None
 
 
@@ -143,7 +142,7 @@ def _guarded(_: Trial, ending: Ending) -> Finding | None:
 def _died(trial: Trial, ending: Ending) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
     problems = _raised(ending)
-    if ending.end == "measured" or ending.exit_code == 0:
+    if ending.end in {"measured", "aside"} or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
         problems = [problem for problem in problems if problem.where == "step"]
         return _cause(trial, ending, problems) if problems else None
@@ -201,7 +200,20 @@ def _not_finite(_: Trial, ending: Ending) -> Finding | None:
     return None
 
 
+def _last_error(ending: Ending) -> str | None:
+    """The probe's own: what it raised last."""
+    errors = [error for process in ending.processes for error in process.errors]
+    return f"the probe itself failed: {errors[-1].splitlines()[-1]}" if errors else None
+
+
 def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
+    if ending.end == "aside":
+        return Finding.of(
+            "probe-not-loaded",
+            f"{_last_error(ending)}, after {ending.steps} steps; it left the program alone",
+            "This is a defect of gpu-advisor: please report it with the log. Until it is mended, "
+            "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex.",
+        )
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     if trial.plan.unit_regex is not None:
         lines = f"{ending.count.lines} output lines match {trial.plan.unit_regex!r}"

@@ -195,7 +195,8 @@ class ProcessRecord:
     ppid: int | None = None
     boot_time: Finite | None = None
     state: str = "booted"
-    """booted, torch, stepping, stopped (by us: the window is full), exited."""
+    """booted, torch, stepping, aside (an error of the probe's: it left the program alone), stopped
+    (by us: the window is full), exited."""
     alone: bool = False
     """Its window is full; loader and compute are being measured alone, which makes no steps."""
     steps: int = 0
@@ -215,7 +216,7 @@ class ProcessRecord:
     unreached: tuple[str, ...] = ()
     """Command lines of Pythons that it started where the probe cannot follow."""
     errors: tuple[str, ...] = ()
-    """The probe's own: it then leaves the program alone, and tells of no more steps."""
+    """The probe's own, of which it survives some: see `state`."""
     notes: tuple[str, ...] = ()
 
     # what follows is told once the process stopped or exited
@@ -334,7 +335,8 @@ class Records:
             record = parser(pid, _content(self._folder, path))
         except OSError as problem:
             return before or ProcessRecord(pid=pid, unread=str(problem))
-        if record.unread and not record.measured and before is not None:
+        nothing = ProcessRecord(pid=pid, unread=record.unread)
+        if before is not None and record.unread and record == nothing:
             record = replace(before, unread=record.unread)
         self._seen[path] = (now, record)
         return record

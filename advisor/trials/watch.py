@@ -54,7 +54,14 @@ SPANS_TOLD = 200
 
 NOTHING = Count()
 End = Literal[
-    "exited", "measured", "start-limit", "hang", "total-limit", "cancelled", "not-started"
+    "exited",
+    "measured",
+    "aside",
+    "start-limit",
+    "hang",
+    "total-limit",
+    "cancelled",
+    "not-started",
 ]
 
 
@@ -207,13 +214,12 @@ class Watch:
         """What ends the trial now, if anything does; the order is the order of precedence."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
-        told = any(not process.errors for process in stepping)
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
         self._last_sign = max([self._last_sign, *steps])
         count = self._tally.count
         if count.last_time is not None:
             self._last_sign = max(self._last_sign, count.last_time)
-        at_work = told or count.lines > 0
+        at_work = bool(stepping) or count.lines > 0
         if at_work != self._was_at_work:  # its first step, or the next part of a longer command
             self._last_sign = now
         self._was_at_work = at_work
@@ -231,16 +237,31 @@ class Watch:
         alone = any(process.alone for process in stepping)
         if at_work and silence > self._hang_limit_s(alone=alone) and not self._warming_up(now):
             return "hang"
-        if not stepping and not at_work and (silence > trial.start_limit_s or self._lost(now)):
+        if not at_work and self._aside():
+            return "aside"
+        if not at_work and (silence > trial.start_limit_s or self._lost(now)):
             return "start-limit"
         if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
             return "total-limit"
         return None
 
+    def _only_the_probe_tells(self) -> bool:
+        """Without it nothing can be counted, and waiting for the command's end is of no use."""
+        plan = self._trial.plan
+        return plan.mode == "window" and plan.unit_regex is None
+
+    def _aside(self) -> bool:
+        """The probe has left the program alone, and no other process of it may come to steps."""
+        alive = [process for process in self._processes if _alive(process.pid)]
+        aside = [process for process in alive if process.state == "aside"]
+        parents = {process.ppid for process in aside}
+        waited_for = [p for p in alive if p.state == "torch" and p.pid not in parents]
+        return bool(aside) and not waited_for and self._only_the_probe_tells()
+
     def _lost(self, now: float) -> bool:
         """No Python of the command is one that the probe is in, and nothing else can be counted."""
-        plan, since = self._trial.plan, self._reach.since
-        if plan.mode != "window" or plan.unit_regex is not None or since is None:
+        since = self._reach.since
+        if since is None or not self._only_the_probe_tells():
             return False
         lost = [pid for pid in self._reach.lost if _alive(pid)]
         told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.program import PROBE, PROGRAMS, WHOLE, in_a_file, python, run, with_torch
+from tests.probe.program import PLAN, PROBE, PROGRAMS, WHOLE, in_a_file, python, run, with_torch
 
 
 def test_the_probe_is_written_for_python_3_9() -> None:
@@ -142,6 +142,16 @@ def test_stacks_are_written_on_request(tmp_path: Path) -> None:
     run(tmp_path, sys.executable, "-c", code, plan=WHOLE)
     (stacks,) = (tmp_path / "probe").glob("stacks-*.txt")
     assert "in stuck" in stacks.read_text()
+
+
+def test_a_look_that_fails_once_is_taken_again(tmp_path: Path) -> None:
+    """With more steps it may go well; the failure is told, and the rate is there."""
+    program = str(PROGRAMS / "fail_probe.py")
+    outcome = run(tmp_path, sys.executable, program, "1", plan=PLAN)
+    (record,) = outcome.records
+    assert record.state == "stopped"
+    assert "no step has a length" in record.errors[0]
+    assert outcome.reading is not None
 
 
 def test_the_record_tells_that_the_program_steps(tmp_path: Path) -> None:

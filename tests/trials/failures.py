@@ -117,6 +117,13 @@ CASES = {
         command=(sys.executable, "-I", program("fail_no_steps")[1]),
         evidence="-I",
     ),
+    "the probe fails": Case(
+        kind="probe-not-loaded",
+        command=program("fail_probe"),
+        evidence="ZeroDivisionError: no step has a length",
+        tail=("in broken",),
+        limits=TRAINING,
+    ),
     "items failed": Case(kind="work-not-done", command=program("fail_items"), evidence="Failed: 2"),
     "interrupted": Case(
         kind="interrupted",
