@@ -1,7 +1,7 @@
 """Duets by turns, or rounds of whole processes: which tells two arms apart better for its time?
 
     python -m benchmarks.duets [--seconds 75] [--repeats 1] [--world quiet|bursts|hog ...]
-                               [--program loader ...] [--json FILE]
+                               [--program loader ...] [--method duets ...] [--json FILE]
 
 A round runs one arm after the other, each in a fresh process, as `optimize` does: it waits for a
 quiet moment, leaves disturbed time out, and repeats disturbed rounds. A duet has both arms alive
@@ -300,11 +300,12 @@ class Cell:
         return found.low <= truth <= found.high if found else None
 
 
-def measured(worlds: Sequence[str], names: Sequence[str], seconds: float) -> Iterator[Cell]:
+def measured(
+    worlds: Sequence[str], names: Sequence[str], methods: Sequence[str], seconds: float
+) -> Iterator[Cell]:
     """Every cell once; the methods take turns in going first."""
     for number, (name, place) in enumerate((n, p) for n in names for p in worlds):
-        methods = list(METHODS) if number % 2 == 0 else list(reversed(METHODS))
-        for method in methods:
+        for method in methods if number % 2 == 0 else reversed(methods):
             load = os.getloadavg()[0]
             begun = time.monotonic()
             with world(place):
@@ -363,6 +364,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1, help="of the whole table")
     parser.add_argument("--world", action="append", choices=["quiet", "bursts", "hog"])
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))
+    parser.add_argument("--method", action="append", choices=list(METHODS))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through the ends of all players
@@ -373,7 +375,8 @@ def main() -> None:
     print("|:--|:--|:--|--:|--:|--:|:--|--:|:--|--:|")
     for _ in range(args.repeats):
         worlds = args.world or ["quiet", "bursts", "hog"]
-        for cell in measured(worlds, args.program or list(PROGRAMS), args.seconds):
+        programs, methods = args.program or list(PROGRAMS), args.method or list(METHODS)
+        for cell in measured(worlds, programs, methods, args.seconds):
             cells.append(cell)
             print(line_of(cell), flush=True)
             if args.json:

@@ -57,7 +57,7 @@ def tick(session: Session, now: float) -> None:
 
 
 def _again_later(session: Session, now: float, problem: Exception) -> None:
-    """What went wrong with so little seen may go well with more; a window that is kept is enough."""
+    """What fails with so little seen may go well with more; a window that is kept is enough."""
     session.fail(problem)
     if session.frozen is not None:
         stop(session)
