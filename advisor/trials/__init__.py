@@ -35,13 +35,14 @@ from advisor.isolation.refusals import refusal
 from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.trials import traces
-from advisor.trials.classify import Finding, classify, log_tail
+from advisor.trials.classify import Finding, classify
 from advisor.trials.disturbance import judge, on_card, spells_judged, window_rates
 from advisor.trials.launch import Launched
 from advisor.trials.output import Tally
 from advisor.trials.prepare import prepare
 from advisor.trials.rates import Rate, best_rate
 from advisor.trials.reading import Reading, glimpse, read
+from advisor.trials.said import log_tail
 from advisor.trials.watch import Ending, Watch
 
 if TYPE_CHECKING:

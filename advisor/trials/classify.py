@@ -9,12 +9,20 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.trials.said import (
+    LAUNCHERS,
+    TAIL_LINES,
+    TRACEBACK,
+    exception_lines,
+    exceptions,
+    last_error,
+    last_line,
+)
 from advisor.trials.signs import (
     CONFIG,
     DEATHS,
     DEVICE,
     NEXT_STEPS,
-    NOISE,
     RESOURCES,
     SWALLOWED,
     Sign,
@@ -27,21 +35,9 @@ if TYPE_CHECKING:
     from advisor.trials.records import ProgramException
     from advisor.trials.watch import Ending
 
-TAIL_LINES = 20
-STACK_LINES = 400
 EVIDENCE_CHARS = 300
-LAUNCHERS = {
-    "CalledProcessError",
-    "ChildFailedError",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "SignalException",
-}
-"""Exceptions in which a launcher tells that a process of its own has failed."""
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 
-_EXCEPTION_LINE = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Z]\w*)(?:: (?P<message>.*))?$")
-_TRACEBACK = "Traceback (most recent call last):"
 _ISOLATED = re.compile(r"(?:^|\s)(?:\S*/)?python[\d.]*\s+(?:-\w+\s+)*?(-\w*[SIE]\w*)\b")
 
 
@@ -74,24 +70,6 @@ def classify(trial: Trial, ending: Ending, *, measured: bool) -> Finding | None:
     return None if measured else _nothing_measured(trial, ending)
 
 
-def log_tail(ending: Ending) -> str:
-    """The stacks of a hung program, then the last lines of its standard error, or output."""
-    lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
-    lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
-    lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
-    # a launcher's own words may stand where those of the process that failed would be
-    told = [problem.tail.rstrip() for problem in _raised(ending)[:1] if problem.tail]
-    told += [error.rstrip() for process in ending.processes for error in process.errors[-1:]]
-    lost = [tail for tail in told if tail.rpartition("\n")[2] not in lines]
-    return "\n".join([*lost, *lines])
-
-
-def _raised(ending: Ending) -> list[ProgramException]:
-    """What ended processes: that of the work itself before that of whoever launched it."""
-    problems = [process.exception for process in ending.processes if process.exception]
-    return sorted(problems, key=lambda problem: problem.type in LAUNCHERS)
-
-
 # --- one judge after another --------------------------------------------------------------
 
 
@@ -109,7 +87,7 @@ def _by_us(trial: Trial, ending: Ending) -> Finding | None:
             seen = f"the last one seen was step {ending.steps}"
             return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
         case "start-limit" if ending.booted and not ending.lost:
-            seen = _last_error(ending) or f"last line: {_last_line(ending)}"
+            seen = last_error(ending) or f"last line: {last_line(ending)}"
             return Finding.of("no-steps", f"no step within {ending.silence_s:.0f} s; {seen}")
         case "start-limit":
             return _probe_missing(trial, ending)
@@ -125,7 +103,7 @@ def _lost_rank(trial: Trial, ending: Ending) -> Finding | None:
     """What ended one of several ranks, for which the others then waited."""
     if all(process.world_size < 2 for process in ending.processes):
         return None
-    problems = [problem for problem in _raised(ending) if problem.type not in LAUNCHERS]
+    problems = [problem for problem in exceptions(ending) if problem.type not in LAUNCHERS]
     if problems:
         return _cause(trial, ending, problems)
     return _signed((*RESOURCES, *DEVICE), reversed(ending.output.splitlines()))
@@ -141,7 +119,7 @@ def _guarded(_: Trial, ending: Ending) -> Finding | None:
 
 def _died(trial: Trial, ending: Ending) -> Finding | None:
     """It ended badly: an exception, a signal, an exit code."""
-    problems = _raised(ending)
+    problems = exceptions(ending)
     if ending.end in {"measured", "aside"} or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
         problems = [problem for problem in problems if problem.where == "step"]
@@ -200,17 +178,11 @@ def _not_finite(_: Trial, ending: Ending) -> Finding | None:
     return None
 
 
-def _last_error(ending: Ending) -> str | None:
-    """The probe's own: what it raised last."""
-    errors = [error for process in ending.processes for error in process.errors]
-    return f"the probe itself failed: {errors[-1].splitlines()[-1]}" if errors else None
-
-
 def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
     if ending.end == "aside":
         return Finding.of(
             "probe-not-loaded",
-            f"{_last_error(ending)}, after {ending.steps} steps; it left the program alone",
+            f"{last_error(ending)}, after {ending.steps} steps; it left the program alone",
             "This is a defect of gpu-advisor: please report it with the log. Until it is mended, "
             "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
@@ -224,7 +196,7 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         )
     if not ending.booted or (not ending.steps and any(_unreached(ending))):
         return _probe_missing(trial, ending)
-    problems = _raised(ending)
+    problems = exceptions(ending)
     if problems:
         return _cause(trial, ending, problems)
     unread = next((process for process in ending.processes if process.unread), None)
@@ -236,7 +208,7 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
             "unit-regex in gpu-advisor.toml.",
         )
     if not ending.steps:
-        return Finding.of("no-steps", f"{ended} without a step; last line: {_last_line(ending)}")
+        return Finding.of("no-steps", f"{ended} without a step; last line: {last_line(ending)}")
     said = [(process.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for each in itertools.chain(*said) if each), "too few to measure")
     return Finding.of("no-steps", f"{ended} and {ending.steps} steps: {why}")
@@ -310,7 +282,7 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
     for change in trial.candidate.changes:
         leaf = re.search(r"[^.\[\]\"]+(?=[\]\"]*$)", change.path)
         named = re.compile(rf"\b{re.escape(leaf[0])}\b") if leaf else None
-        for line in said or _exception_lines(last):
+        for line in said or exception_lines(last):
             if named and named.search(line):
                 return Finding.of("config-rejected", f"{line} (tried {trial.label})")
     return None
@@ -319,10 +291,10 @@ def _rejected(trial: Trial, ending: Ending, problems: Sequence[ProgramException]
 def _crashed(ending: Ending, problems: Sequence[ProgramException]) -> Finding:
     if problems:
         where, lines = problems[0].where, _lines(problems[0])
-        evidence = next(reversed(_exception_lines(lines)), lines[0])
+        evidence = next(reversed(exception_lines(lines)), lines[0])
     else:
-        raised = _exception_lines(ending.stderr.splitlines())
-        evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {_last_line(ending)}"
+        raised = exception_lines(ending.stderr.splitlines())
+        evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {last_line(ending)}"
         missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
         where = "import" if missing else "start"
     return Finding.of("crash-step" if ending.steps else f"crash-{where}", evidence)
@@ -351,30 +323,16 @@ def _logged_exception(lines: Sequence[str], known: tuple[str, ...]) -> Finding |
     that was missing, nor what is `known` to come from our own doing.
     """
     for number, line in enumerate(lines):
-        if line.strip() != _TRACEBACK:
+        if line.strip() != TRACEBACK:
             continue
         if number and lines[number - 1].startswith("Exception ignored in"):
             continue
-        raised = next(iter(_exception_lines(lines[number:])), None)
+        raised = next(iter(exception_lines(lines[number:])), None)
         if raised and raised.startswith(known or ("\n",)):
             continue
         if raised and raised.partition(":")[0].rpartition(".")[2] not in IMPORT_ERRORS:
             return Finding.of("work-not-done", f"caught and printed: {raised}")
     return None
-
-
-def _exception_lines(lines: Sequence[str]) -> list[str]:
-    """The lines that end tracebacks: `ValueError: ...`."""
-    found = []
-    inside = False
-    for line in lines:
-        if line.strip() == _TRACEBACK:
-            inside = True
-        elif inside and line and not line[0].isspace():
-            inside = False
-            if _EXCEPTION_LINE.match(line):
-                found.append(line)
-    return found
 
 
 def _probe_missing(trial: Trial, ending: Ending) -> Finding:
@@ -384,7 +342,7 @@ def _probe_missing(trial: Trial, ending: Ending) -> Finding:
         "probe-not-loaded",
         f"no Python process of the command that does the work loaded the probe"
         f"{f': {why}' if why else ''}; it ran {ending.wall_s:.1f} s, "
-        f"last line: {_last_line(ending)}",
+        f"last line: {last_line(ending)}",
     )
 
 
@@ -394,11 +352,3 @@ def _unreached(ending: Ending) -> Iterator[str]:
         for command in process.unreached:
             yield f"`{command}` ignores PYTHONPATH, and was started by the program itself"
     yield from ending.lost
-
-
-def _last_line(ending: Ending) -> str:
-    for text in (ending.stderr, ending.stdout):
-        lines = [line for line in text.splitlines() if not NOISE.search(line)]
-        if lines:
-            return lines[-1].strip()
-    return "(no output)"

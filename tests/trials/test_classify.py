@@ -9,9 +9,10 @@ import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.model import Candidate, Change, Trial
-from advisor.trials.classify import classify, log_tail
+from advisor.trials.classify import classify
 from advisor.trials.records import Measured, Memory, ProcessRecord, ProgramException
 from advisor.trials.resources import OomCounter, new_kills, oom_counters
+from advisor.trials.said import log_tail
 from advisor.trials.signs import NEXT_STEPS
 from advisor.trials.watch import Ending
 
