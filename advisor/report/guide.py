@@ -70,12 +70,11 @@ def timeline(report: Report) -> list[Row]:
     before, after = report.before, report.after if shows_after(report) else None
     if not before.units_per_s or report.unit == "token":
         return []
-    units = numbers.plural(report.unit)
-    counts = [(f"{count:,} {units if count > 1 else report.unit}", count) for count in COUNTS]
+    counts = [(numbers.many(count, report.unit), count) for count in COUNTS]
     counts = [each for each in counts if _worth_a_line(before, each[1])][:MOST_ROWS]
     items = before.data_items
     passes = [
-        (f"{number} pass{'es' * (number > 1)} over {items:,} {units}", number * items)
+        (f"{numbers.many(number, 'pass')} over {numbers.many(items, report.unit)}", number * items)
         for number in (PASSES if items else ())
         if items
     ]

@@ -141,6 +141,11 @@ def plural(unit: str) -> str:
     return f"{unit}s"
 
 
+def many(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`, `1,200 processes`."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
+
+
 def one(unit: str) -> str:
     """`a tile`, `an image`, `a unit`, `an utterance`."""
     vowel = unit[:1] in set("aeio") or unit.startswith(("un", "ut", "up")) > unit.startswith("uni")

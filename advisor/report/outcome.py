@@ -125,7 +125,7 @@ def reason(found: Outcome) -> str:
     if stop is None:
         processes = sum(not attempt.reused for attempt in found.attempts)
         return (
-            f"Interrupted after {processes} processes; the {found.what} is untouched, and "
+            f"Interrupted after {numbers.many(processes, 'process')}; the {found.what} is untouched, and "
             "the next call goes on from what was measured."
         )
     if stop.reason == "budget-too-small":

@@ -327,7 +327,7 @@ def slow_starts(starts: Starts) -> str | None:
     many = int(starts.bought)
     return (
         f"Each process takes {numbers.duration(starts.usual_s)} to its first step, and at most a "
-        f"third of the budget goes to that: {many} {'process' if many == 1 else 'processes'}. A "
+        f"third of the budget goes to that: {numbers.many(many, 'process')}. A "
         f"whole search takes about {WHOLE_SEARCH}; --budget {numbers.whole_minutes(starts.whole_s)}"
         " holds it."
     )
@@ -344,7 +344,7 @@ GAINS = {
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
-    rounds = f"{interval.n} interleaved rounds of fresh processes"
+    rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
     did = GAINS[objective][0].format(ratio=ratio, unit=unit, units=numbers.plural(unit))

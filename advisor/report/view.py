@@ -299,7 +299,7 @@ def unit_time(report: Report) -> list[Row]:
 def measured_on(report: Report) -> str:
     """The machine in one line; without a GPU it says so."""
     machine = report.machine
-    host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
+    host = f"{machine.cpu}, {numbers.many(machine.cpus, 'CPU')}, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
     return f"{host}; there is no GPU, so this is tuned for this CPU"
@@ -356,7 +356,7 @@ def _bounded(report: Report, name: str, value: float | None) -> str:
 
 def quality_told(point: QualityPoint) -> str:
     """What a look at a measure says: how often, on what, and whether that is inside."""
-    runs = f"{point.runs} pair{'s' if point.runs != 1 else ''}"
+    runs = numbers.many(point.runs, "pair")
     items = f" of {point.items} items" if point.items > 1 else ""
     if point.stage == "confirmed":
         return f"{'confirmed' if point.within else 'not confirmed'}, {runs}{items}"

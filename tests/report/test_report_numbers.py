@@ -113,3 +113,17 @@ def test_a_small_part_of_the_memory_is_told_in_what_it_is_small_in(
 ) -> None:
     """Never as `0.000450 MiB`."""
     assert numbers.memory(gib) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "told"),
+    [
+        (1, "process", "1 process"),
+        (2, "process", "2 processes"),
+        (0, "CPU", "0 CPUs"),
+        (1, "GPU", "1 GPU"),
+        (1200, "query", "1,200 queries"),
+    ],
+)
+def test_one_of_a_kind_is_no_plural(count: int, noun: str, told: str) -> None:
+    assert numbers.many(count, noun) == told

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from advisor.report import rendering, view
-from advisor.report.model import Bottleneck, Report
+from advisor.model import Disturbance, Interval
+from advisor.report import rendering, sentences, surroundings, view
+from advisor.report.model import Bottleneck, Gain, Report
 from tests.report import examples
+from tests.runs import a_run
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -351,3 +353,27 @@ def test_the_title_tells_what_was_aimed_at(objective: str, said: str) -> None:
     title = rendering.render(report).splitlines()[0]
     assert said in title
     assert "inside latency_p95&lt;=80ms, " in title
+
+
+ONE_OF_MANY = re.compile(
+    r"(?<![\d.,] )(?<![\d.,])1 (?:interleaved )?"
+    r"(?:processes|trials|CPUs|GPUs|rounds|pairs|workers|files|items|samples|tiles)\b"
+)
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    """A container of one CPU, a call that was stopped after its first process, one pair."""
+    gain = Gain(ratio=1.2, low=1.1, high=1.3, pairs=1)
+    calm = examples.on_gpu()
+    report = examples.on_gpu(
+        runs=1,
+        trials=calm.trials[:1],
+        machine=calm.machine.model_copy(update={"cpus": 1}),
+        advice=[calm.advice[0].model_copy(update={"gain": gain})],
+        busy=surroundings.busy(
+            [a_run(disturbance=Disturbance(disturbed=True, others_cpus=0.4))], [], 1, stood_in=False
+        ),
+        reason=f"It {sentences.gained(Interval(estimate=1.2, low=1.1, high=1.3, n=1), 'sample')}.",
+        before=calm.before.model_copy(update={"data_items": 1}),
+    )
+    assert not ONE_OF_MANY.findall(rendering.render(report, "figures"))
