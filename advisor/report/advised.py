@@ -25,7 +25,7 @@ ADVICE = {
     "batches.{reading}{caution}",
     "together": "{overlap}",
     "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
-    "update then averages over {times:g} times the samples, the learning rate and its schedule "
+    "update then averages over {times} times the samples, the learning rate and its schedule "
     "have to follow, and an epoch has fewer updates. {start}{untaken}",
 }
 
@@ -56,7 +56,7 @@ def advised(advice: Advice) -> str:
         if cost
         else "",
         caution=f" Mind that {caution}." if caution else "",
-        times=as_float(data.get("times")),
+        times=numbers.measure(as_float(data.get("times")), 3),
         start=retrained.where_to_start(data),
         untaken=retrained.untaken(data),
         padding=padding[0],

@@ -155,10 +155,9 @@ def told(report: Report) -> list[str]:
     was, now = seconds(report.before, largest), seconds(report.after, later)
     if later is None or not was or not now or not report.gain:
         return said
-    held = f"With {numbers.count(later.batch)} {units} a call it takes 1/{was / now:.2g} of that"
-    said.append(
-        f"{held} time {numbers.one(report.unit)}; the whole reached {numbers.gain(report.gain)}."
-    )
+    part = f"1/{numbers.measure(was / now, 2)} of that time {numbers.one(report.unit)}"
+    held = f"With {numbers.count(later.batch)} {units} a call it takes {part}"
+    said.append(f"{held}; the whole reached {numbers.gain(report.gain)}.")
     others = [each for each in stages if each is not largest and each.share >= numbers.WORTH_SAYING]
     grown = [each for each in others if _faster(report, each)]
     if others and not grown:
