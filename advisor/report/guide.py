@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor.documents import argv
 from advisor.report import numbers
-from advisor.report.view import Row, shows_after
+from advisor.report.view import Row, shows_after, start_up_counted
 from advisor.trials.signs import NEXT_STEPS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def timeline(report: Report) -> list[Row]:
         return []
     counts = [(numbers.many(count, report.unit), count) for count in COUNTS]
     counts = [each for each in counts if _worth_a_line(before, each[1])][:MOST_ROWS]
-    items = before.data_items
+    items, with_start = before.data_items, start_up_counted(report)
     passes = [
         (f"{numbers.many(number, 'pass')} over {numbers.many(items, report.unit)}", number * items)
         for number in (PASSES if items else ())
@@ -81,8 +81,8 @@ def timeline(report: Report) -> list[Row]:
     return [
         Row(
             label=label,
-            before=_time(before, count),
-            after=_time(after, count) if after else "",
+            before=_time(before, count, with_start),
+            after=_time(after, count, with_start) if after else "",
         )
         for label, count in (*counts, *(each for each in passes if _worth_a_line(before, each[1])))
     ]
@@ -92,9 +92,9 @@ def _worth_a_line(side: Side, count: int) -> bool:
     return SHORTEST_S <= count / (side.units_per_s or 1.0) <= LONGEST_S
 
 
-def _time(side: Side, count: int) -> str:
+def _time(side: Side, count: int, with_start: bool) -> str:
     """`11 min 16 s (11 min to 11 min 32 s)`: start-up and work, at the bounds of the rate."""
-    start = side.startup_s or 0.0
+    start = (side.startup_s or 0.0) if with_start else 0.0
     rates = (side.units_per_s, side.units_per_s_high, side.units_per_s_low)
     middle, low, high = (
         numbers.duration(count / rate + start) if rate else numbers.NOT_MEASURED for rate in rates
@@ -228,11 +228,12 @@ def troubles(report: Report) -> list[Trouble]:
     fitted = [t for t in ran if t.batch and t.peak_mem_gib]
     if fitted and side.batch:
         largest = max(fitted, key=lambda trial: trial.batch or 0.0)
+        runs = "what was proven ran" if report.dry_run and report.changes else "it now runs"
         found.append(
             Trouble(
                 when="it runs out of memory",
                 then=f"A batch of {numbers.count(largest.batch)} took "
-                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; it now runs "
+                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; {runs} "
                 f"with {numbers.count(side.batch)}. Larger inputs need a smaller batch.",
             )
         )

@@ -157,7 +157,8 @@ def told(report: Report) -> list[str]:
         return said
     part = f"1/{numbers.measure(was / now, 2)} of that time {numbers.one(report.unit)}"
     held = f"With {numbers.count(later.batch)} {units} a call it takes {part}"
-    said.append(f"{held}; the whole reached {numbers.gain(report.gain)}.")
+    rates = report.objective == "throughput"
+    said.append(f"{held}; the whole reached {numbers.gain(report.gain)}." if rates else f"{held}.")
     others = [each for each in stages if each is not largest and each.share >= numbers.WORTH_SAYING]
     grown = [each for each in others if _faster(report, each)]
     if others and not grown:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor.report import guide, numbers, rendering, sensitivity
+from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.model import Side, TrialEntry
 from tests.report import examples
 from tests.report.test_report_rendering import every_example, section
@@ -176,3 +176,33 @@ def test_parts_of_a_units_time_have_a_heading_without_a_bottleneck() -> None:
     once = Side(units_per_s=2.0, shares={"data_wait": 0.1, "compute": 0.9})
     report = examples.unchanged(before=once, after=once, bottleneck_before=None)
     assert "| compute |" in section(rendering.render(report), "Where the time goes")
+
+
+def test_a_dry_run_changed_nothing_that_runs_now() -> None:
+    """Nothing was written, so no sentence says with what it runs from now on."""
+    dry = examples.improved(dry_run=True, written=None, how_to_revert="")
+    (told,) = [each.then for each in guide.troubles(dry) if each.when == "it runs out of memory"]
+    assert "now runs" not in told
+    (told,) = [
+        each.then
+        for each in guide.troubles(examples.improved())
+        if each.when == "it runs out of memory"
+    ]
+    assert "it now runs with 8" in told
+
+
+def test_times_of_both_tables_count_the_start_up_alike() -> None:
+    """Where one side does not tell its start-up, neither table adds it to the other."""
+    calm = examples.improved()
+    report = examples.improved(after=calm.after.model_copy(update={"startup_s": None}))
+    first = {row.label: row for row in view.measures(report)}["1,000 tiles (estimate)"]
+    below = {row.label: row for row in guide.timeline(report)}["1,000 tiles"]
+    assert below.before.startswith(f"{first.before} (")
+    assert below.after.startswith(f"{first.after} (")
+
+
+def test_how_to_watch_it_is_told_without_a_range_to_watch_for() -> None:
+    """A run that was cut short has no signs yet; its commands are the same."""
+    body = section(rendering.render(examples.partial()), "Watching it run")
+    assert "gpu-advisor doctor" in body
+    assert "| sign |" not in body

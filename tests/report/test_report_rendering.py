@@ -377,3 +377,41 @@ def test_one_of_a_kind_is_told_in_the_singular() -> None:
         before=calm.before.model_copy(update={"data_items": 1}),
     )
     assert not ONE_OF_MANY.findall(rendering.render(report, "figures"))
+
+
+def test_what_fell_is_no_cost() -> None:
+    """Less memory and less energy stand beside what rose, under a word that is true of both; what
+    reads the same before and after did not change."""
+    calm = examples.on_gpu()
+    after = calm.after.model_copy(update={"peak_mem_gib": 2.0})
+    screen = first_screen(rendering.render(examples.on_gpu(after=after)))
+    assert "What else changed: peak memory 3.1 to 2.0 GiB; energy 0.380 to 0.240 J" in screen
+    assert "cost" not in screen
+    alike = calm.after.model_copy(update={"peak_mem_gib": 3.101, "energy_j_per_unit": None})
+    assert "What else changed" not in first_screen(rendering.render(examples.on_gpu(after=alike)))
+
+
+def test_a_proven_advice_is_not_denied_by_what_was_cut_short() -> None:
+    gain = Gain(ratio=1.2, low=1.1, high=1.3, pairs=4)
+    advice = [examples.on_gpu().advice[0].model_copy(update={"gain": gain})]
+    screen = first_screen(rendering.render(examples.partial(advice=advice)))
+    assert "before it could prove a gain that may be written" in screen
+    assert "Yours to decide, not written: **channels_last**, 1.20x" in screen
+
+
+@pytest.mark.parametrize("command", ["python 'train.py", ""])
+def test_a_command_that_is_no_shell_text_is_shown_as_it_is(command: str) -> None:
+    text = rendering.render(examples.unchanged(config="", command=command))
+    assert text.startswith(f"# {command or 'the program'}")
+
+
+def test_the_title_names_whatever_was_traded() -> None:
+    """Not only steps and precision: a flag or an attention that rounds is named too, and what only
+    moves along is not."""
+    calm = examples.improved()
+    flag = calm.changes[2].model_copy(
+        update={"path": "model.attn", "kind": "attention", "class_": "numeric", "to": "sdpa"}
+    )
+    report = examples.improved(changes=[*calm.changes[:2], flag])
+    assert rendering.render(report).splitlines()[0].endswith("free, 2.91x with attn sdpa")
+    assert "linear_end" not in rendering.render(calm).splitlines()[0]

@@ -106,3 +106,11 @@ def test_a_profile_bounds_each_network_by_its_share() -> None:
     assert largest.at_most.estimate == pytest.approx(5.0)
     assert "s.py:3" in largest.detail
     assert "Albedo" in second.title
+
+
+def test_what_was_reached_is_told_of_rates_alone() -> None:
+    """The bound is one of the rate: a gain of the latency is not set beside it."""
+    said = " ".join(stages.told(report_of(BATCHED, objective="latency")))
+    assert "the rate would be 5.00x" in said
+    assert "1/4 of that time" in said
+    assert "the whole reached" not in said
