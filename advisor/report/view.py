@@ -304,7 +304,8 @@ def measured_on(report: Report) -> str:
     host = f"{machine.cpu}, {numbers.many(machine.cpus, 'CPU')}, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
-    return f"{host}; there is no GPU, so this is tuned for this CPU"
+    done = "tuned for" if report.verdict == "improved" else "measured on"
+    return f"{host}; there is no GPU, so this is {done} this CPU"
 
 
 def _rate(side: Side) -> str:

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from advisor.model import Disturbance, Interval
 from advisor.report import rendering, sentences, surroundings, view
-from advisor.report.model import Bottleneck, Gain, Report
+from advisor.report.model import Bottleneck, Gain, Report, TargetEntry
 from tests.report import examples
 from tests.runs import a_run
 
@@ -132,6 +132,8 @@ def test_unchanged_says_that_the_file_is_as_it_was() -> None:
     screen = first_screen(text)
     assert f"**Unchanged: `{examples.unchanged().config}` is byte for byte as it was.**" in screen
     assert "0.98 to 1.04" in screen
+    assert "measured on this CPU" in screen
+    assert "tuned for" not in screen
     assert "| before" not in screen
     assert "undo" not in screen
 
@@ -415,3 +417,20 @@ def test_the_title_names_whatever_was_traded() -> None:
     report = examples.improved(changes=[*calm.changes[:2], flag])
     assert rendering.render(report).splitlines()[0].endswith("free, 2.91x with attn sdpa")
     assert "linear_end" not in rendering.render(calm).splitlines()[0]
+
+
+def test_a_machine_without_a_gpu_is_told_once() -> None:
+    """What was aimed at is the machine itself: no rows that repeat it, and none without a head."""
+    cpu = TargetEntry(
+        name="cpu",
+        title="AMD EPYC 7B13",
+        present=True,
+        figures="AMD EPYC 7B13: 2 CPUs, 7.8 GiB",
+        note="no NVIDIA driver was found Everything is for this CPU.",
+    )
+    body = section(rendering.render(examples.improved(target=cpu)), "The machine")
+    assert body.count("AMD EPYC 7B13") == 1
+    assert body.count("no NVIDIA driver") == 1
+    noted = examples.on_gpu().target.model_copy(update={"note": "Its limits were measured."})
+    body = section(rendering.render(examples.on_gpu(target=noted)), "The machine")
+    assert "| of the target | Its limits were measured. |" in body
