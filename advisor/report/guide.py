@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 PASSES = (1, 10, 100)
+DATA = ((1, ""), (10, ", ten times the data"))
+"""Sizes of a data set that a training may go through: what was run on, and more of the same."""
 SHORTEST_S, LONGEST_S = 1.0, 3.2e7
 """Durations worth a line: from a second to a year."""
 POINTS = 0.10
@@ -72,11 +74,16 @@ def timeline(report: Report) -> list[Row]:
         return []
     counts = [(numbers.many(count, report.unit), count) for count in COUNTS]
     counts = [each for each in counts if _worth_a_line(before, each[1])][:MOST_ROWS]
-    items, with_start = before.data_items, start_up_counted(report)
+    items, with_start = before.data_items or 0, start_up_counted(report)
+    sizes = [(items * times, told) for times, told in DATA] if report.phase == "train" else []
     passes = [
-        (f"{numbers.many(number, 'pass')} over {numbers.many(items, report.unit)}", number * items)
-        for number in (PASSES if items else ())
-        if items
+        (
+            f"{numbers.many(number, 'pass')} over {numbers.many(size, report.unit)}{told}",
+            number * size,
+        )
+        for size, told in sizes or [(items, "")]
+        for number in PASSES
+        if size
     ]
     return [
         Row(

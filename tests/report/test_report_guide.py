@@ -206,3 +206,18 @@ def test_how_to_watch_it_is_told_without_a_range_to_watch_for() -> None:
     body = section(rendering.render(examples.partial()), "Watching it run")
     assert "gpu-advisor doctor" in body
     assert "| sign |" not in body
+
+
+def test_a_training_has_its_times_for_two_sizes_of_its_data() -> None:
+    """What was run on, and ten times as many items at the same rate; of inference one size."""
+    calm = examples.on_gpu()
+    sides = {
+        name: getattr(calm, name).model_copy(update={"data_items": 12_000})
+        for name in ("before", "after")
+    }
+    found = {row.label: row for row in guide.timeline(examples.on_gpu(phase="train", **sides))}
+    larger = found["10 passes over 120,000 samples, ten times the data"]
+    assert larger.after.startswith(numbers.duration(10 * 120_000 / 1382.0 + 12.4))
+    assert "10 passes over 12,000 samples" in found
+    told = [row.label for row in guide.timeline(examples.on_gpu(phase="test", **sides))]
+    assert not any("ten times" in label for label in told)

@@ -434,3 +434,13 @@ def test_a_machine_without_a_gpu_is_told_once() -> None:
     noted = examples.on_gpu().target.model_copy(update={"note": "Its limits were measured."})
     body = section(rendering.render(examples.on_gpu(target=noted)), "The machine")
     assert "| of the target | Its limits were measured. |" in body
+
+
+def test_a_measured_advice_says_once_that_it_was_measured() -> None:
+    """The gain stands with the title, as on the first screen; the words say how it was seen."""
+    entry = examples.on_gpu().advice[0]
+    said = f"{entry.detail} Measured in 6 interleaved pairs of fresh processes."
+    report = examples.on_gpu(advice=[entry.model_copy(update={"detail": said})])
+    body = section(rendering.render(report), "Yours to decide")
+    assert "- **channels_last** at `train.py:88`, 1.12x (1.09 to 1.15): " in body
+    assert body.count("easured") == 1
