@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 when a check is not good"
+        "--strict", action="store_true", help="exit with 1 when there is something to fix"
     )
 
 
