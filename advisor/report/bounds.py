@@ -140,10 +140,11 @@ def _of_stages(runs: Sequence[Run]) -> list[Bound]:
         if stage.share < numbers.WORTH_SAYING:
             continue
         site = f" at {stage.site}" if stage.site else ""
+        held = f" with {numbers.count(stage.batch)} at once" if stage.batch else ""
         detail = (
             f"{stage.share:.1%} of the time is the network {stage.name}{site}, called "
-            f"{numbers.number(stage.calls_per_unit)} times a {runs[-1].unit} with "
-            f"{numbers.count(stage.batch)} at once. This is if it took no time at all."
+            f"{numbers.number(stage.calls_per_unit)} times {numbers.one(runs[-1].unit)}{held}. "
+            "This is if it took no time at all."
         )
         shares = [
             each.share

@@ -148,7 +148,7 @@ SHOWN = {
     "batch_size": "its batches held {after}, not {before}",
     "num_workers": "the workers of its loader were {after}, not {before}",
     "grad_accum": "it took {after} backward passes an update, not {before}",
-    "timesteps": "it took {after} forwards a {unit}, not {before}",
+    "timesteps": "it took {after} forwards {one}, not {before}",
     "precision": "it computed in {after}, not {before}",
     "image_size": "its model saw sides of {after}, not {before}",
 }
@@ -175,7 +175,9 @@ SCOPES = {
 def followed(found: Followed, unit: str = "unit") -> str:
     """`zorp is the batch size: with 40 in place of 20 its batches held 40, not 20.`"""
     shown = SHOWN[found.shown_in].format(
-        unit=unit, before=_count_or_word(found.before), after=_count_or_word(found.after)
+        one=numbers.one(unit),
+        before=_count_or_word(found.before),
+        after=_count_or_word(found.after),
     )
     return (
         f"`{found.path}` is {KINDS[found.kind]}{SCOPES[found.scope]}: with {found.moved_to} in "
@@ -348,9 +350,9 @@ def slow_starts(starts: Starts) -> str | None:
 
 GAINS = {
     "throughput": ("did {ratio}x the {units} a second", "{ratio} as many {units} a second"),
-    "latency": ("made the latency of a {unit} {ratio}x shorter", "{ratio} shorter latency"),
-    "energy": ("took {ratio}x less energy for a {unit}", "{ratio} less energy for a {unit}"),
-    "cost": ("made a {unit} {ratio}x cheaper", "a {unit} {ratio} cheaper"),
+    "latency": ("made the latency of {one} {ratio}x shorter", "{ratio} shorter latency"),
+    "energy": ("took {ratio}x less energy for {one}", "{ratio} less energy for {one}"),
+    "cost": ("made {one} {ratio}x cheaper", "{one} {ratio} cheaper"),
 }
 """Objective to what a gain of it is called, in a sentence and in a title."""
 
@@ -360,7 +362,7 @@ def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
-    did = GAINS[objective][0].format(ratio=ratio, unit=unit, units=numbers.plural(unit))
+    did = GAINS[objective][0].format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
     if wide:
         return (
             f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "

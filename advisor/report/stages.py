@@ -128,8 +128,9 @@ def _cost(took_s: float | None, share: float | None) -> str:
 
 
 def _calls(stage: StageEntry) -> str:
-    """`1 of 1`: calls a unit, and items a call."""
-    return f"{numbers.number(stage.calls_per_unit)} of {numbers.count(stage.batch)}"
+    """`1 of 1`: calls a unit, and items a call where that is known."""
+    of = f" of {numbers.count(stage.batch)}" if stage.batch else ""
+    return f"{numbers.number(stage.calls_per_unit)}{of}"
 
 
 def told(report: Report) -> list[str]:

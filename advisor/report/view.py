@@ -100,8 +100,8 @@ def title(report: Report) -> str:
 
 def _called(report: Report, ratio: str) -> str:
     """`2.91x as many tiles a second`, or what a gain of the report's objective is called."""
-    units = numbers.plural(report.unit)
-    return sentences.GAINS[report.objective][1].format(ratio=ratio, unit=report.unit, units=units)
+    one, units = numbers.one(report.unit), numbers.plural(report.unit)
+    return sentences.GAINS[report.objective][1].format(ratio=ratio, one=one, units=units)
 
 
 def _at_least(gain: Gain) -> str:
