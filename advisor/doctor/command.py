@@ -112,7 +112,7 @@ def as_json(rows: Sequence[Row]) -> str:
         "to_fix": sum(row.status == "fix" for row in rows),
         "checks": [dataclasses.asdict(row) for row in rows],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(told, indent=2) + "\n"
 
 
 def as_text(rows: Sequence[Row]) -> str:
