@@ -5,6 +5,7 @@ Every threshold follows from what was measured; what was not measured is left ou
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,9 @@ SHORTEST_S, LONGEST_S = 1.0, 3.2e7
 POINTS = 0.10
 """Of a share: a change by so much has a reason."""
 MOST_ROWS = 4
+MOST_WATCHED = 20
+"""Processes that `top -p` takes."""
+_IN_PATTERNS = re.compile(r"[][()+*?^$|{}\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +132,10 @@ def watching(report: Report) -> list[Watch]:
             Watch(command="nvidia-smi pmon -s um -d 5", shows="who uses it"),
         ]
     if program:
-        name = shlex.quote(program)
+        name = shlex.quote(_IN_PATTERNS.sub(r"\\\g<0>", program))
         found.append(
             Watch(
-                command=f"top -d 5 -p $(pgrep -d, -f {name})",
+                command=f"top -d 5 -p $(pgrep -d, -f {name} | cut -d, -f1-{MOST_WATCHED})",
                 shows="CPU and memory of the program and its workers",
             )
         )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +14,9 @@ from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.model import Side, TrialEntry
 from tests.report import examples
 from tests.report.test_report_rendering import every_example, section
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORKERS = "datasets.test.dataloader.args.num_workers"
 BATCH = "datasets.test.dataloader.args.batch_size"
@@ -221,3 +227,22 @@ def test_a_training_has_its_times_for_two_sizes_of_its_data() -> None:
     assert "10 passes over 12,000 samples" in found
     told = [row.label for row in guide.timeline(examples.on_gpu(phase="test", **sides))]
     assert not any("ten times" in label for label in told)
+
+
+@pytest.mark.skipif(not (shutil.which("top") and shutil.which("pgrep")), reason="needs procps")
+def test_a_program_of_many_workers_can_be_watched(tmp_path: Path) -> None:
+    """`top` takes twenty processes; and a name is no pattern."""
+    script = tmp_path / "train+[1].py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    crowd = [subprocess.Popen([sys.executable, str(script)]) for _ in range(22)]
+    try:
+        report = examples.improved(command=f"{sys.executable} '{script}'")
+        (watch,) = [each for each in guide.watching(report) if each.command.startswith("top")]
+        once = watch.command.replace("top -d 5", "top -b -n 1")
+        shown = subprocess.run(once, shell=True, capture_output=True, text=True, check=False)
+        assert shown.returncode == 0, shown.stderr
+        assert str(crowd[0].pid) in shown.stdout
+    finally:
+        for each in crowd:
+            each.kill()
+            each.wait()
