@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -78,6 +79,7 @@ def dispatch(argv: list[str]) -> int:
 def main(argv: list[str] | None = None) -> None:
     """Entry point of `gpu-advisor`."""
     argv = sys.argv[1:] if argv is None else argv
+    _show_any_name()
     try:
         code = dispatch(argv)
         sys.stdout.flush()
@@ -102,6 +104,13 @@ def main(argv: list[str] | None = None) -> None:
         )
         code = AdvisorError.exit_code
     sys.exit(code)
+
+
+def _show_any_name() -> None:
+    """Names of files may be no text, or hold letters that the terminal's encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        whole = sys.stdout.encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+        sys.stdout.reconfigure(errors="surrogateescape" if whole else "backslashreplace")
 
 
 if __name__ == "__main__":

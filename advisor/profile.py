@@ -320,7 +320,7 @@ def _ceilings(run: Run) -> list[str]:
     if found is None:
         return []
     rates = {
-        f"loader alone, {bounds.several(each.workers, 'worker')}": each.units_per_s
+        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
         for each in found.loader
     }
     if found.compute_units_per_s is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -109,3 +111,30 @@ def test_every_error_of_the_tree_is_raised_somewhere() -> None:
             assert re.search(rf"\b{cls.__name__}\(", source), f"{cls.__name__} is never raised"
     for kind in errors.FAILURE_EXIT_CODES:
         assert f'"{kind}"' in source, f"{kind} is never found"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict", "latin-1:strict"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_names_that_the_terminal_cannot_show_end_nothing(
+    tmp_path: Path, encoding: str, flags: list[str]
+) -> None:
+    """Neither bytes that are no text nor letters that an encoding lacks; what is JSON stays so."""
+    folder = os.fsencode(tmp_path) + "/\u753b".encode() + b"\xff"
+    os.mkdir(folder)  # noqa: PTH102  pathlib takes no bytes
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "doctor", *flags, "--data", folder],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PATH": "/usr/bin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "PYTHONIOENCODING": encoding,
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+    if flags:
+        assert json.loads(done.stdout.decode("ascii"))["checks"]

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 when a check is not good"
+        "--strict", action="store_true", help="exit with 1 when there is something to fix"
     )
 
 
@@ -112,7 +112,7 @@ def as_json(rows: Sequence[Row]) -> str:
         "to_fix": sum(row.status == "fix" for row in rows),
         "checks": [dataclasses.asdict(row) for row in rows],
     }
-    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(told, indent=2) + "\n"
 
 
 def as_text(rows: Sequence[Row]) -> str:

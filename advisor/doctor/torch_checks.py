@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.doctor.interpreter import TorchFacts
 from advisor.doctor.table import Check, Readings, Seen
+from advisor.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,9 @@ def cuda(readings: Readings, facts: TorchFacts) -> Seen:
         fix = f"python -m pip install --force-reinstall torch --index-url {INDEX}/{_tag(readings)}"
         return Seen(value="built for CPUs: the GPU is not used", ok=False, fix=fix)
     if facts.available:
-        return Seen(value=f"built for {built}, sees {facts.devices} GPUs", ok=True)
+        return Seen(
+            value=f"built for {built}, sees {numbers.many(facts.devices or 0, 'GPU')}", ok=True
+        )
     said = f" ({facts.warned[0]})" if facts.warned else ""
     newest = readings.cards[0].cuda_driver
     fix = "nvidia-smi"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.gate.entries import ARMS, RunEntry
 from advisor.gate.records import Attribution, MovedEntry
 from advisor.gate.verdict import belongs
-from advisor.report.numbers import percent
+from advisor.report.numbers import one, percent
 
 if TYPE_CHECKING:
     from advisor.gate.measure import Bench
@@ -86,14 +86,14 @@ def _parts(base: RunEntry, head: RunEntry) -> list[tuple[float, MovedEntry]]:
         if part in base.shares and part in head.shares:
             before, after = base_ms * base.shares[part], head_ms * head.shares[part]
             entry = MovedEntry(
-                what=f"{title}, a {unit}",
+                what=f"{title}, {one(unit)}",
                 base=f"{before:.3g} ms",
                 head=f"{after:.3g} ms",
                 change=_change(before, after),
             )
             found.append((after - before, entry))
     whole = MovedEntry(
-        what=f"whole time, a {unit}",
+        what=f"whole time, {one(unit)}",
         base=f"{base_ms:.3g} ms",
         head=f"{head_ms:.3g} ms",
         change=_change(base_ms, head_ms),
@@ -150,9 +150,9 @@ def _sentence(parts: list[tuple[float, MovedEntry]], base: RunEntry, head: RunEn
     if growth <= 0 or most <= 0:
         return "This one extra run of each arm does not show the slowdown again." + settings
     share = min(1.0, most / growth)
-    title, _, unit = entry.what.rpartition(", a ")
+    title, _, unit = entry.what.rpartition(", ")
     return (
-        f"{title[0].upper()}{title[1:]} grew from {entry.base} to {entry.head} a {unit}: "
+        f"{title[0].upper()}{title[1:]} grew from {entry.base} to {entry.head} {unit}: "
         f"{percent(share)} of the added time." + settings
     )
 

@@ -23,7 +23,11 @@ DEFAULTS: dict[str, JsonScalar] = {
     "pin_memory": False,
 }
 """What may be added, and what a DataLoader does without it."""
-TAKEN = {*DEFAULTS, "batch_size", "shuffle", "drop_last", "timeout"}
+TAKEN = {
+    *DEFAULTS,
+    *("batch_size", "shuffle", "drop_last", "timeout", "in_order"),
+    *("multiprocessing_context", "pin_memory_device"),
+}
 """What else such a mapping may hold."""
 SIGNS = {"batch_size", "num_workers"}
 SOURCE = "that of DataLoader"

@@ -107,8 +107,9 @@ def _cpu(machine: Machine) -> Target:
         stood_in=False,
         memory_cap_gib=None,
         precisions=CPU_PRECISIONS,
-        figures=f"{machine.cpu_model}: {machine.cpus} CPUs, {machine.ram_limit_gib:.1f} GiB",
-        note=f"{machine.gpu_note or 'This machine has no GPU.'} Everything was tuned for this CPU.",
+        figures=f"{machine.cpu_model}: {machine.cpus} CPU{'s' * (machine.cpus != 1)}, "
+        f"{machine.ram_limit_gib:.1f} GiB",
+        note=f"{machine.gpu_note or 'This machine has no GPU.'} Everything is for this CPU.",
     )
 
 

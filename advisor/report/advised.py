@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ADVICE = {
     "switch": "In the code: `{code}`.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
-    "sharing": "Loader and model compute on the same {cpus} CPUs: workers alone take them from the "
+    "sharing": "Loader and model compute on the same {cpus}: workers alone take them from the "
     "model. {given}`torch.set_num_threads({threads})`, or `OMP_NUM_THREADS={threads}` before the "
     "command, leaves them room.{caution}",
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
@@ -25,7 +25,7 @@ ADVICE = {
     "batches.{reading}{caution}",
     "together": "{overlap}",
     "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
-    "update then averages over {times:g} times the samples, the learning rate and its schedule "
+    "update then averages over {times} times the samples, the learning rate and its schedule "
     "have to follow, and an epoch has fewer updates. {start}{untaken}",
 }
 
@@ -56,18 +56,19 @@ def advised(advice: Advice) -> str:
         if cost
         else "",
         caution=f" Mind that {caution}." if caution else "",
-        times=as_float(data.get("times")),
+        times=numbers.measure(as_float(data.get("times")), 3),
         start=retrained.where_to_start(data),
         untaken=retrained.untaken(data),
         padding=padding[0],
         padding_after=padding[1],
         overlap=overlap(advice) if advice.kind == "together" else "",
-        cpus=data.get("cpus"),
+        cpus=numbers.many(int(as_float(data.get("cpus", 0))), "CPU"),
         threads=data.get("threads"),
         given=f"Give the DataLoader `{given}`. " if (given := arguments(data)) else "",
         trains=TRAINS.get(str(data.get("trains")), ""),
     )
-    return f"{text} Measured in {advice.gain.n} interleaved pairs of fresh processes."
+    pairs = numbers.many(advice.gain.n, "interleaved pair")
+    return f"{text} Measured in {pairs} of fresh processes."
 
 
 def arguments(data: Mapping[str, object]) -> str:

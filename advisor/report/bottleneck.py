@@ -324,7 +324,7 @@ def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
             return each.get(best)
 
         alone = ranged(measured, rate, numbers.number)
-        workers = "1 worker" if best == 1 else f"{best} workers"
+        workers = numbers.many(best, "worker")
         lines.append(f"The loader alone did up to {alone} {units}/s, with {workers}.")
     return lines
 

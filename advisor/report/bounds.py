@@ -140,10 +140,11 @@ def _of_stages(runs: Sequence[Run]) -> list[Bound]:
         if stage.share < numbers.WORTH_SAYING:
             continue
         site = f" at {stage.site}" if stage.site else ""
+        held = f" with {numbers.count(stage.batch)} at once" if stage.batch else ""
         detail = (
             f"{stage.share:.1%} of the time is the network {stage.name}{site}, called "
-            f"{numbers.number(stage.calls_per_unit)} times a {runs[-1].unit} with "
-            f"{numbers.count(stage.batch)} at once. This is if it took no time at all."
+            f"{numbers.number(stage.calls_per_unit)} times {numbers.one(runs[-1].unit)}{held}. "
+            "This is if it took no time at all."
         )
         shares = [
             each.share
@@ -168,11 +169,6 @@ def _hidden(run: Run, name: str) -> float:
     return min(1.0, _share(run, name) + beside)
 
 
-def several(number: int, noun: str) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _without(shares: list[float]) -> Interval | None:
     if max(shares) >= 1.0:
         return None
@@ -187,13 +183,13 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     workers = run.effects.workers
     if workers is not None and cpus is not None:
         each = " a rank" if run.ranks > 1 else ""
-        has = f"The loader has {several(workers, 'worker')}{each}"
-        said.append(f"{has}; the program may use {several(cpus, 'CPU')}.")
+        has = f"The loader has {numbers.many(workers, 'worker')}{each}"
+        said.append(f"{has}; the program may use {numbers.many(cpus, 'CPU')}.")
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
         rates = [numbers.number(rate) for rate in (best.units_per_s, run.units_per_s)]
-        has, units = several(best.workers, "worker"), numbers.plural(run.unit)
+        has, units = numbers.many(best.workers, "worker"), numbers.plural(run.unit)
         said.append(f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}.")
     return said
 

@@ -236,7 +236,7 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     ]
     if not now.facts.has_gpu:
         told.append(
-            "There is no GPU here: this was measured and tuned for this CPU, and says nothing "
+            "There is no GPU here: all of this was measured on this CPU, and says nothing "
             f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
         )
     if now.batch_at is not None:

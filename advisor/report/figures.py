@@ -7,6 +7,7 @@ white page and on GitHub's dark one (#0d1117).
 from __future__ import annotations
 
 import io
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,14 @@ PARTS = {
     "waiting for data": "#b6611a",
     "copy to device": "#1e857c",
     "compute": ACCENT,
+    "launching kernels": "#7a7e16",
+    "waiting for the GPU": "#c05861",
     "sampling": "#8a63c9",
     "validation": "#b5549c",
     "saving": "#48863a",
-    "other": INK,
+    "host code between steps": INK,
 }
-"""Colour of each part of a unit's time."""
+"""Colour of each part of a unit's time, as `view.SHARES` calls it."""
 
 _STYLE: dict[Any, Any] = {
     "savefig.facecolor": "none",
@@ -110,7 +113,8 @@ def draw(report: Report) -> dict[str, bytes] | None:
         return None
     drawn = {}
     for figure in plan(report):
-        with mpl.rc_context():
+        with mpl.rc_context(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a box stands for it
             mpl.rcdefaults()  # a matplotlibrc of the user's must not change the bytes
             mpl.rcParams.update(_STYLE)
             canvas = Canvas(figsize=(7.2, figure.height), layout="constrained")

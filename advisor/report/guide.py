@@ -5,13 +5,14 @@ Every threshold follows from what was measured; what was not measured is left ou
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.documents import argv
 from advisor.report import numbers
-from advisor.report.view import Row, shows_after
+from advisor.report.view import Row, shows_after, start_up_counted
 from advisor.trials.signs import NEXT_STEPS
 
 if TYPE_CHECKING:
@@ -19,11 +20,16 @@ if TYPE_CHECKING:
 
 COUNTS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 PASSES = (1, 10, 100)
+DATA = ((1, ""), (10, ", ten times the data"))
+"""Sizes of a data set that a training may go through: what was run on, and more of the same."""
 SHORTEST_S, LONGEST_S = 1.0, 3.2e7
 """Durations worth a line: from a second to a year."""
 POINTS = 0.10
 """Of a share: a change by so much has a reason."""
 MOST_ROWS = 4
+MOST_WATCHED = 20
+"""Processes that `top -p` takes."""
+_IN_PATTERNS = re.compile(r"[][()+*?^$|{}\\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +76,24 @@ def timeline(report: Report) -> list[Row]:
     before, after = report.before, report.after if shows_after(report) else None
     if not before.units_per_s or report.unit == "token":
         return []
-    units = numbers.plural(report.unit)
-    counts = [(f"{count:,} {units if count > 1 else report.unit}", count) for count in COUNTS]
+    counts = [(numbers.many(count, report.unit), count) for count in COUNTS]
     counts = [each for each in counts if _worth_a_line(before, each[1])][:MOST_ROWS]
-    items = before.data_items
+    items, with_start = before.data_items or 0, start_up_counted(report)
+    sizes = [(items * times, told) for times, told in DATA] if report.phase == "train" else []
     passes = [
-        (f"{number} pass{'es' * (number > 1)} over {items:,} {units}", number * items)
-        for number in (PASSES if items else ())
-        if items
+        (
+            f"{numbers.many(number, 'pass')} over {numbers.many(size, report.unit)}{told}",
+            number * size,
+        )
+        for size, told in sizes or [(items, "")]
+        for number in PASSES
+        if size
     ]
     return [
         Row(
             label=label,
-            before=_time(before, count),
-            after=_time(after, count) if after else "",
+            before=_time(before, count, with_start),
+            after=_time(after, count, with_start) if after else "",
         )
         for label, count in (*counts, *(each for each in passes if _worth_a_line(before, each[1])))
     ]
@@ -93,9 +103,9 @@ def _worth_a_line(side: Side, count: int) -> bool:
     return SHORTEST_S <= count / (side.units_per_s or 1.0) <= LONGEST_S
 
 
-def _time(side: Side, count: int) -> str:
+def _time(side: Side, count: int, with_start: bool) -> str:
     """`11 min 16 s (11 min to 11 min 32 s)`: start-up and work, at the bounds of the rate."""
-    start = side.startup_s or 0.0
+    start = (side.startup_s or 0.0) if with_start else 0.0
     rates = (side.units_per_s, side.units_per_s_high, side.units_per_s_low)
     middle, low, high = (
         numbers.duration(count / rate + start) if rate else numbers.NOT_MEASURED for rate in rates
@@ -122,10 +132,10 @@ def watching(report: Report) -> list[Watch]:
             Watch(command="nvidia-smi pmon -s um -d 5", shows="who uses it"),
         ]
     if program:
-        name = shlex.quote(program)
+        name = shlex.quote(_IN_PATTERNS.sub(r"\\\g<0>", program))
         found.append(
             Watch(
-                command=f"top -d 5 -p $(pgrep -d, -f {name})",
+                command=f"top -d 5 -p $(pgrep -d, -f {name} | cut -d, -f1-{MOST_WATCHED})",
                 shows="CPU and memory of the program and its workers",
             )
         )
@@ -229,11 +239,12 @@ def troubles(report: Report) -> list[Trouble]:
     fitted = [t for t in ran if t.batch and t.peak_mem_gib]
     if fitted and side.batch:
         largest = max(fitted, key=lambda trial: trial.batch or 0.0)
+        runs = "what was proven ran" if report.dry_run and report.changes else "it now runs"
         found.append(
             Trouble(
                 when="it runs out of memory",
                 then=f"A batch of {numbers.count(largest.batch)} took "
-                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; it now runs "
+                f"{numbers.gib(largest.peak_mem_gib)} here, the largest that ran; {runs} "
                 f"with {numbers.count(side.batch)}. Larger inputs need a smaller batch.",
             )
         )

@@ -66,15 +66,17 @@ def quantity(value: float | None, unit: str) -> str:
     return number(value) if value is None else f"{number(value)} {unit}"
 
 
-def measure(value: float | None) -> str:
-    """A quality measure: four significant digits, no zeros at the end."""
-    shown = number(value, 4)
+def measure(value: float | None, digits: int = 4) -> str:
+    """A quality measure, or a factor: four significant digits, no zeros at the end."""
+    shown = number(value, digits)
     return shown.rstrip("0").rstrip(".") if "." in shown and "e" not in shown else shown
 
 
 def count(value: float | None) -> str:
     """A number of things: `8`, and `7.5` where it is a mean."""
-    return NOT_MEASURED if value is None or not math.isfinite(value) else f"{value:,.6g}"
+    if value is None or not math.isfinite(value):
+        return NOT_MEASURED
+    return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"  # no 1.04858e+06
 
 
 def whole_minutes(seconds: float) -> str:
@@ -139,6 +141,11 @@ def plural(unit: str) -> str:
     if unit.endswith("y") and unit[-2:-1] not in "aeiou":
         return f"{unit[:-1]}ies"
     return f"{unit}s"
+
+
+def many(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`, `1,200 processes`."""
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
 
 
 def one(unit: str) -> str:

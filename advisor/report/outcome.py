@@ -123,9 +123,9 @@ def reason(found: Outcome) -> str:
     """Why the verdict is what it is."""
     now, stop = found.standing, found.stop
     if stop is None:
-        processes = sum(not attempt.reused for attempt in found.attempts)
+        many = numbers.many(sum(not attempt.reused for attempt in found.attempts), "process")
         return (
-            f"Interrupted after {processes} processes; the {found.what} is untouched, and "
+            f"Interrupted after {many}; the {found.what} is untouched, and "
             "the next call goes on from what was measured."
         )
     if stop.reason == "budget-too-small":

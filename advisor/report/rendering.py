@@ -74,6 +74,7 @@ def environment() -> Environment:
         "fenced": markdown.fenced,
         "gain": numbers.gain,
         "gib": numbers.gib,
+        "many": numbers.many,
         "memory": numbers.memory,
         "measure": numbers.measure,
         "number": numbers.number,

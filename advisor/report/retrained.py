@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report.numbers import as_float
+from advisor.report.numbers import as_float, measure
 from advisor.strategy.training_batch import rule_for
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def rated(data: Mapping[str, object]) -> str:
     """What became of the learning rate beside a batch that is written."""
     if data.get("own"):
         return "and the program moved its learning rate itself"
+    factor = measure(as_float(data.get("factor")), 3)
     return (
-        f"and the learning rate is {as_float(data.get('factor')):.3g} times what it was: the "
+        f"and the learning rate is {factor} times what it was: the "
         f"{data.get('rule')} rule, as it steps with {data.get('optimizer')}"
     )
 
@@ -40,7 +41,7 @@ def rated(data: Mapping[str, object]) -> str:
 def where_to_start(data: Mapping[str, object]) -> str:
     """The learning rate that people begin with, by the rule for the optimizer that was seen."""
     times = as_float(data.get("times"))
-    linear, root = f"{times:.3g} times", f"{times**0.5:.3g} times (the square root)"
+    linear, root = f"{measure(times, 3)} times", f"{measure(times**0.5, 3)} times (the square root)"
     names = str(data.get("optimizer") or "")
     rules = {rule_for(name) for name in names.split(", ")}
     rule = rules.pop() if len(rules) == 1 else None

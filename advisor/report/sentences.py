@@ -34,7 +34,7 @@ REASONS = {
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
     "changed-training-batch": "Part of what was proven, and written because --training-batch was "
-    "given: one update averages over {times:g} times the samples, {rated}. Proven is the speed; "
+    "given: one update averages over {times} times the samples, {rated}. Proven is the speed; "
     "how well it learns so was not measured, and an epoch has fewer updates.",
     "changed-learning-rate": "Scaled with the batch, {rated}.",
     "changed-along": "Moves with what it is linked to.",
@@ -99,12 +99,12 @@ STOPS = {
     "budget": "The search stopped because the budget was spent.",
     "refused": "The search stopped because {why}.",
     "failed": "The search stopped because {value} failed: {kind}. {why}",
-    "left-out": "The search stopped because in batches of {batch:g}, {left_out} samples of a pass "
+    "left-out": "The search stopped because in batches of {batch}, {left_out} samples of a pass "
     "would be left out, where {left_out_before} are: the loader drops a last batch that is not "
     "full (drop_last).",
     "fewer-files": "The search stopped because with {value} the program left {files} files where "
     "as many items left {expected:.0f}: results would be lost.",
-    "constraint": "The search stopped because {value} was outside of {constraint}: {seen:.4g}.",
+    "constraint": "The search stopped because {value} was outside of {constraint}: {seen}.",
     "fewer-items": "The search stopped because with {value} {file} held {items} items where as "
     "much work left {expected:.0f}: results would be lost.",
     "other-items": "The search stopped because with {value} item {item} of {file} is another one "
@@ -114,15 +114,15 @@ STOPS = {
     "memory-expected": "The search stopped because {value} needs about {expected_gib:.2f} GiB by "
     "the peaks measured so far ({peaks}), more than the {limit_gib:.2f} GiB usable.",
     "unfilled": "The search stopped because the program never filled a batch of {value}: it saw "
-    "{seen:g}.",
+    "{seen}.",
     "ladder-ended": "The ladder of steps ended there.",
     "not-judged": "{looked_at} could not be judged: a run failed, or printed no figure.",
-    "out-of-tolerance": "{looked_at}: {beyond} was beyond its limit {limit:g} when chosen "
+    "out-of-tolerance": "{looked_at}: {beyond} was beyond its limit {limit} when chosen "
     "(pairs of runs: {runs}).",
     "not-confirmed": "{looked_at} looked inside when chosen; with other seeds the 95 % bound of "
-    "{beyond} is {reach}, and its limit {limit:g} (pairs of runs: {runs}).",
-    "too-noisy": "{looked_at} looked inside, and {measure} differs by {spread:.2g} from run to run "
-    "where its tolerance leaves {room:.2g}: more than {most} runs a side would have to confirm it.",
+    "{beyond} is {reach}, and its limit {limit} (pairs of runs: {runs}).",
+    "too-noisy": "{looked_at} looked inside, and {measure} differs by {spread} from run to run "
+    "where its tolerance leaves {room}: more than {most} runs a side would have to confirm it.",
     "confirm-over-budget": "{looked_at} looked inside, and the budget could not hold what would "
     "confirm it: {rounds} more runs a side.",
     "seeds-not-followed": "{looked_at} looked inside, and other seeds gave the same figures, so "
@@ -148,7 +148,7 @@ SHOWN = {
     "batch_size": "its batches held {after}, not {before}",
     "num_workers": "the workers of its loader were {after}, not {before}",
     "grad_accum": "it took {after} backward passes an update, not {before}",
-    "timesteps": "it took {after} forwards a {unit}, not {before}",
+    "timesteps": "it took {after} forwards {one}, not {before}",
     "precision": "it computed in {after}, not {before}",
     "image_size": "its model saw sides of {after}, not {before}",
 }
@@ -175,7 +175,9 @@ SCOPES = {
 def followed(found: Followed, unit: str = "unit") -> str:
     """`zorp is the batch size: with 40 in place of 20 its batches held 40, not 20.`"""
     shown = SHOWN[found.shown_in].format(
-        unit=unit, before=_count_or_word(found.before), after=_count_or_word(found.after)
+        one=numbers.one(unit),
+        before=_count_or_word(found.before),
+        after=_count_or_word(found.after),
     )
     return (
         f"`{found.path}` is {KINDS[found.kind]}{SCOPES[found.scope]}: with {found.moved_to} in "
@@ -217,6 +219,10 @@ NEVER = {"num_devices": "how many processes or cards share the work is yours to 
 """Why a kind is never tuned by itself, where its class does not tell."""
 
 
+FIGURES = {"batch": 6, "limit": 6, "room": 2, "seen": 4, "spread": 2, "times": 3}
+"""Figures that a reason may hold, and the digits they are told with."""
+
+
 def why(decision: Decision) -> str:
     """The sentence of one decision."""
     data = dict(decision.data)
@@ -241,8 +247,15 @@ def why(decision: Decision) -> str:
         else "",
         "why": str(data.get("why", "")).rpartition("not editable: ")[2].rstrip("."),
     }
-    stopped = STOPS[str(data["stop"])].format(**{**filled, **data}) if "stop" in data else ""
-    return REASONS[decision.reason].format(**{**filled, "stopped": stopped}).strip()
+    shown = {
+        name: numbers.measure(as_float(data[name]), digits)
+        for name, digits in FIGURES.items()
+        if name in data
+    }
+    stop = STOPS[str(data["stop"])] if "stop" in data else ""
+    filled["stopped"] = stop.format(**{**filled, **data, **shown})
+    filled["times"] = shown.get("times", "")
+    return REASONS[decision.reason].format(**filled).strip()
 
 
 def seen(data: Mapping[str, object]) -> str:
@@ -262,7 +275,9 @@ def seen(data: Mapping[str, object]) -> str:
         if name.startswith("value of ")
     ]
     if "beyond" in data:
-        told.append(f"{data['beyond']} is beyond its limit {as_float(data['limit']):g}")
+        told.append(
+            f"{data['beyond']} is beyond its limit {numbers.measure(as_float(data['limit']))}"
+        )
     if data.get("unseen"):
         told.append("there was nothing to compare")
     return ": " + ", ".join(told) if told else ""
@@ -327,7 +342,7 @@ def slow_starts(starts: Starts) -> str | None:
     many = int(starts.bought)
     return (
         f"Each process takes {numbers.duration(starts.usual_s)} to its first step, and at most a "
-        f"third of the budget goes to that: {many} {'process' if many == 1 else 'processes'}. A "
+        f"third of the budget goes to that: {numbers.many(many, 'process')}. A "
         f"whole search takes about {WHOLE_SEARCH}; --budget {numbers.whole_minutes(starts.whole_s)}"
         " holds it."
     )
@@ -335,19 +350,19 @@ def slow_starts(starts: Starts) -> str | None:
 
 GAINS = {
     "throughput": ("did {ratio}x the {units} a second", "{ratio} as many {units} a second"),
-    "latency": ("made the latency of a {unit} {ratio}x shorter", "{ratio} shorter latency"),
-    "energy": ("took {ratio}x less energy for a {unit}", "{ratio} less energy for a {unit}"),
-    "cost": ("made a {unit} {ratio}x cheaper", "a {unit} {ratio} cheaper"),
+    "latency": ("made the latency of {one} {ratio}x shorter", "{ratio} shorter latency"),
+    "energy": ("took {ratio}x less energy for {one}", "{ratio} less energy for {one}"),
+    "cost": ("made {one} {ratio}x cheaper", "{one} {ratio} cheaper"),
 }
 """Objective to what a gain of it is called, in a sentence and in a title."""
 
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
-    rounds = f"{interval.n} interleaved rounds of fresh processes"
+    rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
-    did = GAINS[objective][0].format(ratio=ratio, unit=unit, units=numbers.plural(unit))
+    did = GAINS[objective][0].format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
     if wide:
         return (
             f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "

@@ -54,6 +54,8 @@ def crews(report: Report) -> list[Crew]:
 
 
 def _of_two(report: Report) -> Gain | None:
+    if report.objective != "throughput":
+        return None
     scaled = [each for each in report.comparisons if each.purpose == "scaling"]
     return next((each.gain for each in scaled if each.gain is not None), None)
 

@@ -128,8 +128,9 @@ def _cost(took_s: float | None, share: float | None) -> str:
 
 
 def _calls(stage: StageEntry) -> str:
-    """`1 of 1`: calls a unit, and items a call."""
-    return f"{numbers.number(stage.calls_per_unit)} of {numbers.count(stage.batch)}"
+    """`1 of 1`: calls a unit, and items a call where that is known."""
+    of = f" of {numbers.count(stage.batch)}" if stage.batch else ""
+    return f"{numbers.number(stage.calls_per_unit)}{of}"
 
 
 def told(report: Report) -> list[str]:
@@ -139,10 +140,19 @@ def told(report: Report) -> list[str]:
         return []
     largest = max(stages, key=lambda stage: stage.share)
     spread = f"{numbers.percent(largest.share_low)} to {numbers.percent(largest.share_high)}"
+    later = after_of(report, largest)
+    was, now = seconds(report.before, largest), seconds(report.after, later)
+    larger = bool(later and (later.batch or 0.0) > (largest.batch or 0.0))
+    helped = larger and bool(was and now and now < was)
+    calls = f", in calls of {numbers.count(largest.batch)}" if largest.batch else ""
     first = (
-        f"The program calls {len(stages)} networks in turn. {_name(largest)} takes "
-        f"{numbers.percent(largest.share)} of the time ({spread} in equal runs), in calls of "
-        f"{numbers.count(largest.batch)}: it is the one worth more {units} a call."
+        f"The program calls {numbers.many(len(stages), 'network')} in turn. {_name(largest)} takes "
+        f"{numbers.percent(largest.share)} of the time ({spread} in equal runs){calls}: "
+    )
+    first += (
+        f"it is the one worth more {units} a call."
+        if helped
+        else f"if one is to be given more {units} a call, it is this one."
     )
     said = [first]
     if largest.share < 1:
@@ -151,14 +161,15 @@ def told(report: Report) -> list[str]:
             f"If it took no time at all the rate would be {bound}, for the rest stays (Amdahl's "
             "law): nothing that is done to it alone gives more."
         )
-    later = after_of(report, largest)
-    was, now = seconds(report.before, largest), seconds(report.after, later)
     if later is None or not was or not now or not report.gain:
         return said
-    held = f"With {numbers.count(later.batch)} {units} a call it takes 1/{was / now:.2g} of that"
-    said.append(
-        f"{held} time {numbers.one(report.unit)}; the whole reached {numbers.gain(report.gain)}."
-    )
+    held = f"it takes {_against(was, now)} {numbers.one(report.unit)}"
+    if larger:
+        held = f"With {numbers.count(later.batch)} {units} a call {held}"
+    else:
+        held = f"Its calls hold as many as before, and {held}"
+    rates = report.objective == "throughput"
+    said.append(f"{held}; the whole reached {numbers.gain(report.gain)}." if rates else f"{held}.")
     others = [each for each in stages if each is not largest and each.share >= numbers.WORTH_SAYING]
     grown = [each for each in others if _faster(report, each)]
     if others and not grown:
@@ -166,6 +177,13 @@ def told(report: Report) -> list[str]:
     elif grown:
         said.append(f"Faster as well: {', '.join(map(_name, grown))}.")
     return said
+
+
+def _against(was: float, now: float) -> str:
+    """`1/4.1 of that time`, or `2.4 times that time`."""
+    if now <= was:
+        return f"1/{numbers.measure(was / now, 2)} of that time"
+    return f"{numbers.measure(now / was, 2)} times that time"
 
 
 def _faster(report: Report, stage: StageEntry) -> bool:

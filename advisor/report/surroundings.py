@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor.experiments.attempts import disturbed
 from advisor.experiments.comparison import COLLAPSED
+from advisor.report import numbers
 from advisor.stats import pooled_band
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     mean = sum(held) / len(held)
     how = "on a busy machine: others" if mean >= BUSY * cpus else "beside others, who"
     much = f"{mean:.1f}" if mean >= WORTH_A_NAME else "less than 0.1"
-    text = f"Measured {how} held {much} of {cpus} CPUs{named}."
+    text = f"Measured {how} held {much} of {numbers.many(cpus, 'CPU')}{named}."
     if stood_in:
         text += (
             " Disturbed rounds had to be counted: this is the gain beside others, and a quiet "

@@ -132,10 +132,12 @@ def _nothing(tier: Tier, note: str) -> Point:
 
 def _measured(tier: Tier, proof: Proven, report: Report, *, written: bool) -> Point:
     label, entry = proof.entry.after, proof.entry
-    memory = [t.peak_mem_gib for t in report.trials if t.label == label and t.peak_mem_gib]
-    peak = max(memory, default=None)
+    trials = [t for t in report.trials if t.label == label]
+    peak = max((t.peak_mem_gib for t in trials if t.peak_mem_gib), default=None)
     limit = report.target.memory_limit_gib if report.target else None
     rates = [each.after for each in entry.rounds if each.counted]
+    if report.objective != "throughput":  # the rounds hold what decided
+        rates = [t.units_per_s for t in trials if t.units_per_s and t.purpose == entry.purpose]
     proven = "written" if report.written and written else "proven"
     return Point(
         tier=tier,

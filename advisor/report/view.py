@@ -27,6 +27,9 @@ CLASSES = {
     "quality": "quality: the product changes",
 }
 
+MOVED_ALONG = {"schedule", "learning_rate"}
+"""Kinds that only follow another change."""
+
 LEFT_ALONE = {
     "advised": "advised: yours to decide",
     "ignored": "ignored by the program",
@@ -64,8 +67,11 @@ def subject(report: Report) -> str:
     """What the report is about: the config, or without one the program that was run."""
     if report.config:
         return report.config
-    words = shlex.split(report.command)
-    return shlex.join(words[: argv.first_own_word(words)])
+    try:
+        words = shlex.split(report.command)
+    except ValueError:  # no shell text
+        return report.command
+    return shlex.join(words[: argv.first_own_word(words)]) or "the program"
 
 
 def title(report: Report) -> str:
@@ -80,8 +86,7 @@ def title(report: Report) -> str:
             paid = " and ".join(
                 f"{change.path.rpartition('.')[2]} {change.to}"
                 for change in report.changes
-                if change.kind in {"timesteps", "precision"}
-                or (change.kind == "batch_size" and change.class_ == "quality")
+                if change.class_ in {"numeric", "quality"} and change.kind not in MOVED_ALONG
             )
             unproven = " (quality not proven)" if doubt else ""
             both = f"{_at_least(report.gain)} with {paid}{unproven}{written}"
@@ -95,8 +100,8 @@ def title(report: Report) -> str:
 
 def _called(report: Report, ratio: str) -> str:
     """`2.91x as many tiles a second`, or what a gain of the report's objective is called."""
-    units = numbers.plural(report.unit)
-    return sentences.GAINS[report.objective][1].format(ratio=ratio, unit=report.unit, units=units)
+    one, units = numbers.one(report.unit), numbers.plural(report.unit)
+    return sentences.GAINS[report.objective][1].format(ratio=ratio, one=one, units=units)
 
 
 def _at_least(gain: Gain) -> str:
@@ -199,20 +204,17 @@ def start_up_counted(report: Report) -> bool:
     return all(side.startup_s is not None for side in sides)
 
 
-def costs(report: Report) -> list[str]:
-    """What the changes cost, one phrase a measure: memory, energy, quality."""
+def beside(report: Report) -> list[str]:
+    """What changed beside the rate, one phrase a measure: memory, energy, quality; of what reads
+    the same, nothing."""
     before, after = report.before, report.after
     told = []
-    if before.peak_mem_gib is not None and after.peak_mem_gib is not None:
-        told.append(
-            f"peak memory {numbers.gib(before.peak_mem_gib)[:-4]} to "
-            f"{numbers.gib(after.peak_mem_gib)}"
-        )
-    if before.energy_j_per_unit is not None and after.energy_j_per_unit is not None:
-        told.append(
-            f"energy {numbers.number(before.energy_j_per_unit)} to "
-            f"{numbers.number(after.energy_j_per_unit)} J {numbers.one(report.unit)}"
-        )
+    memory = [numbers.gib(side.peak_mem_gib) for side in (before, after)]
+    if numbers.NOT_MEASURED not in memory and memory[0] != memory[1]:
+        told.append(f"peak memory {memory[0][:-4]} to {memory[1]}")
+    energy = [numbers.number(side.energy_j_per_unit) for side in (before, after)]
+    if numbers.NOT_MEASURED not in energy and energy[0] != energy[1]:
+        told.append(f"energy {energy[0]} to {energy[1]} J {numbers.one(report.unit)}")
     for name in _measure_names(report):
         old, new = before.quality.get(name), after.quality.get(name)
         if old is not None and new is not None and old != new:
@@ -299,10 +301,11 @@ def unit_time(report: Report) -> list[Row]:
 def measured_on(report: Report) -> str:
     """The machine in one line; without a GPU it says so."""
     machine = report.machine
-    host = f"{machine.cpu}, {machine.cpus} CPUs, {numbers.gib(machine.ram_gib)} RAM"
+    host = f"{machine.cpu}, {numbers.many(machine.cpus, 'CPU')}, {numbers.gib(machine.ram_gib)} RAM"
     if machine.gpus:
         return f"{', '.join(machine.gpus)}; {host}"
-    return f"{host}; there is no GPU, so this is tuned for this CPU"
+    done = "tuned for" if report.verdict == "improved" else "measured on"
+    return f"{host}; there is no GPU, so this is {done} this CPU"
 
 
 def _rate(side: Side) -> str:
@@ -356,7 +359,7 @@ def _bounded(report: Report, name: str, value: float | None) -> str:
 
 def quality_told(point: QualityPoint) -> str:
     """What a look at a measure says: how often, on what, and whether that is inside."""
-    runs = f"{point.runs} pair{'s' if point.runs != 1 else ''}"
+    runs = numbers.many(point.runs, "pair")
     items = f" of {point.items} items" if point.items > 1 else ""
     if point.stage == "confirmed":
         return f"{'confirmed' if point.within else 'not confirmed'}, {runs}{items}"

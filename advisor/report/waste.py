@@ -56,7 +56,9 @@ def _syncs(run: Run) -> list[str]:
 
 def _point(run: Run, point: SyncPoint) -> str:
     call = OPERATORS.get(point.call, f".{point.call}()")
-    times = "once" if round(point.per_step, 1) == 1 else f"{point.per_step:.2g} times"
+    times = (
+        "once" if round(point.per_step, 1) == 1 else f"{numbers.measure(point.per_step, 3)} times"
+    )
     told = f"`{call}`, {times} a step"
     if point.ms is not None:
         each = numbers.duration(point.ms / 1000, 3)

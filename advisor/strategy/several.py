@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Arm, Contest
+from advisor.objective import THROUGHPUT
 from advisor.strategy.asking import Turn, tried
 from advisor.strategy.proof import side
 from advisor.strategy.standing import FEWEST_ROUNDS, GOOD_ROUNDS, MARGIN
@@ -61,6 +62,8 @@ def two_of(now: Standing) -> Candidate | None:
     """What was proven, in two processes; None where there is nothing to be learnt of them."""
     counts = [knob for knob in now.all_knobs if knob.kind == "num_devices" and _is_one(knob)]
     if len(counts) != 1 or now.trains or now.facts.cards == 1 or now.front.ranks != 1:
+        return None
+    if now.facts.objective.name != THROUGHPUT.name:  # of anything else two have what one has
         return None
     candidate = now.with_value(counts[0], TWO)
     return None if isinstance(candidate, knobs.Refusal) else candidate

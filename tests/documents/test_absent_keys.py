@@ -83,3 +83,12 @@ def test_only_whole_mappings_of_loader_arguments_may_get_more(raw: bytes) -> Non
     assert document.absent == ()
     with pytest.raises(EditRefusedError):
         document.with_values({"data.pin_memory": True})
+
+
+@pytest.mark.parametrize("held", ["multiprocessing_context", "pin_memory_device", "in_order"])
+def test_every_plain_argument_of_a_loader_may_stand_in_its_mapping(held: str) -> None:
+    raw = f'{{"data": {{"batch_size": 4, "num_workers": 2, "{held}": "x"}}}}'.encode()
+    document = with_absent(parse(raw, "json", "c"))
+    assert {each.key for each in document.absent} == {
+        "prefetch_factor", "persistent_workers", "pin_memory",
+    }  # fmt: skip

@@ -51,9 +51,7 @@ def test_auto_without_a_gpu_is_this_cpu_and_says_so() -> None:
     found = target.resolve("auto", CPU_ONLY)
     assert (found.name, found.present, found.stood_in, found.gpu) == ("cpu", True, False, None)
     assert found.precisions == ("float32", "bfloat16")
-    assert found.note == (
-        "No NVIDIA driver is installed on this host. Everything was tuned for this CPU."
-    )
+    assert found.note == ("No NVIDIA driver is installed on this host. Everything is for this CPU.")
     assert found.figures == "Test CPU: 2 CPUs, 8.0 GiB"
 
 

@@ -9,13 +9,14 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from advisor.report import curves, figures, writing
+from advisor.report import curves, figures, view, writing
 from tests.report import examples
 
 if TYPE_CHECKING:
@@ -243,3 +244,18 @@ def test_thin_parts_of_the_time_are_named_above_and_below(shares: dict[str, floa
     assert overlaps(examples.improved(**sides), "time.svg") == []
     single = examples.improved(before=alone, after=alone, changes=[])
     assert overlaps(single, "time.svg") == []
+
+
+def test_each_part_of_the_time_has_a_colour_of_its_own() -> None:
+    """A thin part is named once at most; in the other bar its colour alone tells it."""
+    colours = [figures.PARTS[told] for told in view.SHARES.values()]
+    assert len(set(colours)) == len(colours)
+    for colour in colours:
+        assert min(contrast(colour, "#ffffff"), contrast(colour, "#0d1117")) >= 4.2, colour
+
+
+def test_a_name_that_the_font_lacks_warns_nobody() -> None:
+    """A box stands for each such letter; the table and the figure's text hold the name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert figures.draw(examples.unchanged(unit="\u753b\u50cf"))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.report import guide, numbers, rendering, sensitivity
+from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.model import Side, TrialEntry
 from tests.report import examples
 from tests.report.test_report_rendering import every_example, section
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORKERS = "datasets.test.dataloader.args.num_workers"
 BATCH = "datasets.test.dataloader.args.batch_size"
@@ -176,3 +182,67 @@ def test_parts_of_a_units_time_have_a_heading_without_a_bottleneck() -> None:
     once = Side(units_per_s=2.0, shares={"data_wait": 0.1, "compute": 0.9})
     report = examples.unchanged(before=once, after=once, bottleneck_before=None)
     assert "| compute |" in section(rendering.render(report), "Where the time goes")
+
+
+def test_a_dry_run_changed_nothing_that_runs_now() -> None:
+    """Nothing was written, so no sentence says with what it runs from now on."""
+    dry = examples.improved(dry_run=True, written=None, how_to_revert="")
+    (told,) = [each.then for each in guide.troubles(dry) if each.when == "it runs out of memory"]
+    assert "now runs" not in told
+    (told,) = [
+        each.then
+        for each in guide.troubles(examples.improved())
+        if each.when == "it runs out of memory"
+    ]
+    assert "it now runs with 8" in told
+
+
+def test_times_of_both_tables_count_the_start_up_alike() -> None:
+    """Where one side does not tell its start-up, neither table adds it to the other."""
+    calm = examples.improved()
+    report = examples.improved(after=calm.after.model_copy(update={"startup_s": None}))
+    first = {row.label: row for row in view.measures(report)}["1,000 tiles (estimate)"]
+    below = {row.label: row for row in guide.timeline(report)}["1,000 tiles"]
+    assert below.before.startswith(f"{first.before} (")
+    assert below.after.startswith(f"{first.after} (")
+
+
+def test_how_to_watch_it_is_told_without_a_range_to_watch_for() -> None:
+    """A run that was cut short has no signs yet; its commands are the same."""
+    body = section(rendering.render(examples.partial()), "Watching it run")
+    assert "gpu-advisor doctor" in body
+    assert "| sign |" not in body
+
+
+def test_a_training_has_its_times_for_two_sizes_of_its_data() -> None:
+    """What was run on, and ten times as many items at the same rate; of inference one size."""
+    calm = examples.on_gpu()
+    sides = {
+        name: getattr(calm, name).model_copy(update={"data_items": 12_000})
+        for name in ("before", "after")
+    }
+    found = {row.label: row for row in guide.timeline(examples.on_gpu(phase="train", **sides))}
+    larger = found["10 passes over 120,000 samples, ten times the data"]
+    assert larger.after.startswith(numbers.duration(10 * 120_000 / 1382.0 + 12.4))
+    assert "10 passes over 12,000 samples" in found
+    told = [row.label for row in guide.timeline(examples.on_gpu(phase="test", **sides))]
+    assert not any("ten times" in label for label in told)
+
+
+@pytest.mark.skipif(not (shutil.which("top") and shutil.which("pgrep")), reason="needs procps")
+def test_a_program_of_many_workers_can_be_watched(tmp_path: Path) -> None:
+    """`top` takes twenty processes; and a name is no pattern."""
+    script = tmp_path / "train+[1].py"
+    script.write_text("import time\ntime.sleep(60)\n")
+    crowd = [subprocess.Popen([sys.executable, str(script)]) for _ in range(22)]
+    try:
+        report = examples.improved(command=f"{sys.executable} '{script}'")
+        (watch,) = [each for each in guide.watching(report) if each.command.startswith("top")]
+        once = watch.command.replace("top -d 5", "top -b -n 1")
+        shown = subprocess.run(once, shell=True, capture_output=True, text=True, check=False)
+        assert shown.returncode == 0, shown.stderr
+        assert str(crowd[0].pid) in shown.stdout
+    finally:
+        for each in crowd:
+            each.kill()
+            each.wait()

@@ -6,8 +6,11 @@ import math
 
 import pytest
 
-from advisor.report import numbers
-from advisor.report.model import Gain
+from advisor.model import Interval, Stage
+from advisor.report import bounds, numbers, rendering, sentences
+from advisor.report.model import Gain, StageEntry
+from tests.report import examples
+from tests.runs import a_run
 
 
 @pytest.mark.parametrize(
@@ -113,3 +116,38 @@ def test_a_small_part_of_the_memory_is_told_in_what_it_is_small_in(
 ) -> None:
     """Never as `0.000450 MiB`."""
     assert numbers.memory(gib) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "told"),
+    [
+        (1, "process", "1 process"),
+        (2, "process", "2 processes"),
+        (0, "CPU", "0 CPUs"),
+        (1, "GPU", "1 GPU"),
+        (1200, "query", "1,200 queries"),
+    ],
+)
+def test_one_of_a_kind_is_no_plural(count: int, noun: str, told: str) -> None:
+    assert numbers.many(count, noun) == told
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy", "cost"])
+def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
+    gain = Interval(estimate=2.0, low=1.8, high=2.2, n=4)
+    told = sentences.gained(gain, "image", objective)
+    title = rendering.render(examples.improved(unit="image", objective=objective)).splitlines()[0]
+    for line in (told, title):
+        assert " a image" not in line
+    assert "an image" in told
+
+
+def test_a_stage_of_an_image_has_its_article() -> None:
+    stage = Stage(name="Net", share=0.8, calls_per_unit=2.0)
+    runs = [a_run(stages=(stage,), unit="image")] * 2
+    (detail,) = [each.detail for each in bounds.bounds(runs) if "the network Net" in each.detail]
+    assert "2.00 times an image." in detail
+    assert "not measured" not in detail
+    entry = StageEntry(name="Net", share=0.8, share_low=0.8, share_high=0.8, calls_per_unit=2.0)
+    side = examples.improved().before.model_copy(update={"stages": [entry]})
+    assert "of not measured" not in rendering.render(examples.unchanged(before=side, after=side))

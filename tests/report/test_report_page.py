@@ -173,3 +173,17 @@ def test_text_has_contrast_in_both_schemes(scheme: str) -> None:
         for paper in ("paper", "shade"):
             low, high = sorted([light(colours[ink]), light(colours[paper])])
             assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, paper)
+
+
+def test_no_word_is_too_long_for_the_page() -> None:
+    """Text outside of the tables, which scroll, breaks anywhere: a path or a label is one word."""
+    style = re.search(r"<style>(.*?)</style>", page.page(examples.improved(), {}), re.DOTALL)
+    assert style
+    rules = re.findall(r"^([^{}\n]+) \{([^}]*)\}", style[1], re.MULTILINE)
+    breaking = {
+        tag.strip()
+        for names, rule in rules
+        if "overflow-wrap: anywhere" in rule
+        for tag in names.split(",")
+    }
+    assert breaking >= {"h1", "h2", "h3", "p", "li", "summary", "code"}

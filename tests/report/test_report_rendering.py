@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from advisor.report import rendering, view
-from advisor.report.model import Bottleneck, Report
+from advisor.model import Disturbance, Interval
+from advisor.report import rendering, sentences, surroundings, view
+from advisor.report.model import Bottleneck, Gain, Report, TargetEntry
 from tests.report import examples
+from tests.runs import a_run
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -130,6 +132,8 @@ def test_unchanged_says_that_the_file_is_as_it_was() -> None:
     screen = first_screen(text)
     assert f"**Unchanged: `{examples.unchanged().config}` is byte for byte as it was.**" in screen
     assert "0.98 to 1.04" in screen
+    assert "measured on this CPU" in screen
+    assert "tuned for" not in screen
     assert "| before" not in screen
     assert "undo" not in screen
 
@@ -351,3 +355,92 @@ def test_the_title_tells_what_was_aimed_at(objective: str, said: str) -> None:
     title = rendering.render(report).splitlines()[0]
     assert said in title
     assert "inside latency_p95&lt;=80ms, " in title
+
+
+ONE_OF_MANY = re.compile(
+    r"(?<![\d.,] )(?<![\d.,])1 (?:interleaved )?"
+    r"(?:processes|trials|CPUs|GPUs|rounds|pairs|workers|files|items|samples|tiles)\b"
+)
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    """A container of one CPU, a call that was stopped after its first process, one pair."""
+    gain = Gain(ratio=1.2, low=1.1, high=1.3, pairs=1)
+    calm = examples.on_gpu()
+    report = examples.on_gpu(
+        runs=1,
+        trials=calm.trials[:1],
+        machine=calm.machine.model_copy(update={"cpus": 1}),
+        advice=[calm.advice[0].model_copy(update={"gain": gain})],
+        busy=surroundings.busy(
+            [a_run(disturbance=Disturbance(disturbed=True, others_cpus=0.4))], [], 1, stood_in=False
+        ),
+        reason=f"It {sentences.gained(Interval(estimate=1.2, low=1.1, high=1.3, n=1), 'sample')}.",
+        before=calm.before.model_copy(update={"data_items": 1}),
+    )
+    assert not ONE_OF_MANY.findall(rendering.render(report, "figures"))
+
+
+def test_what_fell_is_no_cost() -> None:
+    """Less memory and less energy stand beside what rose, under a word that is true of both; what
+    reads the same before and after did not change."""
+    calm = examples.on_gpu()
+    after = calm.after.model_copy(update={"peak_mem_gib": 2.0})
+    screen = first_screen(rendering.render(examples.on_gpu(after=after)))
+    assert "What else changed: peak memory 3.1 to 2.0 GiB; energy 0.380 to 0.240 J" in screen
+    assert "cost" not in screen
+    alike = calm.after.model_copy(update={"peak_mem_gib": 3.101, "energy_j_per_unit": None})
+    assert "What else changed" not in first_screen(rendering.render(examples.on_gpu(after=alike)))
+
+
+def test_a_proven_advice_is_not_denied_by_what_was_cut_short() -> None:
+    gain = Gain(ratio=1.2, low=1.1, high=1.3, pairs=4)
+    advice = [examples.on_gpu().advice[0].model_copy(update={"gain": gain})]
+    screen = first_screen(rendering.render(examples.partial(advice=advice)))
+    assert "before it could prove a gain that may be written" in screen
+    assert "Yours to decide, not written: **channels_last**, 1.20x" in screen
+
+
+@pytest.mark.parametrize("command", ["python 'train.py", ""])
+def test_a_command_that_is_no_shell_text_is_shown_as_it_is(command: str) -> None:
+    text = rendering.render(examples.unchanged(config="", command=command))
+    assert text.startswith(f"# {command or 'the program'}")
+
+
+def test_the_title_names_whatever_was_traded() -> None:
+    """Not only steps and precision: a flag or an attention that rounds is named too, and what only
+    moves along is not."""
+    calm = examples.improved()
+    flag = calm.changes[2].model_copy(
+        update={"path": "model.attn", "kind": "attention", "class_": "numeric", "to": "sdpa"}
+    )
+    report = examples.improved(changes=[*calm.changes[:2], flag])
+    assert rendering.render(report).splitlines()[0].endswith("free, 2.91x with attn sdpa")
+    assert "linear_end" not in rendering.render(calm).splitlines()[0]
+
+
+def test_a_machine_without_a_gpu_is_told_once() -> None:
+    """What was aimed at is the machine itself: no rows that repeat it, and none without a head."""
+    cpu = TargetEntry(
+        name="cpu",
+        title="AMD EPYC 7B13",
+        present=True,
+        figures="AMD EPYC 7B13: 2 CPUs, 7.8 GiB",
+        note="no NVIDIA driver was found Everything is for this CPU.",
+    )
+    body = section(rendering.render(examples.improved(target=cpu)), "The machine")
+    assert body.count("AMD EPYC 7B13") == 1
+    assert body.count("no NVIDIA driver") == 1
+    noted = examples.on_gpu().target.model_copy(update={"note": "Its limits were measured."})
+    body = section(rendering.render(examples.on_gpu(target=noted)), "The machine")
+    assert "| of the target | Its limits were measured. |" in body
+
+
+def test_a_measured_advice_says_once_that_it_was_measured() -> None:
+    """The gain stands with the title, as on the first screen; the words say how it was seen."""
+    entry = examples.on_gpu().advice[0]
+    said = f"{entry.detail} Measured in 6 interleaved pairs of fresh processes."
+    report = examples.on_gpu(advice=[entry.model_copy(update={"detail": said})])
+    body = section(rendering.render(report), "Yours to decide")
+    assert "- **channels_last** at `train.py:88`, 1.12x (1.09 to 1.15): " in body
+    assert body.count("easured") == 1

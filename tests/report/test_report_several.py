@@ -62,3 +62,9 @@ def test_without_two_side_by_side_nothing_is_told_of_more() -> None:
 
 def test_bounds_too_wide_to_tell_a_size_leave_no_range() -> None:
     assert "(" not in several.crews(report_of(1.6, 1.0, None))[1].times[0]
+
+
+def test_a_ratio_of_anything_but_rates_scales_no_times() -> None:
+    """Two side by side have the latency of one: that is no word on how long 10,000 items take."""
+    report = report_of(1.0, 0.99, 1.01).model_copy(update={"objective": "latency"})
+    assert several.crews(report) == []

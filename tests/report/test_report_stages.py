@@ -106,3 +106,35 @@ def test_a_profile_bounds_each_network_by_its_share() -> None:
     assert largest.at_most.estimate == pytest.approx(5.0)
     assert "s.py:3" in largest.detail
     assert "Albedo" in second.title
+
+
+def test_what_was_reached_is_told_of_rates_alone() -> None:
+    """The bound is one of the rate: a gain of the latency is not set beside it."""
+    said = " ".join(stages.told(report_of(BATCHED, objective="latency")))
+    assert "the rate would be 5.00x" in said
+    assert "1/4 of that time" in said
+    assert "the whole reached" not in said
+
+
+def test_more_a_call_is_promised_only_where_it_was_seen_to_help() -> None:
+    """Left as it was, or with calls as large as before, nobody knows that more would gain."""
+    calm = examples.unchanged()
+    before = calm.before.model_copy(update={"stages": [entry("Segmenter", 0.8, 1 / 64, 64)]})
+    left = " ".join(stages.told(examples.unchanged(before=before, after=before)))
+    assert "in calls of 64: if one is to be given more tiles a call, it is this one" in left
+    assert "worth more" not in left
+    same = [entry("Segmenter", 0.5, 1, 1), entry("Albedo", 0.375, 1, 1)]
+    said = " ".join(stages.told(report_of(same)))
+    assert "worth more" not in said
+    assert "a call it takes" not in said
+    assert "Its calls hold as many as before" in said
+
+
+def test_a_stage_that_became_slower_is_told_as_slower() -> None:
+    """2 of 4 ms: half as fast, not one half-th of the time."""
+    slower = [entry("Segmenter", 0.95, 1 / 16, 16), entry("Albedo", 0.04, 1, 1)]
+    report = report_of(slower)
+    before = report.before.model_copy(update={"units_per_s": 500.0})
+    said = " ".join(stages.told(report.model_copy(update={"before": before})))
+    assert "it takes 2.4 times that time" in said
+    assert "1/0" not in said

@@ -103,3 +103,22 @@ def test_a_program_with_one_kind_of_change_has_no_tiers() -> None:
     for report in (examples.on_gpu(), examples.unchanged(), examples.partial()):
         assert tiers.tiers(report) == []
         assert "How far results" not in rendering.render(report)
+
+
+def test_rates_of_tiers_are_rates_whatever_decided() -> None:
+    """Where latency decides, the rounds hold milliseconds, which are no tiles a second."""
+    calm = examples.improved()
+    free, traded = calm.comparisons
+    later = traded.model_copy(
+        update={
+            "rounds": [
+                each.model_copy(update={"before": 1961.0, "after": 672.0}) for each in traded.rounds
+            ]
+        }
+    )
+    report = examples.improved(
+        objective="latency", objective_unit="ms/tile", comparisons=[free, later]
+    )
+    *_, fastest = tiers.tiers(report)
+    assert fastest.units_per_s is not None
+    assert 1.4 < fastest.units_per_s < 1.6

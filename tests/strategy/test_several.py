@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor import objective
 from advisor.report import sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
 CONFIG = "batch_size: 1\nnum_gpus: 1\n"
 
 
-def searched(folder: Path, text: str = CONFIG, **formula: Any) -> FormulaSearch:
+def searched(
+    folder: Path,
+    text: str = CONFIG,
+    objective: objective.Objective = objective.THROUGHPUT,
+    **formula: Any,
+) -> FormulaSearch:
     """Inference whose larger batch gains, and of which two processes have 1.6 times the rate."""
     engine = on_formula(**{"trains": False, "side_by_side": {2: 1.6}, **formula})
-    return formula_search(folder, engine, text, workload={"phase": "test"}, gpu=False)
+    phase = {"phase": "test"}
+    return formula_search(folder, engine, text, workload=phase, gpu=False, objective=objective)
 
 
 def test_two_processes_are_measured_on_top_of_what_was_proven_and_not_written(
@@ -58,3 +65,8 @@ def test_a_setting_that_starts_no_second_process_is_left_at_one_run(tmp_path: Pa
     search = searched(tmp_path, side_by_side={})
     assert len(search.asked("scaling")) == 1
     assert not [c for c in search.lab.comparisons if c.contest.purpose == "scaling"]
+
+
+def test_two_are_set_side_by_side_only_where_the_rate_decides(tmp_path: Path) -> None:
+    """How long many items take follows from rates; two have the latency of one."""
+    assert searched(tmp_path, objective=objective.parse("latency")).asked("scaling") == []

@@ -81,6 +81,7 @@ def test_the_command_prints_and_writes_metrics_and_raster(root: Path, program: P
     for pattern, name in (
         (r"^void RMSE: (\S+) m$", "void_rmse_m"),
         (r"^slope error: (\S+)$", "slope_error"),
+        (r"^seams: (\S+)$", "seams"),
     ):
         printed = re.search(pattern, said, re.MULTILINE)
         assert printed is not None
@@ -93,7 +94,7 @@ def test_the_command_prints_and_writes_metrics_and_raster(root: Path, program: P
 def test_known_elevations_are_kept_and_only_chosen_tiles_are_filled(program: Program) -> None:
     folder = program.fill("--tiles", "2", "--n_timestep", "2")
     completed = np.load(folder / "completed.npy")
-    source = np.load(generated_raster(data.TILE, 12, 1))
+    source = np.load(generated_raster(1))
     known = source != NODATA
     assert np.array_equal(completed[known], source[known])
     assert (completed[: data.TILE, : data.TILE] != NODATA).all()
@@ -185,13 +186,51 @@ def test_a_rescaled_schedule_ends_at_the_same_signal() -> None:
 
 
 def test_the_texture_measure_punishes_blur_where_rmse_does_not() -> None:
-    height = np.load(truth_path(generated_raster(data.TILE, 12, 1)))
-    void = np.load(generated_raster(data.TILE, 12, 1)) == NODATA
+    height = np.load(truth_path(generated_raster(1)))
+    void = np.load(generated_raster(1)) == NODATA
     smooth = interpolate.laplace(height, void, iterations=300)
     assert raster.slope_error(height, height, void) == 0
     assert raster.slope_error(smooth, height, void) > 0.5
     rough = height + np.random.default_rng(0).normal(0, 0.3, height.shape).astype(np.float32)
     assert raster.slope_error(rough, height, void) > 0.15
+
+
+def test_the_overlap_changes_the_number_of_tiles_and_not_the_ground() -> None:
+    """What is filled stays: a smaller overlap is less work on the same raster."""
+    path = generated_raster(1)
+    shape = np.load(path).shape
+    many = {}
+    for overlap in (0, 12, 24, 32):
+        tiles = data.DemTiles(path, overlap)
+        many[overlap] = len(tiles)
+        reached = raster.Mosaic(shape, data.TILE, overlap)
+        reached.add(np.zeros((len(tiles), data.TILE, data.TILE)), np.array(tiles.corners))
+        assert reached.covered[np.load(path) == NODATA].all()
+    assert many == {0: 28, 12: 32, 24: 55, 32: 78}
+
+
+def test_seams_are_what_tiles_that_disagree_leave_at_their_edges() -> None:
+    """1 where the error steps at the edges as it does elsewhere; blending takes a seam away."""
+    rng, path = np.random.default_rng(0), generated_raster(1)
+    truth = np.load(truth_path(path))
+    inside = np.load(path) == NODATA
+    rough = rng.normal(0, 0.1, truth.shape)
+    found = {}
+    for overlap in (0, 12, 24):
+        corners = np.array(data.DemTiles(path, overlap).corners)
+        mosaic = raster.Mosaic(truth.shape, data.TILE, overlap)
+        for corner in corners:
+            lifted = np.full((1, data.TILE, data.TILE), rng.normal())
+            mosaic.add(lifted, corner[None])
+        offsets = mosaic.total / np.where(mosaic.covered, mosaic.weights, 1)
+        error = truth + rough + offsets
+        found[overlap] = raster.seams(error, truth, inside, corners, data.TILE)
+        even = raster.seams(truth + rough, truth, inside, corners, data.TILE)
+        assert even == pytest.approx(1, abs=0.1)
+    assert found[0] > 3
+    assert found[0] > found[12] > found[24] > 0.95
+    nowhere = np.zeros_like(inside)
+    assert raster.seams(error, truth, nowhere, corners, data.TILE) is None
 
 
 def test_distance_to_known_is_exact() -> None:
@@ -224,7 +263,7 @@ def test_training_writes_weights_that_the_program_fills_with(program: Program) -
 def test_the_shipped_weights_beat_the_classic_fills(program: Program) -> None:
     folder = program.fill("--tiles", "8", "-b", "8", "--n_timestep", "300")
     metrics = json.loads((folder / "metrics.json").read_text())
-    path = generated_raster(data.TILE, 12, 1)
+    path = generated_raster(1)
     height, truth = np.load(path), np.load(truth_path(path))
     void = height == NODATA
     inside = void & (np.load(folder / "completed.npy") != NODATA)
@@ -234,7 +273,7 @@ def test_the_shipped_weights_beat_the_classic_fills(program: Program) -> None:
 
 
 def test_shards_are_other_tiles_and_together_all_of_them() -> None:
-    path = generated_raster(data.TILE, 12, 1)
+    path = generated_raster(1)
     shards = [set(data.DemTiles(path, 12, shard=f"{i}/4").corners) for i in range(4)]
     assert [len(shard) for shard in shards] == [8, 8, 8, 8]
     assert set.union(*shards) == set(data.DemTiles(path, 12).corners)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TILE = 64
 """Pixels a side: what the weights were trained on."""
+OVERLAP = 12
+"""Pixels that tiles of the generated raster share in the shipped config."""
 CONDITION_CHANNELS = 3
 RESIDUAL_GAIN = 4.0
 """Brings truth minus membrane, in tile standard deviations, to about unit variance."""

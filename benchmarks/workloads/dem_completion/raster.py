@@ -61,6 +61,32 @@ def slope_error(filled: Array, truth: Array, inside: Mask) -> float:
     return float(np.mean(np.abs(ours / true - 1)))
 
 
+def seams(
+    filled: Array, truth: Array, inside: Mask, corners: NDArray[np.int64], tile: int
+) -> float | None:
+    """How many times as far the error steps across the edges of tiles (first pixels `corners`,
+    (N, 2)) as it does elsewhere inside the voids: 1 where no seam shows.
+
+    None where no edge lies inside a void.
+    """
+    error = np.where(inside, filled - truth, 0)
+    across, elsewhere = [], []
+    for axis in (0, 1):
+        steps = np.abs(np.diff(error, axis=axis))
+        both = inside[1:] & inside[:-1] if axis == 0 else inside[:, 1:] & inside[:, :-1]
+        edge = np.zeros_like(both)
+        for corner in corners:
+            along = slice(corner[1 - axis], corner[1 - axis] + tile)
+            for at in (corner[axis] - 1, corner[axis] + tile - 1):
+                if 0 <= at < edge.shape[axis]:
+                    edge[(at, along) if axis == 0 else (along, at)] = True
+        across.append(steps[both & edge])
+        elsewhere.append(steps[both & ~edge])
+    if not sum(map(len, across)) or not sum(map(len, elsewhere)):
+        return None
+    return float(np.concatenate(across).mean() / np.concatenate(elsewhere).mean())
+
+
 def slope_statistics(height: Array, inside: Mask) -> NDArray[np.float64]:
     """Mean slope (m per pixel) and mean change of slope (m per pixel squared).
 

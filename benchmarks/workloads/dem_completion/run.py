@@ -45,7 +45,7 @@ def test(opt: options.Options) -> None:
     scale = opt["scale"]
     chosen = dict(opt["datasets"]["test"]["which_dataset"]["args"])
     tile, overlap = data.TILE * scale, chosen.pop("tile_overlap") * scale
-    path = chosen.pop("input_img", None) or generated_raster(tile, overlap, scale)
+    path = chosen.pop("input_img", None) or generated_raster(scale)
     tiles = data.DemTiles(
         path, overlap, tile, chosen.pop("tiles", None), chosen.pop("shard", None), **chosen
     )
@@ -73,6 +73,10 @@ def test(opt: options.Options) -> None:
         metrics["slope_error"] = raster.slope_error(filled, truth, inside)
         print(f"void RMSE: {metrics['void_rmse_m']:.4f} m")
         print(f"slope error: {metrics['slope_error']:.4f}")
+        seams = raster.seams(filled, truth, inside, np.array(tiles.corners), tile)
+        if seams is not None:
+            metrics["seams"] = seams
+            print(f"seams: {seams:.4f}")
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
     print(f"wrote {folder}")
 
@@ -116,10 +120,11 @@ def load_denoiser(opt: options.Options, device: torch.device) -> Denoiser:
     return denoiser.to(device).eval()
 
 
-def generated_raster(tile: int, overlap: int, scale: int) -> Path:
-    """The default raster: GRID tiles, and `scale` times as many across."""
+def generated_raster(scale: int) -> Path:
+    """The default raster: GRID tiles, and `scale` times as many across, by the shipped overlap."""
     rows, columns = GRID[0], GRID[1] * scale
-    step = tile - overlap
+    overlap = data.OVERLAP * scale
+    step = data.TILE * scale - overlap
     return terrain.default_raster((rows * step + overlap, columns * step + overlap))
 
 

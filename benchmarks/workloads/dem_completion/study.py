@@ -1,6 +1,7 @@
 """What the fill is worth, and what it costs: the tables of docs/workloads.md.
 
 python -m benchmarks.workloads.dem_completion.study -c config/dem_completion.json [--tiles N]
+python -m benchmarks.workloads.dem_completion.study -c config/dem_completion.json --overlaps
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from benchmarks.workloads.dem_completion.terrain import NODATA, truth_path
 
 STEPS = (1000, 500, 250, 100, 50, 25, 10)
 BATCHES = (1, 2, 4, 8, 16, 32)
+OVERLAPS = (0, 8, 12, 16, 24, 32)
+STEPS_OF_OVERLAPS = 100
 
 
 def main() -> None:
@@ -27,10 +30,14 @@ def main() -> None:
     parser.add_argument("-c", "--config", type=Path, required=True)
     parser.add_argument("--tiles", type=int, help="only this many tiles, evenly spread")
     parser.add_argument("--seeds", type=int, default=1, help="fills of each row")
+    parser.add_argument("--overlaps", action="store_true", help="only what the overlap buys")
     args = parser.parse_args()
     opt = options.load_config(args.config) | {"scale": 1}
     overlap = opt["datasets"]["test"]["which_dataset"]["args"]["tile_overlap"]
-    tiles = data.DemTiles(generated_raster(data.TILE, overlap, 1), overlap, count=args.tiles)
+    if args.overlaps:
+        overlaps(opt, args.seeds)
+        return
+    tiles = data.DemTiles(generated_raster(1), overlap, count=args.tiles)
     speed(opt, tiles)
     quality(opt, tiles, overlap, args.seeds)
 
@@ -86,6 +93,33 @@ def quality(opt: options.Options, tiles: data.DemTiles, overlap: int, seeds: int
                 truth,
                 inside,
                 spent,
+            )
+
+
+def overlaps(opt: options.Options, seeds: int) -> None:
+    """Tiles, time and seams of the whole raster, by how much neighbouring tiles share."""
+    path = generated_raster(1)
+    height, truth = np.load(path), np.load(truth_path(path))
+    void = height == NODATA
+    schedule = opt["model"]["which_networks"][0]["args"]["beta_schedule"]["test"]
+    beta = diffusion.betas(**rescaled(schedule, STEPS_OF_OVERLAPS))
+    denoiser = load_denoiser(opt, torch.device("cpu"))
+    print(f"{STEPS_OF_OVERLAPS} steps\noverlap  tiles  void RMSE m  slope error  seams  seconds")
+    for overlap in OVERLAPS:
+        tiles = data.DemTiles(path, overlap)
+        for seed in range(opt["seed"], opt["seed"] + seeds):
+            started = time.perf_counter()
+            mosaic = raster.Mosaic(height.shape, data.TILE, overlap)
+            for heights, corners in fills(denoiser, DataLoader(tiles, batch_size=8), beta, seed):
+                mosaic.add(heights, corners)
+            spent, filled = time.perf_counter() - started, mosaic.filled(height, void)
+            rmse = raster.void_rmse_m(filled, truth, void)
+            slope = raster.slope_error(filled, truth, void)
+            seams = raster.seams(filled, truth, void, np.array(tiles.corners), data.TILE) or 0.0
+            print(
+                f"{overlap:7}  {len(tiles):5}  {rmse:11.4f}  {slope:11.4f}  {seams:5.3f}  "
+                f"{spent:7.1f}",
+                flush=True,
             )
 
 

@@ -1,0 +1,93 @@
+"""Figures in sentences are written out: no reader has to undo `1.2e+03`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from advisor.model import Advice, Decision, Interval, SyncPoint
+from advisor.report import advised, numbers, retrained, sentences, stages, waste
+from advisor.report.model import StageEntry
+from tests.report import examples
+from tests.runs import a_run
+
+POWERS = re.compile(r"\de[+]\d")
+STOPPED = {
+    "left-out": {"batch": 1048576.0, "left_out": 3, "left_out_before": 0},
+    "constraint": {"constraint": "memory<=7GiB", "seen": 123456.0},
+    "unfilled": {"seen": 12345678.0},
+    "out-of-tolerance": {"beyond": "loss", "limit": 12345678.0, "runs": 1},
+    "too-noisy": {"measure": "loss", "spread": 12345.0, "room": 1234.0, "most": 12},
+}
+
+
+def decision(**data: object) -> Decision:
+    return Decision(
+        document="command line",
+        path="--batch-size",
+        kind="batch_size",
+        knob_class="free",
+        outcome="kept",
+        old=4,
+        new=4,
+        reason=str(data.pop("reason", "loses-results")),
+        data=tuple(data.items()),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("stop", STOPPED)
+def test_what_stopped_a_search_is_told_in_plain_figures(stop: str) -> None:
+    told = sentences.why(decision(stop=stop, value=8, **STOPPED[stop]))
+    assert not POWERS.search(told), told
+
+
+def test_a_batch_that_is_a_thousand_times_as_large_is_told_in_plain_figures() -> None:
+    data = {"times": 4096.0, "factor": 4096.0, "optimizer": "SGD", "rule": "linear", "runs": 1}
+    told = [
+        sentences.why(decision(reason="changed-training-batch", **data)),
+        retrained.where_to_start(data),
+        advised.advised(
+            Advice(
+                kind="training-batch",
+                title="Batch 4096",
+                gain=Interval(estimate=2.0, low=1.5, high=2.5, n=4),
+                data=tuple(data.items()),
+            )
+        ),
+    ]
+    for line in told:
+        assert "4,096 times" in line
+        assert not POWERS.search(line), line
+
+
+def test_a_number_read_from_every_item_is_told_in_plain_figures() -> None:
+    """`.item()` once for each of 256 items of a step."""
+    point = SyncPoint(site="train.py:9", call="item", per_step=256.0, ms=None)
+    (line,) = waste.lines(replace(a_run(), syncs=(point,)))
+    assert "256 times a step" in line
+
+
+def test_a_stage_that_is_hundreds_of_times_as_fast_is_told_in_plain_figures() -> None:
+    calm = examples.improved()
+    stage = StageEntry(
+        name="Net", share=0.8, share_low=0.8, share_high=0.8, calls_per_unit=1.0, batch=1.0
+    )
+    both = [stage, stage.model_copy(update={"name": "B"})]
+    before = calm.before.model_copy(update={"stages": both})
+    later = stage.model_copy(update={"share": 0.001, "batch": 1048576.0})
+    after = calm.after.model_copy(update={"stages": [later]})
+    told = " ".join(stages.told(examples.improved(before=before, after=after)))
+    assert "it takes 1/2,328 of that time" in told
+    assert not POWERS.search(told)
+
+
+def test_a_batch_of_a_million_is_told_in_plain_figures() -> None:
+    assert [numbers.count(each) for each in (7.5, 8.0, 1048576.0)] == ["7.5", "8", "1,048,576"]
+
+
+def test_a_measure_has_no_zeros_at_its_end() -> None:
+    assert [numbers.measure(value, 3) for value in (8.0, 2.8284, 4096.0, 0.5)] == [
+        "8", "2.83", "4,096", "0.5",
+    ]  # fmt: skip
