@@ -41,7 +41,7 @@ _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
 _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
-_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
 _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """A key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
