@@ -24,16 +24,24 @@ SEPARATOR = "\0"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
 _SHELLS = {"sh", "bash", "zsh", "dash"}
 _SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
-_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
+_LAUNCHERS = {
+    *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
+    *("composer", "colossalai", "fabric"),
+}
 _LAUNCHER_MODULES = {
     "torch.distributed.run",
     "torch.distributed.launch",
     "accelerate.commands.launch",
     "deepspeed.launcher.runner",
+    *("cProfile", "profile", "pdb", "trace", "debugpy", "torch.utils.bottleneck"),
+    *("coverage", "kernprof", "memray", "scalene", "viztracer"),
 }
 _WRAPPERS = {
     *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
-    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "xvfb-run"),
+    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "pixi", "rye", "xvfb-run"),
+    *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
+    *("nsys", "ncu", "perf", "strace", "coverage", "kernprof", "memray", "scalene", "viztracer"),
+    "py-spy",
 }
 _WRAPPER_WORD = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
@@ -173,7 +181,10 @@ def first_own_word(words: Sequence[str]) -> int:
             at, is_launcher = _behind_interpreter(words, at + 1)
             if not is_launcher:
                 return at
-            at = _next_program(words, at)
+            following = _next_program(words, at)
+            if following == len(words):  # a module of the user's, of the same name
+                return at
+            at = following
         elif name in _SHELLS:
             rest = range(at + 1, len(words))
             script = next((i for i in rest if not words[i].startswith("-")), len(words))
