@@ -44,6 +44,12 @@ LENGTHS = [
     ("input_window: 24\noutput_window: 12", True),
     ("in_len: 12", False),
     ("env: {obs_len: 8, pred_len: 12}", False),
+    ("rank: {hist_len: 50, batch_size: 1024, lr: 0.1}", True),
+    ("agent: {hist_len: 50, batch_size: 1024, lr: 0.1}", False),
+    ("rank: {hist_len: 50}", False),
+    ("max_txt_len: 160\nbatch_size: 8", True),
+    ("model: {max_txt_len: 160}", False),
+    ("decoder: {max_len: 128}", False),
     # of a chain of residues
     ("train: {crop_size: 256, max_msa_clusters: 128}", True),
     ("train: {crop_size: 256, flip: true}", False),

@@ -405,6 +405,8 @@ def test_a_bare_size_of_a_preprocessor_is_that_of_its_images(
 
 COMMANDS = [
     ("python train.py --img 640 --batch 8", {"--img": "image_size", "--batch": "batch_size"}),
+    ("python sample.py --res 256", {"--res": "image_size"}),
+    ("python sample.py --res 4", {}),
     ("python sample.py --H 512 --W 768", {"--H": "image_size", "--W": "image_size"}),
     ("python plot.py --W 768", {}),
     ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
