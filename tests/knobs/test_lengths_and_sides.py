@@ -53,6 +53,10 @@ LENGTHS = [
     # of a chain of residues
     ("train: {crop_size: 256, max_msa_clusters: 128}", True),
     ("train: {crop_size: 256, flip: true}", False),
+    ("data: {max_residues: 512, max_templates: 4}", True),
+    ("call: {max_tokens: 512, prompt_templates: a.txt}", False),
+    # of what a model's features were made with
+    ("chunk_length: 30\nsampling_rate: 16000\nfeature_size: 80", False),
 ]
 
 

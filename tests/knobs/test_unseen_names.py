@@ -334,6 +334,8 @@ OTHER_SPELLINGS = [
     ("recompute_activations: true", {"recompute_activations": "grad_checkpoint"}),
     ("decoder: {use_flash: true}", {"decoder.use_flash": "attention_impl"}),
     ("flash_dir: photos", {}),
+    ("camera: {flash: true}", {}),
+    ("attack: {steps: 2000, log_every: 100}", {}),
     ("dataloader_prefetch_qlen: 8", {"dataloader_prefetch_qlen": "prefetch_factor"}),
     ("duration_mimg: 200\nema_mimg: 0.5", {"duration_mimg": "epochs"}),
 ]
