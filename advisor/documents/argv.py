@@ -24,16 +24,24 @@ SEPARATOR = "\0"
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
 _SHELLS = {"sh", "bash", "zsh", "dash"}
 _SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
-_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"}
+_LAUNCHERS = {
+    *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
+    *("composer", "colossalai", "fabric"),
+}
 _LAUNCHER_MODULES = {
     "torch.distributed.run",
     "torch.distributed.launch",
     "accelerate.commands.launch",
     "deepspeed.launcher.runner",
+    *("cProfile", "profile", "pdb", "trace", "debugpy", "torch.utils.bottleneck"),
+    *("coverage", "kernprof", "memray", "scalene", "viztracer"),
 }
 _WRAPPERS = {
     *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
-    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "xvfb-run"),
+    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "pixi", "rye", "xvfb-run"),
+    *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
+    *("nsys", "ncu", "perf", "strace", "coverage", "kernprof", "memray", "scalene", "viztracer"),
+    "py-spy",
 }
 _WRAPPER_WORD = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
@@ -41,12 +49,17 @@ _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
 _LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
 _FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
-_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*)=(.*)", re.DOTALL)
+_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
 _YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
 """A key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
 _YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _OVERRIDES = {"--opts", "--set", "--set-cfgs", "--override", "--overrides"}
 """Flags behind which such keys may be spelled in any way."""
+_BINDING = re.compile(
+    r"(?:--?(?:gin_)?(?:bindings?|param)=)?([A-Za-z_][\w./]*)\s*=\s*(\S.*?)\s*", re.DOTALL
+)
+_BINDINGS = re.compile(r"--?gin_(?:bindings?|param)(=.*)?", re.DOTALL)
+"""A flag whose value is a setting of its own: `--gin_bindings="Config.batch_size = 8"`."""
 _INT = re.compile(r"[-+]?\d[\d_]*")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
@@ -92,7 +105,7 @@ def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
         bare = offset == 0 and words[number] == typed
         value = typed not in known.negations if bare else _value(words[number][offset:])
         data[path] = value
-        key = (start, end)
+        key = None if _BINDINGS.match(words[number]) else (start, end)  # nothing goes beside it
         leaf = Leaf(path, value, start, end, number, why=why, key=key, bare=bare)
         leaves.found.append(leaf._replace(option=known.options.get(path)))
     for option in known.options.values():
@@ -173,7 +186,10 @@ def first_own_word(words: Sequence[str]) -> int:
             at, is_launcher = _behind_interpreter(words, at + 1)
             if not is_launcher:
                 return at
-            at = _next_program(words, at)
+            following = _next_program(words, at)
+            if following == len(words):  # a module of the user's, of the same name
+                return at
+            at = following
         elif name in _SHELLS:
             rest = range(at + 1, len(words))
             script = next((i for i in rest if not words[i].startswith("-")), len(words))
@@ -227,10 +243,22 @@ def _flags(
     found: list[tuple[int, str, int, str | None]] = []
     keys = _yacs_keys(words, first)
     number = first
+    binds = False
     while number < len(words):
         word = words[number]
         if word == "--":
             break
+        flag = _BINDINGS.fullmatch(word)
+        binds = bool(flag) or (binds and not word.startswith("-"))
+        one = _BINDING.fullmatch(word) if binds else None
+        if one is not None:
+            why = "blanks stand behind it" if one.end(2) < len(word) else _several(one[2])
+            found.append((number, one[1], one.start(2), why))
+            number += 1
+            continue
+        if flag and not flag[1]:
+            number += 1
+            continue
         if number in keys:
             found.append((number + 1, word, 0, _several(words[number + 1])))
             number += 2

@@ -347,12 +347,28 @@ def read(path: Path | str) -> Document:
     known = SUFFIXES.get(path.suffix.lower())
     if known:
         return _parsed(raw, known, str(path), path)
+    return _guessed(raw, path)
+
+
+def _guessed(raw: bytes, path: Path) -> Document:
+    """A file whose name tells no format, in the first one that finds settings in it."""
     opening = raw.removeprefix(_BOM).lstrip()[:1]
-    document = _parsed(raw, "json" if opening in (b"{", b"[") else "yaml", str(path), path)
-    if not isinstance(document.data, (dict, list)):
-        msg = f"{path} holds no settings: it is no JSON, YAML or TOML. Name the config file."
-        raise ConfigUnreadableError(msg)
-    return document
+    guesses: tuple[Format, ...] = ("yaml", "toml")
+    if opening in (b"{", b"["):  # a list, or the head of a table
+        guesses = ("json",) if opening == b"{" else ("json", "toml")
+    problems: list[ConfigSyntaxError] = []
+    for guess in guesses:
+        try:
+            document = _parsed(raw, guess, str(path), path)
+        except ConfigSyntaxError as problem:
+            problems.append(problem)
+            continue
+        if isinstance(document.data, (dict, list)):
+            return document
+    if len(problems) == len(guesses):
+        raise problems[0]
+    msg = f"{path} holds no settings: it is no JSON, YAML or TOML. Name the config file."
+    raise ConfigUnreadableError(msg)
 
 
 def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the field's name

@@ -38,6 +38,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HOLDERS = {"dict", "list", "tuple", "set"}
 _COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
 """Functions, beside constructors, that give back the mapping they are given."""
+_FIELDS = {"Field", "field", "ib", "attrib", "Option", "Parameter", "Param"}
+"""Functions that describe a field of a class, its default first."""
 _CLOSING = "]"
 MAX_NODES = 12 * MAX_VALUES
 
@@ -142,7 +144,7 @@ class _Reader:
                     several = "it is assigned to several names" if len(node.targets) > 1 else None
                     self._assign(target, node.value, path, why or several)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
-                self._assign(node.target, node.value, path, why)
+                self._assign(node.target, _default_of(node.value), path, why)
             elif isinstance(node, ast.AugAssign):
                 place = self._place(node.target, path)
                 if place is not None:
@@ -380,6 +382,14 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
             yield getattr(node, field)
     for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         yield inner.body
+
+
+def _default_of(value: ast.expr) -> ast.expr:
+    """The default of a field that is described by a call: 8 of `Field(8, ge=1)`."""
+    if isinstance(value, ast.Call) and value.args and is_literal(value.args[0]):
+        called = ast.unparse(value.func).rpartition(".")[2]
+        return value.args[0] if called in _FIELDS else value
+    return value
 
 
 def _is_same(value: ast.expr, name: str) -> bool:

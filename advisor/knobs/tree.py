@@ -85,9 +85,10 @@ def canonical(key: str) -> str:
 
 
 def _scoped(key: str) -> list[str]:
-    """`train/AdamW.lr` or `train#lr` to its parts; a key with spaces or brackets is one part."""
+    """`train/AdamW.lr`, `train:lr` or `train#lr` to its parts; a key with spaces or brackets is
+    one part."""
     bare = key.strip().strip("-")
-    return re.split(r"[./#]", bare) if re.fullmatch(r"[\w./#+-]+[\w+-]", bare) else [bare]
+    return re.split(r"[./#:]", bare) if re.fullmatch(r"[\w./#:+-]+[\w+-]", bare) else [bare]
 
 
 def _snake(text: str) -> str:

@@ -3,6 +3,7 @@
 source.py     the Python files that a script leads to, and what of them runs
 calls.py      options declared one by one: argparse, optparse, click, absl
 fields.py     options made of a class or a function: HfArgumentParser, tyro, typer, fire, ...
+usage.py      options declared by the text of the usage: docopt
 overrides.py  variables and configs that a command overrides: `--key=value`, Hydra, OmegaConf
 declared.py   what these find
 
@@ -23,7 +24,7 @@ from advisor.documents import argv
 from advisor.documents.files import read_bytes
 from advisor.documents.options import Option
 from advisor.errors import AdvisorError
-from advisor.options import calls, fields, overrides
+from advisor.options import calls, fields, overrides, usage
 from advisor.options.source import Project, reached
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
     found = [
         *calls.declared(units),
         *fields.declared(project, units),
+        *usage.declared(units),
         *overrides.of_globals(project, script, words, cwd),
         *overrides.of_config_flags(units, words, cwd),
         *overrides.of_configs(units, words, cwd),
@@ -102,7 +104,7 @@ def _placed(found: Sequence[Declared], command: Sequence[str], first: int) -> It
     a subcommand stands behind this.
     """
     seen: set[str] = set()
-    for one in found:
+    for one in sorted(found, key=lambda each: each.default is None):
         behind = len(command) - 1 if one.last else first - 1
         if one.command is not None:
             if one.command not in command[first:]:

@@ -24,6 +24,8 @@ Commands = frozenset[str | None]
 
 _ABSL = re.compile(r"DEFINE_(integer|float|string|bool|boolean|enum)")
 _PARSERS = re.compile(r"(?:\w+\.)*(?:\w*(?:Argument|Arg|Option)Parser)")
+_ADD = {"add_argument", "add_option", "add_arg"}
+"""Of a parser that is known to be one, `add` too, as ConfigArgParse calls it."""
 ROUNDS = 4
 """A parser is handed on from function to function about so often; each round tells one more."""
 _GROUPS = {"add_argument_group", "add_mutually_exclusive_group", "add_option_group"}
@@ -48,16 +50,17 @@ def declared(units: Sequence[Unit]) -> Iterator[Declared]:
             if isinstance(node, ast.Call):
                 yield from _of_call(unit, node, parsers)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield from _of_decorators(unit.module, node)
+                yield from _of_decorators(unit.module, node, units)
 
 
 def _of_call(unit: Unit, call: ast.Call, parsers: _Parsers) -> Iterator[Declared]:
     name = called(call)
-    if name in {"add_argument", "add_option"} and isinstance(call.func, ast.Attribute):
-        option = argument(unit.module, call)
+    adder = parsers.adder(unit, call)
+    if adder is not None:
+        option = argument(unit.module, call, adder.keywords)
         if option is not None:
             option = parsers.with_later_default(option)
-            for command in sorted(parsers.of(unit, call.func.value), key=str):
+            for command in sorted(parsers.of(unit, adder.parser), key=str):
                 yield replace(option, command=command)
     elif _ABSL.fullmatch(name):
         option = absl_flag(unit.module, call)
@@ -83,10 +86,15 @@ def place(module: Module, node: ast.AST) -> str:
     return f"{module.path.name}:{getattr(node, 'lineno', 0)}"
 
 
-def argument(module: Module, call: ast.Call) -> Declared | None:
-    """An option of argparse or optparse; None for what is none, or cannot be added as one."""
+def argument(
+    module: Module, call: ast.Call, keywords: Sequence[ast.keyword] = ()
+) -> Declared | None:
+    """An option of argparse or optparse; None for what is none, or cannot be added as one.
+
+    `keywords` hold where the call says nothing else.
+    """
     flags = [text for arg in call.args if (text := _text(arg)).startswith("-")]
-    said = {word.arg: word.value for word in call.keywords if word.arg}
+    said = {word.arg: word.value for word in (*keywords, *call.keywords) if word.arg}
     form = _FORMS.get(_text(said["action"]) or dotted(said["action"]).rpartition(".")[2]
                       if "action" in said else "store")  # fmt: skip
     if not flags or form is None:
@@ -130,14 +138,20 @@ def absl_flag(module: Module, call: ast.Call) -> Declared | None:
 
 
 def _of_decorators(
-    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef
+    module: Module, function: ast.FunctionDef | ast.AsyncFunctionDef, units: Sequence[Unit]
 ) -> Iterator[Declared]:
-    """`@click.option(...)` above a function, and the subcommand that `@group.command()` makes."""
-    calls = [node for node in function.decorator_list if isinstance(node, ast.Call)]
-    options = [call for call in calls if called(call) == "option" or _last(call) == "option"]
+    """`@click.option(...)` above a function, and the subcommand that `@group.command()` makes.
+
+    A decorator of the program's own adds the options that are made inside it.
+    """
     command = subcommand(function)
-    for call in options:
-        option = click_option(module, call)
+    calls = [(module, node) for node in function.decorator_list if isinstance(node, ast.Call)]
+    own = {dotted(getattr(node, "func", node)) for node in function.decorator_list}
+    for unit in units:
+        if unit.name and unit.name in own:
+            calls += [(unit.module, node) for node in unit.every if isinstance(node, ast.Call)]
+    for where, call in calls:
+        option = click_option(where, call) if _last(call) == "option" else None
         if option is not None:
             yield replace(option, command=command)
 
@@ -234,6 +248,26 @@ def _numbers(function: ast.FunctionDef) -> dict[str, int]:
     return {name: number - bound for number, name in enumerate(names)}
 
 
+@dataclass(frozen=True, slots=True)
+class Adder:
+    """A way to add options to a parser."""
+
+    parser: ast.expr
+    keywords: tuple[ast.keyword, ...] = ()
+    """What every option is given, of `functools.partial(parser.add_argument, type=int)`."""
+
+
+def _adder_of(value: ast.expr) -> Adder | None:
+    """`parser.add_argument` itself, or with some keywords."""
+    keywords: tuple[ast.keyword, ...] = ()
+    if isinstance(value, ast.Call) and _last(value) == "partial" and len(value.args) == 1:
+        keywords = tuple(value.keywords)
+        value = value.args[0]
+    if isinstance(value, ast.Attribute) and value.attr in _ADD:
+        return Adder(value.value, keywords)
+    return None
+
+
 @dataclass(eq=False)
 class _Parsers:
     """Which parser a variable holds, told by what it was assigned and what it was passed on to."""
@@ -245,6 +279,8 @@ class _Parsers:
     _defaults: dict[str, JsonScalar] = field(default_factory=dict)
     """Of `parser.set_defaults(...)`, by destination."""
 
+    _adders: dict[tuple[Unit | Module, str], Adder] = field(default_factory=dict)
+    """Names that stand for `parser.add_argument`."""
     _functions: dict[Unit, list[tuple[str, dict[str, int]]]] = field(default_factory=dict)
     """Names of the functions in a unit, and the numbers of their parameters."""
 
@@ -265,6 +301,15 @@ class _Parsers:
             return self._made(unit, node) or TOP
         return self._known(unit, dotted(node)) or TOP
 
+    def adder(self, unit: Unit, call: ast.Call) -> Adder | None:
+        """The parser that `call` adds an option to, by `add_argument` or a name for it."""
+        if isinstance(call.func, ast.Attribute):
+            owner = call.func.value
+            known = call.func.attr == "add" and self._known(unit, dotted(owner)) is not None
+            return Adder(owner) if call.func.attr in _ADD or known else None
+        name = dotted(call.func)
+        return self._adders.get((unit, name)) or self._adders.get((unit.module, name))
+
     def with_later_default(self, option: Declared) -> Declared:
         """The default that `set_defaults` gives, where it names the option."""
         for spelling in (option.flag, *option.others):
@@ -275,6 +320,9 @@ class _Parsers:
 
     def _assignments(self, unit: Unit) -> None:
         for node in unit.every:
+            if isinstance(node, ast.Assign) and (adder := _adder_of(node.value)) is not None:
+                for target in node.targets:
+                    self._adders[unit if unit.name else unit.module, dotted(target)] = adder
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 made = self._made(unit, node.value)
                 for target in node.targets if made is not None else ():

@@ -4,12 +4,13 @@ typer, fire and their like, as a table of who makes them and how they are spelle
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.options.calls import called, choices, constant, place, subcommand
 from advisor.options.declared import SEVERAL, Declared
-from advisor.options.source import dotted
+from advisor.options.source import dotted, single_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +34,18 @@ class Style:
     nested: bool = False
     """`--data.batch_size` for a class within a class; else its fields stand beside the others."""
     prefix: str = "--"
+    commands: bool = False
+    """Functions of a list or a dict, and the methods of a class, are subcommands."""
+    own_names: bool = False
+    """A flag that is spelled by hand stands in the place of the name, and not beside it."""
 
 
 _PLAIN = Style()
+_TYRO = Style(dashes=True, nested=True, truth="pair", commands=True)
+_FIRE = Style(form="joint", truth="joint", commands=True)
+_JSONARGPARSE = Style(nested=True, commands=True)
+_PYDANTIC = Style(nested=True)
+_TYPER = Style(dashes=True, truth="pair", own_names=True)
 _STYLES: dict[str, Style] = {
     "HfArgumentParser": _PLAIN,
     "TrlParser": _PLAIN,
@@ -43,17 +53,19 @@ _STYLES: dict[str, Style] = {
     "ArgumentParser": _PLAIN,
     "add_arguments": _PLAIN,
     "simple_parsing.parse": _PLAIN,
-    "tyro.cli": Style(dashes=True, nested=True, truth="pair"),
+    "tyro.cli": _TYRO,
+    "subcommand_cli_from_dict": _TYRO,
+    "CliApp.run": _PYDANTIC,
     "pyrallis.parse": Style(nested=True),
     "pyrallis.wrap": Style(nested=True),
     "draccus.parse": Style(nested=True),
     "draccus.wrap": Style(nested=True),
-    "fire.Fire": Style(form="joint", truth="joint"),
-    "Fire": Style(form="joint", truth="joint"),
-    "typer.run": Style(dashes=True, truth="pair"),
-    "jsonargparse.CLI": Style(nested=True),
-    "jsonargparse.auto_cli": Style(nested=True),
-    "CLI": Style(nested=True),
+    "fire.Fire": _FIRE,
+    "Fire": _FIRE,
+    "typer.run": _TYPER,
+    "jsonargparse.CLI": _JSONARGPARSE,
+    "auto_cli": _JSONARGPARSE,
+    "CLI": _JSONARGPARSE,
     "OmegaConf.structured": Style(form="joint", truth="joint", nested=True, prefix=""),
     "store": Style(form="joint", truth="joint", nested=True, prefix=""),
 }
@@ -62,7 +74,7 @@ _LIGHTNING = {"model_class": "model.", "datamodule_class": "data."}
 """What LightningCLI is handed, in this order, and what the options of its `__init__` begin with."""
 _LIGHTNING_COMMANDS = ("fit", "validate", "test", "predict")
 _TAP = Style(truth="bare")
-_TYPER = Style(dashes=True, truth="pair")
+_WRAPPERS = {"Annotated", "Optional", "OmitArgPrefixes"}
 _HANDED_OVER = {"config_class", "dataclass_types", "node"}
 
 
@@ -73,10 +85,37 @@ def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:
             if isinstance(node, ast.Call):
                 yield from _of_call(project, unit.module, node)
             elif isinstance(node, ast.ClassDef):
-                if any(dotted(base).rpartition(".")[2] == "Tap" for base in node.bases):
-                    yield from _of_class(project, unit.module, node, _TAP)
+                style = _style_of_class(units, node)
+                if style is not None:
+                    yield from _of_class(project, unit.module, node, style)
             elif isinstance(node, ast.FunctionDef):
                 yield from _of_decorated(project, unit.module, node)
+
+
+def _style_of_class(units: Sequence[Unit], node: ast.ClassDef) -> Style | None:
+    """That of a class which by its base alone, or as it is set up, reads the command."""
+    bases = {dotted(base).rpartition(".")[2] for base in node.bases}
+    if not bases & {"Tap", "BaseSettings"}:
+        return None
+    said = [*node.keywords]
+    for each in node.body:
+        if single_target(each) == "model_config" and isinstance(each, ast.Assign):
+            said += each.value.keywords if isinstance(each.value, ast.Call) else []
+    for unit in units:
+        for call in unit.every:
+            if isinstance(call, ast.Call) and called(call) == node.name:
+                said += call.keywords
+    on = {
+        word.arg.lstrip("_")
+        for word in said
+        if word.arg and not (isinstance(word.value, ast.Constant) and not word.value.value)
+    }
+    if "Tap" in bases:
+        return replace(_TAP, dashes="underscores_to_dashes" in on)
+    if "cli_parse_args" not in on:
+        return None
+    truth: Form = "pair" if "cli_implicit_flags" in on else "apart"
+    return replace(_PYDANTIC, dashes="cli_kebab_case" in on, truth=truth)
 
 
 def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
@@ -88,13 +127,30 @@ def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Decla
     if style is None:
         return
     handed = [*call.args, *(w.value for w in call.keywords if w.arg in _HANDED_OVER)]
+    if not handed and style is _FIRE:
+        for name, made in module.definitions.items():
+            yield from _of_definition(project, module, made, style, name)
     for given in handed:
-        several = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]
-        for one in several:
+        for word, one in _named(given):
             node = one.func if isinstance(one, ast.Call) else one
             found = project.anywhere(module, dotted(node)) if dotted(node) else None
             if found is not None:
-                yield from _of_definition(project, *found, style)
+                is_made = isinstance(one, ast.Call)
+                yield from _of_definition(project, *found, style, word, is_made=is_made)
+
+
+def _named(given: ast.expr) -> Iterator[tuple[str | None, ast.expr]]:
+    """What is handed over, one by one, and the word that calls it where it is one of several."""
+    if isinstance(given, ast.Dict):
+        for key, value in zip(given.keys, given.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+    elif isinstance(given, (ast.Tuple, ast.List)):
+        for one in given.elts:
+            name = dotted(one).rpartition(".")[2]
+            yield (name if len(given.elts) > 1 and name else None), one
+    else:
+        yield None, given
 
 
 def _of_lightning(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
@@ -112,12 +168,35 @@ def _of_lightning(project: Project, module: Module, call: ast.Call) -> Iterator[
 
 
 def _of_definition(
-    project: Project, module: Module, node: Definition, style: Style
+    project: Project,
+    module: Module,
+    node: Definition,
+    style: Style,
+    word: str | None = None,
+    *,
+    is_made: bool = False,
 ) -> Iterator[Declared]:
-    if isinstance(node, ast.ClassDef):
-        yield from _of_class(project, module, node, style)
-    else:
-        yield from _of_parameters(module, node, style)
+    """The options of a class or a function; behind `word` where it is a subcommand.
+
+    `is_made`: it is one of the class, whose `__init__` has run.
+    """
+    if not isinstance(node, ast.ClassDef):
+        yield from _behind(word if style.commands else None, _of_parameters(module, node, style))
+        return
+    yield from _of_class(project, module, node, style)
+    for method in node.body if style in (_FIRE, _JSONARGPARSE) else ():
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            yield from () if is_made else _of_parameters(module, method, style)
+        elif isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+            yield from _behind(method.name, _of_parameters(module, method, style))
+
+
+def _behind(word: str | None, found: Iterator[Declared]) -> Iterator[Declared]:
+    """Options of the subcommand that is called by `word`, also with dashes."""
+    words = [None] if word is None else dict.fromkeys((word, word.replace("_", "-")))
+    for option in found:
+        for spelled in words:
+            yield replace(option, command=spelled)
 
 
 def _of_decorated(
@@ -132,8 +211,8 @@ def _of_decorated(
             found = project.anywhere(module, dotted(first))
             if found is not None:
                 yield from _of_definition(project, *found, _STYLES[name])
-        elif last == "command" and _is_typer(module, owner):
-            single = _commands_of(module, owner) == 1
+        elif last in {"command", "callback"} and _is_typer(module, owner):
+            single = last == "callback" or _commands_of(module, owner) == {"command": 1}
             for option in _of_parameters(module, function, _TYPER):
                 yield replace(option, command=None if single else subcommand(function))
 
@@ -148,13 +227,16 @@ def _is_typer(module: Module, name: str) -> bool:
     )
 
 
-def _commands_of(module: Module, owner: str) -> int:
-    decorators = [
+def _commands_of(module: Module, owner: str) -> dict[str, int]:
+    """How often each of `command` and `callback` decorates for `owner`: one command alone needs
+    no word, unless a callback stands before it."""
+    decorators = Counter(
         dotted(one.func if isinstance(one, ast.Call) else one)
         for node in module.definitions.values()
         for one in node.decorator_list
-    ]
-    return decorators.count(f"{owner}.command")
+    )
+    names = {word: decorators[f"{owner}.{word}"] for word in ("command", "callback")}
+    return {word: count for word, count in names.items() if count}
 
 
 def _of_class(
@@ -177,9 +259,12 @@ def _of_class(
     for field in node.body:
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
+        if field.target.id.startswith("_") or _wrapper(field.annotation) == "ClassVar":
+            continue
         inner = _class_of(project, module, field)
         if inner is not None:
-            name = above + field.target.id + "." if style.nested else above
+            is_apart = style.nested and _wrapper(field.annotation) != "OmitArgPrefixes"
+            name = above + field.target.id + "." if is_apart else above
             for option in _of_class(project, *inner, style, name, depth + 1):
                 own[option.flag] = [option]
             continue
@@ -193,14 +278,25 @@ def _class_of(
     project: Project, module: Module, field: ast.AnnAssign
 ) -> tuple[Module, ast.ClassDef] | None:
     """The class within a class that a field holds."""
-    names = [dotted(field.annotation)]
-    if isinstance(field.annotation, ast.Constant) and isinstance(field.annotation.value, str):
-        names.append(field.annotation.value)
+    annotation: ast.expr = field.annotation
+    if isinstance(annotation, ast.Subscript) and _wrapper(annotation) in _WRAPPERS:
+        inner = annotation.slice
+        annotation = inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner
+    names = [dotted(annotation)]
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        names.append(annotation.value)
     for name in names:
         found = project.anywhere(module, name) if name else None
         if found is not None and isinstance(found[1], ast.ClassDef) and _has_fields(found[1]):
             return found[0], found[1]
     return None
+
+
+def _wrapper(annotation: ast.AST) -> str:
+    """`Annotated` of `Annotated[Loader, ...]`; empty for a name alone."""
+    if not isinstance(annotation, ast.Subscript):
+        return ""
+    return dotted(annotation.value).rpartition(".")[2]
 
 
 def _has_fields(node: ast.ClassDef) -> bool:
@@ -220,8 +316,9 @@ def _of_parameters(
     both = [*zip(plain, values, strict=True)]
     both += [*zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
     for parameter, value in both:
-        if value is not None:
-            annotation = parameter.annotation
+        annotation = parameter.annotation
+        is_word = style.own_names and _told(annotation, value, "Argument") is not None
+        if value is not None and not is_word:
             yield _made(module, parameter, parameter.arg, annotation, value, style, above)
 
 
@@ -240,17 +337,47 @@ def _made(
     if kind == "float" and isinstance(default, int) and not isinstance(default, bool):
         default = float(default)
     form = style.truth if kind == "bool" or isinstance(default, bool) else style.form
-    path = above + name
+    renamed = _told(annotation, value, "arg")
+    said = {word.arg: word.value for word in renamed.keywords} if renamed else {}
+    path = above + str(constant(module, said.get("name")) or name)
+    flag = style.prefix + (path.replace("_", "-") if style.dashes else path)
+    others = (*others, *((f"--{path}",) if style.dashes and "_" in path else ()))
+    option = _told(annotation, value, "Option") if style.own_names else None
+    by_hand = [text for arg in option.args if (text := _flag(arg))] if option else []
+    if by_hand:
+        (flag, negation), *rest = sorted(map(_parted, by_hand), key=lambda two: -len(two[0]))
+        others = tuple(first for first, _ in rest)
+        form = "bare" if form == "pair" and not negation else form
     return Declared(
-        flag=style.prefix + (path.replace("_", "-") if style.dashes else path),
+        flag=flag,
         default=default,
         form=form,
         source=place(module, node),
-        others=(*others, *((f"--{path}",) if style.dashes and "_" in path else ())),
+        others=others,
         choices=_literals(module, annotation),
         comment=comment or module.comment_behind(node),
         why=SEVERAL if kind in {"list", "tuple", "List", "Tuple", "Sequence"} else None,
     )
+
+
+def _told(annotation: ast.AST | None, value: ast.AST | None, name: str) -> ast.Call | None:
+    """The call of `name` that a default is, or that an `Annotated` type holds."""
+    inside: list[ast.AST | None] = [value]
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, ast.Tuple):
+        inside += annotation.slice.elts
+    calls = (one for one in inside if isinstance(one, ast.Call))
+    return next((call for call in calls if called(call).rpartition(".")[2] == name), None)
+
+
+def _flag(node: ast.AST) -> str:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return text if isinstance(text, str) and text.startswith("-") else ""
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """`--amp/--no-amp` to what puts it on and what puts it off."""
+    on, _, off = text.partition("/")
+    return on, off
 
 
 def _default(

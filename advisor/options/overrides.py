@@ -132,12 +132,36 @@ def of_configs(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterat
         for node in unit.every
         if isinstance(node, ast.Call) and dotted(node.func).startswith("OmegaConf.")
     }
+    if "from_cli" in calls and "create" in calls:
+        unit, call = calls["create"]
+        yield from _written(unit.module, call.args[0] if call.args else None, "")
     if "from_cli" in calls and "load" in calls:
         unit, call = calls["load"]
         name = constant(unit.module, call.args[0]) if call.args else None
         document = _read(cwd / name) if isinstance(name, str) else None
         if document is not None:
             yield from _settings(document, "", cwd)
+
+
+def _written(module: Module, node: ast.AST | None, above: str) -> Iterator[Declared]:
+    """The settings of a dict that stands in the source."""
+    if not isinstance(node, ast.Dict):
+        return
+    for key, value in zip(node.keys, node.values, strict=True):
+        name = constant(module, key)
+        if not isinstance(name, str):
+            continue
+        if isinstance(value, ast.Dict):
+            yield from _written(module, value, f"{above}{name}.")
+        elif (default := constant(module, value)) is not None:
+            yield Declared(
+                flag=f"{above}{name}",
+                default=default,
+                form="joint",
+                source=f"{module.path.name}:{value.lineno}",
+                last=True,
+                comment=module.comment_behind(value),
+            )
 
 
 @dataclass(frozen=True, slots=True)

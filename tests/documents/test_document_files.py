@@ -12,6 +12,7 @@ from advisor.documents import read, recover, replacing, write_atomic
 from advisor.errors import (
     ConfigMissingError,
     ConfigReadOnlyError,
+    ConfigSyntaxError,
     ConfigUnreadableError,
     EditRefusedError,
 )
@@ -260,3 +261,32 @@ def test_a_text_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("just words\n")
     with pytest.raises(ConfigUnreadableError, match="holds no settings"):
         read(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("batch_size = 8\nlr = 0.1\n", "batch_size"),
+        ("[train]\nbatch_size = 8\n", "train.batch_size"),
+        ("Loader.batch_size = 8  # items\n", "Loader.batch_size"),
+        ("batch_size: 8\n", "batch_size"),
+        ('{"batch_size": 8}', "batch_size"),
+    ],
+)
+def test_a_file_whose_name_tells_nothing_is_read_as_what_it_is(
+    tmp_path: Path, text: str, path: str
+) -> None:
+    """Settings in assignments are TOML, whatever the file is called."""
+    file = tmp_path / "train.cfg"
+    file.write_text(text)
+    document = read(file)
+    assert document.scalars[path].value == 8
+    assert document.with_values({path: 16}).decode() == text.replace("8", "16")
+
+
+@pytest.mark.parametrize("text", ["some words\n", "a = b c\n", "[train]\nname = no quotes\n"])
+def test_a_file_in_no_format_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "train.cfg"
+    file.write_text(text)
+    with pytest.raises((ConfigSyntaxError, ConfigUnreadableError)):
+        read(file)

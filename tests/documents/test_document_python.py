@@ -294,3 +294,12 @@ def test_setting_one_value_changes_its_bytes_and_nothing_else(seed: int, new: An
             assert repr(eval(how, after)) == repr(eval(how, before))
     got = eval(get, after)
     assert got == new or str(got) == str(new).lower() or float(got) == new
+
+
+@pytest.mark.parametrize("call", ["Field(8, ge=1)", "attr.ib(8)", "typer.Option(8, '--bs')"])
+def test_the_default_of_a_described_field_is_its_value(call: str) -> None:
+    """It is read and set in place; what bounds it is no setting."""
+    raw = f"class Train:\n    batch_size: int = {call}\n".encode()
+    document = parse(raw, "python", "config")
+    assert {p: s.value for p, s in document.scalars.items()} == {"Train.batch_size": 8}
+    assert document.with_values({"Train.batch_size": 16}) == raw.replace(b"8", b"16")

@@ -401,3 +401,31 @@ def test_a_bare_size_of_a_preprocessor_is_that_of_its_images(
     assert kinds("im_preprocessor: {params: {size: 256, phase: train}}\n") == {
         "im_preprocessor.params.size": "image_size"
     }
+
+
+COMMANDS = [
+    ("python train.py --img 640 --batch 8", {"--img": "image_size", "--batch": "batch_size"}),
+    ("python sample.py --res 256", {"--res": "image_size"}),
+    ("python sample.py --res 4", {}),
+    ("python sample.py --H 512 --W 768", {"--H": "image_size", "--W": "image_size"}),
+    ("python plot.py --W 768", {}),
+    ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
+    ("python train.py --nw 6", {}),
+    ("python train.py --lr 0.1 --n_ep 6", {"--lr": "learning_rate", "--n_ep": "epochs"}),
+    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
+    ("python train.py -s scene --iterations 30000", {"--iterations": "epochs"}),
+    ("python solve.py --iterations 30000", {}),
+    (
+        "python train.py --set train:total_iter=900 datasets:train:batch_size_per_gpu=8",
+        {"train:total_iter": "epochs", "datasets:train:batch_size_per_gpu": "batch_size"},
+    ),
+    ("python train.py s3://bucket/batch_size=8", {}),
+]
+
+
+@pytest.mark.parametrize(("command", "found"), COMMANDS)
+def test_a_command_has_short_words_and_keys_with_colons(
+    command: str, found: dict[str, str]
+) -> None:
+    document = documents.of_command(command.split())
+    assert {knob.path: knob.kind for knob in knobs.find(document).knobs} == found

@@ -324,3 +324,58 @@ def test_a_subdivision_of_a_surface_accumulates_nothing(
 ) -> None:
     """The word speaks only beside a batch."""
     assert kinds("mesh: {subdivisions: 3}\n") == {}
+
+
+OTHER_SPELLINGS = [
+    ("lrate: 0.001", {"lrate": "learning_rate"}),
+    ("lrate_decay: 250", {}),
+    ("accumulative_counts: 4", {"accumulative_counts": "grad_accum"}),
+    ("pack_to_max_length: true", {"pack_to_max_length": "packing"}),
+    ("recompute_activations: true", {"recompute_activations": "grad_checkpoint"}),
+    ("decoder: {use_flash: true}", {"decoder.use_flash": "attention_impl"}),
+    ("flash_dir: photos", {}),
+    ("camera: {flash: true}", {}),
+    ("attack: {steps: 2000, log_every: 100}", {}),
+    ("dataloader_prefetch_qlen: 8", {"dataloader_prefetch_qlen": "prefetch_factor"}),
+    ("duration_mimg: 200\nema_mimg: 0.5", {"duration_mimg": "epochs"}),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), OTHER_SPELLINGS)
+def test_other_spellings_of_the_same_are_known(
+    text: str, found: dict[str, str], kinds: Callable[..., dict[str, str]]
+) -> None:
+    assert kinds(text + "\n") == found
+
+
+BESIDE = [
+    # the rate of a part, before or behind the part
+    ("lr: 0.1\nlr_backbone: 0.01", "lr_backbone", None),
+    ("lr: 0.1\nbackbone_lr: 0.01", "backbone_lr", None),
+    ("lr_backbone: 0.01", "lr_backbone", "learning_rate"),
+    # a section of a schedule
+    ("train: {lr: 0.1}\ncyclic_lr: {base_lr: 0.01}", "cyclic_lr.base_lr", None),
+    ("one_cycle: {base_lr: 0.01}", "one_cycle.base_lr", "learning_rate"),
+    # the last epochs of a training whose whole length stands beside
+    ("max_epochs: 420\nstage2_num_epochs: 30", "stage2_num_epochs", None),
+    ("stage1_num_epochs: 90\nstage2_num_epochs: 30", "stage2_num_epochs", "epochs"),
+    # the loader's own beside
+    ("num_workers: 1\nnum_dataloader_workers: 10", "num_workers", None),
+    ("num_workers: 1\nbatch_size: 10", "num_workers", "num_workers"),
+    # environments that run at once
+    ("eval: {n_episodes: 50, batch_size: 50}", "eval.batch_size", None),
+    # a length in steps beside what is done every so many
+    ("steps: 100000\nbatch_size: 8\nsave_freq: 20000", "steps", "epochs"),
+    ("steps: 50\nbatch_size: 8", "steps", None),
+    ("train_samples: 300000\nmicro_batch_size: 4", "train_samples", "epochs"),
+    ("train_samples: 300000", "train_samples", None),
+    ("max_tokens: 4096\nupdate_freq: 8", "max_tokens", "batch_size"),
+    ("prediction_length: 24\nnum_parallel_samples: 100", "num_parallel_samples", "sample_num"),
+]
+
+
+@pytest.mark.parametrize(("text", "path", "kind"), BESIDE)
+def test_what_stands_beside_a_setting_tells_which_it_is(
+    text: str, path: str, kind: str | None, kinds: Callable[..., dict[str, str]]
+) -> None:
+    assert kinds(text + "\n").get(path) == kind
