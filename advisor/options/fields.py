@@ -1,79 +1,32 @@
 """Options that are made of a class's fields or a function's parameters: HfArgumentParser, tyro,
-typer, fire and their like, as a table of who makes them and how they are spelled."""
+typer, fire and their like."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.options import styles
 from advisor.options.calls import called, choices, constant, place, subcommand
 from advisor.options.declared import SEVERAL, Declared
-from advisor.options.source import dotted, single_target
+from advisor.options.source import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from advisor.documents.options import Form
     from advisor.model import JsonScalar
     from advisor.options.source import Definition, Module, Project, Unit
+    from advisor.options.styles import Style
 
 MOST_DEEP = 5
 """Classes within classes, and bases of bases."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """How one library spells the options that it makes."""
-
-    form: Form = "apart"
-    truth: Form = "apart"
-    """For booleans."""
-    dashes: bool = False
-    nested: bool = False
-    """`--data.batch_size` for a class within a class; else its fields stand beside the others."""
-    prefix: str = "--"
-    commands: bool = False
-    """Functions of a list or a dict, and the methods of a class, are subcommands."""
-    own_names: bool = False
-    """A flag that is spelled by hand stands in the place of the name, and not beside it."""
-
-
-_PLAIN = Style()
-_TYRO = Style(dashes=True, nested=True, truth="pair", commands=True)
-_FIRE = Style(form="joint", truth="joint", commands=True)
-_JSONARGPARSE = Style(nested=True, commands=True)
-_PYDANTIC = Style(nested=True)
-_TYPER = Style(dashes=True, truth="pair", own_names=True)
-_STYLES: dict[str, Style] = {
-    "HfArgumentParser": _PLAIN,
-    "TrlParser": _PLAIN,
-    "H4ArgumentParser": _PLAIN,
-    "ArgumentParser": _PLAIN,
-    "add_arguments": _PLAIN,
-    "simple_parsing.parse": _PLAIN,
-    "tyro.cli": _TYRO,
-    "subcommand_cli_from_dict": _TYRO,
-    "CliApp.run": _PYDANTIC,
-    "pyrallis.parse": Style(nested=True),
-    "pyrallis.wrap": Style(nested=True),
-    "draccus.parse": Style(nested=True),
-    "draccus.wrap": Style(nested=True),
-    "fire.Fire": _FIRE,
-    "Fire": _FIRE,
-    "typer.run": _TYPER,
-    "jsonargparse.CLI": _JSONARGPARSE,
-    "auto_cli": _JSONARGPARSE,
-    "CLI": _JSONARGPARSE,
-    "OmegaConf.structured": Style(form="joint", truth="joint", nested=True, prefix=""),
-    "store": Style(form="joint", truth="joint", nested=True, prefix=""),
-}
-"""By what is called with a class or a function. `store` is Hydra's ConfigStore."""
 _LIGHTNING = {"model_class": "model.", "datamodule_class": "data."}
 """What LightningCLI is handed, in this order, and what the options of its `__init__` begin with."""
 _LIGHTNING_COMMANDS = ("fit", "validate", "test", "predict")
-_TAP = Style(truth="bare")
 _WRAPPERS = {"Annotated", "Optional", "OmitArgPrefixes"}
 _HANDED_OVER = {"config_class", "dataclass_types", "node"}
 
@@ -85,37 +38,11 @@ def declared(project: Project, units: Sequence[Unit]) -> Iterator[Declared]:
             if isinstance(node, ast.Call):
                 yield from _of_call(project, unit.module, node)
             elif isinstance(node, ast.ClassDef):
-                style = _style_of_class(units, node)
+                style = styles.of_class(units, node)
                 if style is not None:
                     yield from _of_class(project, unit.module, node, style)
             elif isinstance(node, ast.FunctionDef):
                 yield from _of_decorated(project, unit.module, node)
-
-
-def _style_of_class(units: Sequence[Unit], node: ast.ClassDef) -> Style | None:
-    """That of a class which by its base alone, or as it is set up, reads the command."""
-    bases = {dotted(base).rpartition(".")[2] for base in node.bases}
-    if not bases & {"Tap", "BaseSettings"}:
-        return None
-    said = [*node.keywords]
-    for each in node.body:
-        if single_target(each) == "model_config" and isinstance(each, ast.Assign):
-            said += each.value.keywords if isinstance(each.value, ast.Call) else []
-    for unit in units:
-        for call in unit.every:
-            if isinstance(call, ast.Call) and called(call) == node.name:
-                said += call.keywords
-    on = {
-        word.arg.lstrip("_")
-        for word in said
-        if word.arg and not (isinstance(word.value, ast.Constant) and not word.value.value)
-    }
-    if "Tap" in bases:
-        return replace(_TAP, dashes="underscores_to_dashes" in on)
-    if "cli_parse_args" not in on:
-        return None
-    truth: Form = "pair" if "cli_implicit_flags" in on else "apart"
-    return replace(_PYDANTIC, dashes="cli_kebab_case" in on, truth=truth)
 
 
 def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Declared]:
@@ -123,11 +50,11 @@ def _of_call(project: Project, module: Module, call: ast.Call) -> Iterator[Decla
     if name.rpartition(".")[2] == "LightningCLI":
         yield from _of_lightning(project, module, call)
         return
-    style = _STYLES.get(name) or _STYLES.get(called(call))
+    style = styles.BY_MAKER.get(name) or styles.BY_MAKER.get(called(call))
     if style is None:
         return
     handed = [*call.args, *(w.value for w in call.keywords if w.arg in _HANDED_OVER)]
-    if not handed and style is _FIRE:
+    if not handed and style is styles.FIRE:
         for name, made in module.definitions.items():
             yield from _of_definition(project, module, made, style, name)
     for given in handed:
@@ -162,7 +89,7 @@ def _of_lightning(project: Project, module: Module, call: ast.Call) -> Iterator[
         body = found[1].body if found is not None else []
         for made in body:
             if found and isinstance(made, ast.FunctionDef) and made.name == "__init__":
-                for option in _of_parameters(found[0], made, _PLAIN, _LIGHTNING[what]):
+                for option in _of_parameters(found[0], made, styles.PLAIN, _LIGHTNING[what]):
                     for command in _LIGHTNING_COMMANDS:
                         yield replace(option, command=command)
 
@@ -184,7 +111,7 @@ def _of_definition(
         yield from _behind(word if style.commands else None, _of_parameters(module, node, style))
         return
     yield from _of_class(project, module, node, style)
-    for method in node.body if style in (_FIRE, _JSONARGPARSE) else ():
+    for method in node.body if style in (styles.FIRE, styles.JSONARGPARSE) else ():
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
             yield from () if is_made else _of_parameters(module, method, style)
         elif isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
@@ -207,13 +134,13 @@ def _of_decorated(
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
         owner, _, last = name.rpartition(".")
         first = function.args.args[0].annotation if function.args.args else None
-        if name in _STYLES and first is not None:
+        if name in styles.BY_MAKER and first is not None:
             found = project.anywhere(module, dotted(first))
             if found is not None:
-                yield from _of_definition(project, *found, _STYLES[name])
+                yield from _of_definition(project, *found, styles.BY_MAKER[name])
         elif last in {"command", "callback"} and _is_typer(module, owner):
             single = last == "callback" or _commands_of(module, owner) == {"command": 1}
-            for option in _of_parameters(module, function, _TYPER):
+            for option in _of_parameters(module, function, styles.TYPER):
                 yield replace(option, command=None if single else subcommand(function))
 
 
