@@ -33,6 +33,8 @@ class Window:
         self.ledger = ledger
         self.first = first
         self.last = last
+        self.host_bounds = ledger.bounds
+        """Of all steps, on the host's clock whatever becomes of the ledger's."""
         self.start = ledger.bounds[first]
         self.end = ledger.bounds[last]
         self.notes: list[str] = []
