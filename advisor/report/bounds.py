@@ -168,11 +168,6 @@ def _hidden(run: Run, name: str) -> float:
     return min(1.0, _share(run, name) + beside)
 
 
-def several(number: int, noun: str) -> str:
-    """`1 worker`, `2 workers`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _without(shares: list[float]) -> Interval | None:
     if max(shares) >= 1.0:
         return None
@@ -187,13 +182,13 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     workers = run.effects.workers
     if workers is not None and cpus is not None:
         each = " a rank" if run.ranks > 1 else ""
-        has = f"The loader has {several(workers, 'worker')}{each}"
-        said.append(f"{has}; the program may use {several(cpus, 'CPU')}.")
+        has = f"The loader has {numbers.several(workers, 'worker')}{each}"
+        said.append(f"{has}; the program may use {numbers.several(cpus, 'CPU')}.")
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
         rates = [numbers.number(rate) for rate in (best.units_per_s, run.units_per_s)]
-        has, units = several(best.workers, "worker"), numbers.plural(run.unit)
+        has, units = numbers.several(best.workers, "worker"), numbers.plural(run.unit)
         said.append(f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}.")
     return said
 

@@ -132,6 +132,11 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if 0 < abs(value) < 9.95 else f"{value:.0f} %"
 
 
+def several(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def plural(unit: str) -> str:
     """`tile` to `tiles`, `batch` to `batches`, `query` to `queries`."""
     if unit.endswith(("s", "x", "z", "ch", "sh")):
