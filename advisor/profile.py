@@ -21,7 +21,7 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.report import bounds, numbers
-from advisor.report.bottleneck import Diagnosis, diagnose, ranged, typical
+from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, ranged, typical
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
@@ -223,7 +223,7 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
             f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
             for name, share in bounds.measured_parts(run.shares).items()
         ],
-        "Ceiling of each part": _ceilings(run),
+        "Ceiling of each part": _ceilings(runs, run),
         f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
         "What would help, and by how much at most": [
             f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
@@ -315,7 +315,7 @@ def _gpu(run: Run) -> list[str]:
     return [f"GPU {', '.join(parts)}", *lost]
 
 
-def _ceilings(run: Run) -> list[str]:
+def _ceilings(runs: tuple[Run, ...], run: Run) -> list[str]:
     found = run.ceilings
     if found is None:
         return []
@@ -325,11 +325,12 @@ def _ceilings(run: Run) -> list[str]:
     }
     if found.compute_units_per_s is not None:
         rates = {"compute alone": found.compute_units_per_s, **rates}
-    width = max(map(len, rates), default=0)
-    return [
-        f"{name:<{width}}  {numbers.number(rate)} {numbers.plural(run.unit)}/s"
-        for name, rate in rates.items()
-    ]
+    told = {
+        name: f"{numbers.number(rate)} {numbers.plural(run.unit)}/s" for name, rate in rates.items()
+    }
+    told |= dict.fromkeys(below_the_whole(runs), "not told apart from the whole")
+    width = max(map(len, told), default=0)
+    return [f"{name:<{width}}  {words}" for name, words in told.items()]
 
 
 def _device(run: Run) -> str:

@@ -28,13 +28,13 @@ def watch(session: Session) -> None:
     """Begin to note copies and waits of this thread."""
     torch, log, own = session.torch, session.log, threading.get_ident()
     tensor, cuda = torch.Tensor, torch.cuda
-    syncs = session.syncs = Syncs(log.steps())
+    syncs = session.syncs = Syncs()
 
     def waited(start: float, name: str, frame: Any) -> None:
         end = clock()
         log.waits.append((start, end))
         if session.frozen is None:
-            syncs.note(frame, name, end - start)
+            syncs.note(frame, name, end, end - start)
 
     def noting(name: str, original: Callable[..., Any], on_device: bool) -> Callable[..., Any]:
         @functools.wraps(original)

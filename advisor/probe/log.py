@@ -267,6 +267,13 @@ class Log:
         kinds = ("nexts", "forwards", "inners", "backwards", "grads")
         return self.count("opts") or max(self.count(kind) for kind in kinds)
 
+    def whole_steps(self, built: bool) -> int:
+        """Steps that came to their end: a call within a root's forward is none, and of a program
+        that has `built` an optimizer nothing before its update."""
+        if built or self.opts:
+            return self.count("opts")
+        return max(self.count(kind) for kind in ("nexts", "forwards", "backwards", "grads"))
+
     def first_time(self) -> float | None:
         """End of the first batch's loading, or else the first entry's begin."""
         if self._first is not None:

@@ -19,7 +19,7 @@ def measured(session: Session, ended: bool) -> dict[str, Any]:
         return {"measured": None}
     whole = ended or session.cut_short or plan.get("mode", "window") != "window"
     found, _ = window.find(log, ledger, plan, whole=whole)
-    session.ledger = ledger
+    session.ledger, session.window = ledger, found
     clock = read_clock(session)
     if found is not None and clock is not None:
         found.on_device(clock)
@@ -131,10 +131,10 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
 
 def _syncs(session: Session) -> list[dict[str, Any]]:
     """Where numbers were given to the host; with what was waited for them, on a device."""
-    if session.syncs is None:
+    if session.syncs is None or session.window is None:
         return []
     waited = session.clock is not None
-    found: list[dict[str, Any]] = session.syncs.told(session.log.steps(), waited)
+    found: list[dict[str, Any]] = session.syncs.told(session.window, waited)
     return found
 
 

@@ -81,6 +81,7 @@ def _head(session: Session) -> dict[str, Any]:
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
         "steps": log.steps(),
+        "whole_steps": log.whole_steps(session.optimizers_built > 0),
         "rank": session.rank,
         "world_size": session.world_size,
         "exception": session.exception,

@@ -16,6 +16,7 @@ from .patches import Patches
 
 if TYPE_CHECKING:
     from .steps import Ledger
+    from .window import Window
 
 KEPT = 5
 """Errors and exceptions of one kind that are kept."""
@@ -134,6 +135,8 @@ class Session:
         """The record's content as of the end of the window, while something else is measured."""
         self.ledger: Ledger | None = None
         """Of the last full reading."""
+        self.window: Window | None = None
+        """Of that."""
 
     def step_aside(self, problem: BaseException) -> None:
         """An error of ours that the measurement does not survive: take every hook back."""

@@ -11,63 +11,89 @@ import functools
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Sequence, Tuple
 
 from .loaders import installed, shown
 
 if TYPE_CHECKING:
     from .session import Session
+    from .window import Window
 
 ON_HOST = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__")
 """Methods that are counted where no device computes."""
 MOST_CALLS = 20_000
-"""On the host so many calls are counted; then they cost next to nothing."""
+"""On the host so many calls are counted; then they cost next to nothing. On a device the last ones
+are kept."""
 MOST_TOLD = 8
+Place = Tuple[Any, int, str]
+"""Code, line in it, and method."""
 RARE = 0.01
 """Fewer a step are none of the loop's."""
 OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+clock = time.perf_counter
+
+
 class Syncs:
     """Calls by the line of the user's code that they come from."""
 
-    def __init__(self, steps: int) -> None:
-        self._began = steps
-        self._ended: int | None = None
-        self._calls: dict[tuple[Any, int, str], list[float]] = {}
-        """By code, place in it and method: calls, and seconds in them."""
+    def __init__(self) -> None:
+        self._since = clock()
+        self._until = float("inf")
+        """Between these all calls are kept."""
+        self._calls: Deque[Tuple[float, Place, float]] = deque()
+        """When each ended, where it was, and seconds in it."""
 
-    def note(self, frame: Any, name: str, seconds: float) -> None:
+    def note(self, frame: Any, name: str, end: float, seconds: float) -> None:
         """One call from `frame`, or from what the user's code called there."""
         while frame is not None and foreign(frame.f_code):
             frame = frame.f_back
         if frame is None:
             return
-        found = self._calls.setdefault((frame.f_code, frame.f_lineno, name), [0.0, 0.0])
-        found[0] += 1
-        found[1] += seconds
+        if len(self._calls) == MOST_CALLS:
+            self._since = self._calls.popleft()[0]
+        self._calls.append((end, (frame.f_code, frame.f_lineno, name), seconds))
 
-    def close(self, steps: int) -> None:
+    def close(self) -> None:
         """No more is counted from here on."""
-        self._ended = steps if self._ended is None else self._ended
+        self._until = min(self._until, clock())
 
-    def told(self, steps: int, waited: bool) -> list[dict[str, Any]]:
-        """The places, the costliest first: site, call, times a step, and mean milliseconds."""
-        many = (steps if self._ended is None else self._ended) - self._began
-        if many < 1:
+    def told(self, window: Window, waited: bool) -> list[dict[str, Any]]:
+        """The places, the costliest first: site, call, times a step, and mean milliseconds.
+
+        Of the window's steps; where none of them was counted, of those of the run that were.
+        """
+        steps = self._counted(window.host_bounds[window.first : window.last + 1])
+        steps = steps or self._counted(window.host_bounds)
+        if not steps:
             return []
-        found: list[dict[str, Any]] = [
+        many = len(steps) - 1
+        sums: Dict[Place, List[float]] = {}
+        for end, place, seconds in self._calls:
+            if steps[0] < end <= steps[-1]:
+                found = sums.setdefault(place, [0.0, 0.0])
+                found[0] += 1
+                found[1] += seconds
+        told: list[dict[str, Any]] = [
             {
                 "site": f"{shown(code.co_filename)}:{line}",
                 "call": name,
                 "per_step": calls / many,
                 "ms": 1000.0 * seconds / calls if waited else None,
             }
-            for (code, line, name), (calls, seconds) in self._calls.items()
+            for (code, line, name), (calls, seconds) in sums.items()
             if calls >= RARE * many
         ]
-        found.sort(key=lambda each: -each["per_step"] * (each["ms"] or 1.0))
-        return found[:MOST_TOLD]
+        told.sort(key=lambda each: -each["per_step"] * (each["ms"] or 1.0))
+        return told[:MOST_TOLD]
+
+    def _counted(self, bounds: Sequence[float]) -> Sequence[float]:
+        """Those of the steps' bounds between which all calls are kept; empty without a step."""
+        held = [bound for bound in bounds if self._since <= bound <= self._until]
+        return held if len(held) > 1 else []
 
 
 _foreign_files: dict[str, bool] = {}
@@ -85,7 +111,7 @@ def foreign(code: Any) -> bool:
 def watch_host(session: Session) -> None:
     """Count the calls of this thread, outside of the loader, where no device computes."""
     tensor, own = session.torch.Tensor, threading.get_ident()
-    syncs = session.syncs = Syncs(session.log.steps())
+    syncs = session.syncs = Syncs()
     left = MOST_CALLS
 
     def counting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,10 +122,10 @@ def watch_host(session: Session) -> None:
                 left -= 1
                 frame = sys._getframe(1)
                 if session.frozen is not None or not left:
-                    syncs.close(session.log.steps())
+                    syncs.close()
                     left = 0
                 elif not foreign(frame.f_code):
-                    syncs.note(frame, name, 0.0)
+                    syncs.note(frame, name, clock(), 0.0)
             return original(self, *args, **kwargs)
 
         return counted

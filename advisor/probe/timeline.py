@@ -70,9 +70,7 @@ def shares(
         ("host_to_device", merged(host.copies)),
         ("launch", calls),
     ):
-        before = _seconds(left)
-        left = without(left, spans)
-        seconds[name] = before - _seconds(left)
+        seconds[name], left = split(left, spans)
     seconds["other"] = _seconds(left)
     worked = without(within, without(within, busy))
     held = {"sync": _inside(waits, within), "host_to_device": _inside(host.copies, worked)}
@@ -134,10 +132,10 @@ def _untold(
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:
-    """The same time in order, without overlaps."""
+    """The same time in order, without overlaps; what only touches stays apart."""
     found: list[Span] = []
     for start, end, *_ in sorted(spans):
-        if found and start <= found[-1][1]:
+        if found and start < found[-1][1]:
             if end > found[-1][1]:
                 found[-1] = (found[-1][0], end)
         elif end > start:
@@ -161,6 +159,13 @@ def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
         if end > start:
             found.append((start, end))
     return found
+
+
+def split(spans: Sequence[Span], taken: Sequence[Span]) -> tuple[float, list[Span]]:
+    """Seconds of `spans` that lie in `taken`, and what lies outside; both in order and without
+    overlaps."""
+    rest = without(spans, taken)
+    return _seconds(spans) - _seconds(rest), rest
 
 
 def _seconds(spans: Sequence[Span]) -> float:

@@ -33,6 +33,8 @@ class Window:
         self.ledger = ledger
         self.first = first
         self.last = last
+        self.host_bounds = ledger.bounds
+        """Of all steps, on the host's clock whatever becomes of the ledger's."""
         self.start = ledger.bounds[first]
         self.end = ledger.bounds[last]
         self.notes: list[str] = []
@@ -277,65 +279,69 @@ def overlap(entries: Sequence[tuple[Any, ...]], start: float, end: float) -> flo
 
 
 def shares(log: Log, window: Window, clock: DeviceClock | None = None) -> dict[str, float]:
-    """Parts of the window's wall clock; they add up to 1. On a device see `timeline.shares`."""
-    ledger, start, end = window.ledger, window.start, window.end
-    total = window.seconds
+    """Parts of the window's wall clock; they add up to 1. On a device see `timeline.shares`.
+
+    Each moment counts once, whatever nests in what: a batch may be fetched, and all passes made,
+    within the optimizer's step.
+    """
+    ledger, total = window.ledger, window.seconds
     if total <= 0:
         return {}
-    waits = _waits(log, ledger, clock)
     foreign = _foreign_spans(log, ledger) if ledger.kind in steps.TRAINING else []
-    parts = {} if waits is None else {"data_wait": overlap(waits, start, end)}
-    for name, spans in (("validation", foreign), ("saving", log.saves)):
-        if seconds := overlap(spans, start, end):
-            parts[name] = seconds
     if clock is not None:
         return _beside_device(log, window, clock, foreign)
-    busy = 0.0
-    parts_of_a_step: list[tuple[Sequence[tuple[Any, ...]], float]] = [
-        (
-            log.forwards if log.running is None else [*log.forwards, (log.running[0], end)],
-            watched_factor(log, window),
-        ),
-        (log.passes, 1.0),
-        (log.opts, 1.0),
-    ]
-    for entries, scale in parts_of_a_step:
-        mine = [entry for entry in entries if entry[1] > start and entry[0] < end]
-        if foreign:
-            mine = [e for e in mine if not any(a <= e[0] < b for a, b in foreign)]
-        busy += scale * overlap(mine, start, end)
-    parts["compute"] = busy
-    whole = max(total, sum(parts.values()))
-    parts["other"] = whole - sum(parts.values())
-    return {name: seconds / whole for name, seconds in parts.items()}
+    left: list[timeline.Span] = [(window.start, window.end)]
+    parts: dict[str, float] = {}
+    waits = _waits(log, ledger, clock)
+    if waits is not None:
+        parts["data_wait"], left = timeline.split(left, timeline.merged(waits))
+    aside, left = _aside(log, foreign, left)
+    running = [] if log.running is None else [(log.running[0], window.end)]
+    made, left = timeline.split(left, timeline.merged([*log.passes, *log.opts]))
+    called, _ = timeline.split(left, timeline.merged([*log.forwards, *running]))
+    free = total - sum(parts.values()) - sum(aside.values())
+    parts.update(aside, compute=min(made + watched_factor(log, window) * called, free))
+    parts["other"] = max(0.0, total - sum(parts.values()))
+    return {name: seconds / total for name, seconds in parts.items()}
+
+
+def _aside(
+    log: Log, foreign: list[tuple[float, float]], left: list[timeline.Span]
+) -> tuple[dict[str, float], list[timeline.Span]]:
+    """Seconds of what is no step, and the rest of `left`. A validation lasts until the next batch,
+    so what is saved before that lies in it."""
+    found: dict[str, float] = {}
+    for name, spans in (("saving", log.saves), ("validation", foreign)):
+        seconds, left = timeline.split(left, timeline.merged(spans))
+        if seconds:
+            found[name] = seconds
+    return found, left
 
 
 def _beside_device(
     log: Log, window: Window, clock: DeviceClock, foreign: list[tuple[float, float]]
 ) -> dict[str, float]:
     """The same where a device works; what the host did is told of the watched batches alone."""
-    whole = [(window.start, window.end)]
-    parts: dict[str, float] = {}
-    left = whole
-    for name, spans in (("validation", foreign), ("saving", log.saves)):
-        rest = timeline.without(left, timeline.merged(spans))
-        seconds = sum(b - a for a, b in left) - sum(b - a for a, b in rest)
-        if seconds:
-            parts[name] = seconds / window.seconds
-        left = rest
+    aside, left = _aside(log, foreign, [(window.start, window.end)])
+    parts = {name: seconds / window.seconds for name, seconds in aside.items()}
     own = window.ledger.loader
     mine = [entry for entry in log.nexts if entry[2] == own]
     unwatched = [(one[0], other[0]) for one, other in zip(mine, mine[1:]) if not one[4]]
+    fetches = [] if own is None else _waits(log, window.ledger, None) or []
     host = timeline.Host(
-        fetches=[] if own is None else _waits(log, window.ledger, None) or [],
-        calls=[*log.forwards, *log.inners, *log.passes, *log.opts],
-        copies=log.copies,
-        waits=log.waits,
+        fetches=fetches, calls=calls_of(log, fetches), copies=log.copies, waits=log.waits
     )
     watched = timeline.without(left, timeline.merged(unwatched)) or left
     found = timeline.shares(host, clock.marks(), watched)
     scale = max(0.0, 1.0 - sum(parts.values()))
     return {**parts, **{name: share * scale for name, share in found.items()}}
+
+
+def calls_of(log: Log, fetches: Sequence[timeline.Span]) -> list[timeline.Span]:
+    """Forwards, backwards, and of the optimizers' steps what neither these nor the fetches are."""
+    passes = [*log.forwards, *log.inners, *log.passes]
+    inside = timeline.merged([*passes, *fetches])
+    return [*passes, *timeline.without(timeline.merged(log.opts), inside)]
 
 
 def watched_factor(log: Log, window: Window) -> float:

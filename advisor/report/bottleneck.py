@@ -59,7 +59,7 @@ def typical(runs: Sequence[Run]) -> Run:
         step_ms=_mean([run.step_ms for run in runs]),
         startup_s=_mean([run.startup_s for run in runs]),
         shares=Shares(**shares),
-        ceilings=_ceilings_of(runs),
+        ceilings=_above(_ceilings_of(runs), runs),
         flops=next((run.flops for run in runs if run.flops is not None), None),
         footprint=next((run.footprint for run in runs if run.footprint is not None), None),
         peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
@@ -278,6 +278,41 @@ def _ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
     )
 
 
+def is_ceiling(rate: float, runs: Sequence[Run], workers: int | None = None) -> bool:
+    """Whether a part that did `rate` alone may bound the whole: it is not slower than the whole was
+    in any run. `workers`: it is the loader, which with other workers than these runs had may be."""
+    if workers is not None and workers != runs[-1].effects.workers:
+        return True
+    return rate >= min(run.units_per_s for run in runs)
+
+
+def _above(found: Ceilings | None, runs: Sequence[Run]) -> Ceilings | None:
+    """Those that are ceilings."""
+    if found is None:
+        return None
+    compute = found.compute_units_per_s
+    return Ceilings(
+        compute_units_per_s=compute if compute and is_ceiling(compute, runs) else None,
+        loader=tuple(
+            each for each in found.loader if is_ceiling(each.units_per_s, runs, each.workers)
+        ),
+    )
+
+
+def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
+    """Mean rates of the parts that were slower alone than the whole, by name."""
+    found = _ceilings_of(runs) or Ceilings()
+    rates = {
+        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
+        for each in found.loader
+        if not is_ceiling(each.units_per_s, runs, each.workers)
+    }
+    compute = found.compute_units_per_s
+    if compute is not None and not is_ceiling(compute, runs):
+        rates = {"compute alone": compute, **rates}
+    return rates
+
+
 def _parts(run: Run) -> list[str]:
     lines = []
     if run.step_ms is not None:
@@ -308,7 +343,11 @@ def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
         return []
     measured = [r for r in runs if r.ceilings is not None]
     units = numbers.plural(run.unit)
-    lines = []
+    lines = [
+        f"{name[0].upper()}{name[1:]} did {numbers.number(rate)} {units}/s, less than the whole: "
+        "its ceiling is not told apart from what the whole did."
+        for name, rate in below_the_whole(runs).items()
+    ]
     if found.compute_units_per_s:
         alone = ranged(
             measured,

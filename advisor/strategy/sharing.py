@@ -63,11 +63,12 @@ def splits(now: Standing) -> Sequence[Split]:
 
 def promise(now: Standing, workers: int) -> float:
     """Units/s that so many workers alone could load, but no more than the model alone computes; 0
-    where neither was measured."""
+    where neither was measured. A model that alone was slower than the whole bounds nothing."""
     ceilings = now.original.ceilings
     loads = now.loader_alone.get(workers, 0.0)
     computes = ceilings.compute_units_per_s if ceilings else None
-    return min(loads, computes) if computes else loads
+    is_ceiling = computes is not None and computes >= now.original.units_per_s
+    return min(loads, computes) if computes and is_ceiling else loads
 
 
 def split_at(now: Standing, workers: int, threads: int) -> Split | None:

@@ -137,11 +137,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         alloc_retries=sum(_known(m.alloc_retries for m in memories)) if on_device else None,
         losses=first.losses,
         effects=_effects(ranks[0], len(ranks), plan.batch_at),
-        ceilings=Ceilings(
-            compute_units_per_s=first.ceilings.compute_units_per_s, loader=first.ceilings.loader
-        )
-        if first.ceilings
-        else None,
+        ceilings=_ceilings(ranks),
         flops=first.flops,
         syncs=first.syncs,
         footprint=first.footprint,
@@ -179,6 +175,15 @@ def _tokens_per_s(ranks: Sequence[_Rank]) -> float | None:
 
 def _known(values: Iterable[T | None]) -> list[T]:
     return [value for value in values if value is not None]
+
+
+def _ceilings(ranks: Sequence[_Rank]) -> Ceilings | None:
+    """Of one process: what each of several does alone, while the others do something else, is no
+    ceiling of what all do together."""
+    alone = ranks[0].record.ceilings
+    if alone is None or len(ranks) > 1:
+        return None
+    return Ceilings(compute_units_per_s=alone.compute_units_per_s, loader=alone.loader)
 
 
 # --- which process was the workload --------------------------------------------------------
@@ -310,7 +315,7 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
                 "not finite in half precision"
             )
         yield from (*record.notes, *rank.window.notes)
-        yield from record.ceilings.notes if record.ceilings else ()
+        yield from record.ceilings.notes if record.ceilings and len(ranks) == 1 else ()
         if record.unread:
             yield f"left out of what the probe told of process {record.pid}: {record.unread}"
     world = ranks[0].record.world_size
@@ -329,6 +334,8 @@ def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
     its backward is the one that the others wait for. On a GPU they wait in its stream, so there it
     is the one whose card works least.
     """
+    if any(rank.record.ceilings for rank in ranks):
+        yield f"no ceiling of a part is told: {len(ranks)} processes worked side by side"
     workers = [rank.record.loader.workers or 0 for rank in ranks]
     if any(workers):
         cpus = ranks[0].record.cpus

@@ -201,6 +201,9 @@ class ProcessRecord:
     """Its window is full; loader and compute are being measured alone, which makes no steps."""
     steps: int = 0
     """Optimizer steps, or else loader batches or root forwards, whichever are more."""
+    whole_steps: int = 0
+    """Of those that came to their end; before the first it may still be setting up, or be in an
+    update of many passes."""
     first_step_time: Finite | None = None
     last_step_time: Finite | None = None
     rank: int = 0

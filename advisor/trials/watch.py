@@ -45,7 +45,7 @@ BUSY_S = 10.0
 BUSY_CPUS = 0.05
 """CPUs in use by a program that compiles rather than waits, even on a crowded host."""
 WARM_STEPS = 3
-"""Steps in which a silence may be a compilation."""
+"""Whole steps in which a silence may be a compilation, or one of the long passes of the first."""
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
@@ -279,8 +279,9 @@ class Watch:
         return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
 
     def _warming_up(self, now: float) -> bool:
-        """Busy in the first steps: torch.compile may take minutes there, and that is no hang."""
-        if max((process.steps for process in self._processes), default=0) >= WARM_STEPS:
+        """Busy in the first whole steps: there torch.compile may take minutes, and so may each pass
+        of an update that makes many; how long its silences are it has not shown yet."""
+        if max((process.whole_steps for process in self._processes), default=0) >= WARM_STEPS:
             return False
         busy = self._tree.busy_cpus(now - BUSY_S, now)
         return (

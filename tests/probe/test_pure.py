@@ -315,6 +315,16 @@ def test_a_loop_within_the_first_forward_waits_for_its_end() -> None:
     assert found.units_per_s() == pytest.approx(6 / 10, rel=0.01)
 
 
+def test_calls_within_the_first_forward_are_no_whole_steps() -> None:
+    """Nor is anything, in a program with an optimizer, before its update."""
+    log = inner_log(0, 40, running=200)
+    assert (log.steps(), log.whole_steps(built=False)) == (200, 0)
+    train(log, 5)
+    assert log.whole_steps(built=True) == 5
+    log.opts.clear()
+    assert (log.whole_steps(built=False), log.whole_steps(built=True)) == (5, 0)
+
+
 def test_several_optimizers_are_one_loop() -> None:
     """Two networks trained in turn: the step is that of the one that steps most."""
     log = log_with()

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.machine import profiles
 from advisor.model import Ceilings, Effects, Flops, Interval, LoaderCeiling, Run, Shares, Telemetry
-from advisor.report.bottleneck import LargerBatch, diagnose
+from advisor.report.bottleneck import LargerBatch, diagnose, typical
 from advisor.report.bounds import bounds, idle_reasons, measured_parts
 from tests.runs import a_run
 
@@ -65,6 +65,24 @@ def test_a_ceiling_that_was_measured_once_is_not_told() -> None:
     both = diagnose([alone, alone])
     assert both is not None
     assert any("70.0 (70.0 to 70.0, 2 runs)" in line for line in both.evidence)
+
+
+def test_what_is_slower_alone_than_the_whole_is_no_ceiling() -> None:
+    """Of the model, and of the loader as the program has it; with other workers it may be slower,
+    and inside the range of the whole a part is told as it is."""
+    parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=41.0))
+    alone = replace(RUN, ceilings=Ceilings(compute_units_per_s=43.0, loader=parts))
+    ceilings = typical([alone, alone]).ceilings
+    assert ceilings == Ceilings(loader=parts[1:])
+    found = diagnose([alone, alone])
+    assert found is not None
+    said = [line for line in found.evidence if "not told apart" in line]
+    assert ["43.0" in said[0], "42.0" in said[1]] == [True, True]
+    noisy = replace(alone, units_per_s=40.0)
+    assert typical([alone, noisy]).ceilings == alone.ceilings
+    found = diagnose([alone, noisy])
+    assert found is not None
+    assert not any("not told apart" in line for line in found.evidence)
 
 
 def test_each_part_gives_at_most_what_it_takes_and_the_largest_stands_first() -> None:

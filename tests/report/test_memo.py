@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from advisor import profile
-from advisor.model import Effects, Shares, Telemetry
+from advisor.model import Ceilings, Effects, Shares, Telemetry
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
@@ -57,3 +57,8 @@ def test_what_was_not_measured_alone_is_no_ceiling_and_its_reason_is_told() -> N
     told = memo(Effects(batch=8), 1, 12.0, notes=("a replayed batch",))
     assert "a replayed batch" in told
     assert "compute alone" not in told
+
+
+def test_a_part_that_is_slower_alone_than_the_whole_is_not_told_apart() -> None:
+    told = memo(Effects(batch=8), 1, 12.0, ceilings=Ceilings(compute_units_per_s=1e-3))
+    assert "compute alone  not told apart from the whole" in told

@@ -122,6 +122,21 @@ def test_processes_side_by_side_are_one_job(tmp_path: Path) -> None:
     assert reading.units_per_s == 22.0
 
 
+def test_the_parts_of_one_process_are_no_ceilings_of_several(tmp_path: Path) -> None:
+    """What one of them does alone is not what all do together, nor do they measure it at once."""
+    ceilings = {"compute_units_per_s": 15.0, "loader": [{"workers": 0, "units_per_s": 90.0}]}
+    alone = ceilings | {"notes": ["loader alone with 2 workers: only 0 batches"]}
+    one = read(tmp_path, record(3, 10.0, ceilings=alone))
+    assert one is not None
+    assert one.ceilings is not None
+    assert one.ceilings.compute_units_per_s == 15.0
+    both = read(tmp_path, record(3, 10.0, ceilings=alone), record(4, 12.0, ceilings=alone))
+    assert both is not None
+    assert both.ceilings is None
+    assert not any("loader alone" in note for note in both.notes)
+    assert any(note.startswith("no ceiling of a part is told") for note in both.notes)
+
+
 def test_parts_of_a_script_are_not(tmp_path: Path) -> None:
     """One after the other: training speaks, and a note tells of the rest."""
     before = record(3, 500.0, start=50.0, measured={"kind": "loader batch"})
