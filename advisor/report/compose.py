@@ -75,7 +75,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     free = next((p for p in chain if not traded(p)), None)
     on_top = [proof for proof in chain if traded(proof)]
     whole = gained_by(found)
-    before, after = sides(now, winner)
+    before, after = sides(now, found.comparisons, winner)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     by_id = {attempt.id: attempt for attempt in found.attempts}
     return Report(
@@ -189,7 +189,7 @@ def bottleneck(found: Outcome, candidate: Candidate, asked: Asked) -> Bottleneck
     """Where the time of one configuration goes; None with fewer than two runs of it."""
     now = found.standing
     runs: Sequence[object] = now.originals if not candidate.changes else ()
-    measured = [*runs, *(r for r in runs_of(now, candidate) if r not in runs)]
+    measured = [*runs, *(r for r in runs_of(now, found.comparisons, candidate) if r not in runs)]
     told = diagnose(
         measured,  # type: ignore[arg-type]
         larger_batch=larger_batch(found) if not candidate.changes else None,
