@@ -112,6 +112,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=asked.dry_run,
+        unfinished=found.unfinished,
         workload=asked.workload,
         phase=now.facts.workload.phase,
         command=asked.command,

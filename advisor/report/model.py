@@ -321,6 +321,8 @@ class Report(_Part):
     tool_version: str
     created: str
     dry_run: bool = False
+    unfinished: bool = False
+    """The call ended before its search did: it replaces no report of one that came to its end."""
     workload: str | None = None
     phase: str | None = None
     command: str
