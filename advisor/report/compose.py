@@ -179,7 +179,7 @@ def busy(found: Outcome) -> str:
     if not runs:
         return surroundings.crowded(found.crowd)
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
-    stood_in = any(proof.stood_in for proof in proofs)
+    stood_in = any(each.stood_in for each in proofs or found.advice)
     return surroundings.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.machine import target
-from advisor.model import Disturbance, Neighbour
-from advisor.report import compose, rendering, surroundings
+from advisor.model import Advice, Disturbance, Interval, Neighbour
+from advisor.report import advised, compose, rendering, surroundings
 from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.runs import a_run
@@ -169,6 +170,28 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     assert "Disturbed rounds had to be counted" in report.busy
     assert report.busy in "\n".join(rendering.render(report).splitlines()[:6])
     assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
+
+
+def test_a_gain_beside_others_is_told_so_wherever_it_is_told() -> None:
+    """What is advised rests on rounds as what is written does."""
+    gain = Interval(estimate=3.1, low=1.9, high=5.1, n=2)
+    advice = Advice(kind="switch", title="threads=1", gain=gain, stood_in=True)
+    assert surroundings.BESIDE_OTHERS in advised.advised(advice)
+    quiet = replace(advice, stood_in=False)
+    assert surroundings.BESIDE_OTHERS not in advised.advised(quiet)
+
+
+def test_advice_from_a_busy_machine_is_told_so(tmp_path: Path) -> None:
+    """In its own sentence, and in the first lines where nothing was written."""
+    busy = on_formula(
+        load_s=0.01, unit_s=1e-4, items=64, step_kind="optimizer step",
+        slowed=1.0, held=lambda *_: 1.0,
+    )  # fmt: skip
+    report = reported(formula_search(tmp_path, busy, "lr: 0.1\n"), tmp_path)
+    assert not report.changes
+    assert report.advice
+    assert all(surroundings.BESIDE_OTHERS in each.detail for each in report.advice)
+    assert surroundings.BESIDE_OTHERS in report.busy
 
 
 def test_who_held_next_to_nothing_is_not_named() -> None:
