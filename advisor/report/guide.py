@@ -226,11 +226,13 @@ def signs(report: Report) -> list[Sign]:
 
 
 def troubles(report: Report) -> list[Trouble]:
-    """What failed here, at which setting; then what this machine is prone to."""
+    """What failed here, at a setting that can be run by hand; then what this machine is prone
+    to."""
     side = as_it_is(report)
     found = []
-    for kind in dict.fromkeys(trial.outcome for trial in report.trials if trial.outcome != "ok"):
-        labels = dict.fromkeys(trial.label for trial in report.trials if trial.outcome == kind)
+    failures = [t for t in report.trials if t.outcome != "ok" and t.whatif is None]
+    for kind in dict.fromkeys(trial.outcome for trial in failures):
+        labels = dict.fromkeys(trial.label for trial in failures if trial.outcome == kind)
         failed = ", ".join(f"`{label}`" for label in list(labels)[:MOST_ROWS])
         step = NEXT_STEPS.get(kind)
         if step:

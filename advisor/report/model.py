@@ -176,6 +176,8 @@ class TrialEntry(_Part):
     detail: str = ""
     settings: dict[str, Value] | None = None
     """Values that were other than in the original, by path; null: not kept."""
+    whatif: str | None = None
+    """What was tried from inside the process beside them; null where nothing was."""
     reused: bool = False
     """Taken from history: measured by an earlier call, not by this one."""
     repeated: bool = False
