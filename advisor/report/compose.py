@@ -166,7 +166,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         ),
         advice=[advice_entry(advice) for advice in found.advice],
         notes=notes(found, asked),
-        files_created=sorted({p for a in found.attempts for p in a.result.files_created}),
+        files_created=surroundings.left_behind(found.attempts),
     )
 
 

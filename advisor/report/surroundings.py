@@ -84,6 +84,12 @@ ISOLATION = {
 """Kind of isolation to what it means for the user's files."""
 
 
+def left_behind(attempts: Sequence[Attempt]) -> list[str]:
+    """Files that trials wrote outside their scratch and that are still there, sorted."""
+    stays = (each.result for each in attempts if each.result.isolation != "overlay")
+    return sorted({path for result in stays for path in result.files_created})
+
+
 def unisolated(runs: Sequence[Run]) -> str:
     """That nothing kept the program from the user's files, for the first lines; else empty."""
     notes = [note for run in runs if run.isolation == "guard" for note in run.notes]

@@ -10,8 +10,9 @@ import pytest
 
 from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.machine import target
-from advisor.model import Advice, Disturbance, Interval, Neighbour
+from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour
 from advisor.report import advised, compose, rendering, surroundings
 from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
@@ -248,3 +249,21 @@ def test_what_is_partial_names_the_budget_that_would_do(
         report = report_of(tmp_path, on, budget_s=float(budget_s))
         if report.verdict == "partial":
             assert re.search(r"--budget \d", report.reason), report.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [("overlay", ()), ("landlock", ("a.png", "b.log")), ("guard", ("a.png", "b.log"))],
+)
+def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str, ...]) -> None:
+    """What was thrown away with its trial nobody finds."""
+    ask = Ask(arm=Arm(), purpose="search", plan=MeasurePlan())
+    results = (
+        a_run(isolation=kind, files_created=("b.log", "a.png")),
+        Failure(
+            trial_id="1", purpose="search", label="original", candidate_key="k", kind="hang",
+            evidence="e", next_step="n", isolation=kind, files_created=("a.png",),
+        ),
+    )  # fmt: skip
+    attempts = [Attempt(id="1", ask=ask, result=each, left_s=1.0) for each in results]
+    assert surroundings.left_behind(attempts) == list(left)
