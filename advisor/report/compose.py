@@ -150,6 +150,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tier=now.facts.workload.tier,
         lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
         noise_band=max(now.noise, surroundings.between_equal_runs(found.attempts) or 0.0) or None,
+        tie=now.band,
         smallest_gain=now.facts.smallest_gain,
         objective=objective.name,  # type: ignore[arg-type]
         objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),

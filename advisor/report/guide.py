@@ -166,7 +166,7 @@ def signs(report: Report) -> list[Sign]:
     if not has_bounds(report):
         return []
     side, units = as_it_is(report), numbers.plural(report.unit)
-    band = max(report.noise_band or 0.0, report.smallest_gain)
+    band = report.tie or max(report.noise_band or 0.0, report.smallest_gain)
     device = "GPU" if report.machine.gpus else "CPU"
     busy = side.gpu_util_pct if report.machine.gpus else side.cpu_util_pct
     limit = report.target.memory_limit_gib if report.target and report.machine.gpus else None

@@ -346,6 +346,8 @@ class Report(_Part):
     """What the tiers below take where a smaller batch has their part of the gain."""
     noise_band: float | None = None
     """Relative spread between equal runs: of all of this call, at least that used for ties."""
+    tie: float | None = None
+    """Relative: rates closer than this were a tie in the search. Never as wide as a great noise."""
     smallest_gain: float = 0.03
     objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
     """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""

@@ -13,7 +13,7 @@ from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.machine import target
 from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour
-from advisor.report import advised, compose, rendering, surroundings
+from advisor.report import advised, compose, rendering, sentences, surroundings
 from advisor.report.outcome import Outcome
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.runs import a_run
@@ -267,3 +267,9 @@ def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str,
     )  # fmt: skip
     attempts = [Attempt(id="1", ask=ask, result=each, left_s=1.0) for each in results]
     assert surroundings.left_behind(attempts) == list(left)
+
+
+def test_what_a_fit_chose_is_told_so() -> None:
+    """Beside the single runs, of which another may have been faster."""
+    for reason in ("changed-batch", "changed-batch-of-tier", "changed-loader"):
+        assert "by the curve fitted to all runs" in sentences.REASONS[reason]

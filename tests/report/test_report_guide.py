@@ -276,3 +276,17 @@ def test_a_trial_tells_what_was_tried_from_inside_it() -> None:
     ):
         ask = Ask(arm=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
         assert trial_entry(Attempt(id="1", ask=ask, result=a_run(), left_s=1.0)).whatif == told
+
+
+def test_a_sign_begins_where_the_search_saw_a_difference() -> None:
+    """The noise is told once, and beside another number of its own for ties."""
+    noisy = examples.unchanged(noise_band=2.45, tie=0.15)
+    side = noisy.before
+    assert side.units_per_s_low is not None
+    (rate,) = [sign for sign in guide.signs(noisy) if sign.label.endswith("/s")]
+    assert rate.bad == f"below {numbers.number(side.units_per_s_low / 1.15)}"
+    machine = section(rendering.render(noisy), "The machine")
+    told = "245 % between equal runs; the search called rates within 15 % a tie, never more"
+    assert f"| noise band | {told} |" in machine
+    calm = section(rendering.render(examples.unchanged(noise_band=0.02, tie=0.03)), "The machine")
+    assert "| noise band | 2.0 % between equal runs |" in calm
