@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.model import Advice
 
 ADVICE = {
-    "switch": "In the code: `{code}`.{seen}{cost}{caution}",
+    "switch": "In the code: {code}.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
     "sharing": "Loader and model compute on the same {cpus}: workers alone take them from the "
     "model. {given}`torch.set_num_threads({threads})`, or `OMP_NUM_THREADS={threads}` before the "

@@ -238,8 +238,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     ]
     if not now.facts.has_gpu:
         told.append(
-            "There is no GPU here: all of this was measured on this CPU, and says nothing "
-            f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
+            "There is no GPU here: all of this was measured on this CPU, and says nothing about a "
+            "GPU."
         )
     if now.batch_at is not None:
         told.append(sentences.batch_place(now.batch_at))
@@ -275,5 +275,5 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]
     if without:
-        told.append("Tried from inside the process, and not proven to gain: " + ", ".join(without))
+        told.append("Tried, and not proven to gain: " + ", ".join(without))
     return told

@@ -63,6 +63,7 @@ REASONS = {
     "was proven. It would change how the model is trained, too.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
+    "no-precision-here": "{asked}; this target has no narrower precision.",
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
