@@ -82,7 +82,11 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         took_s = time.monotonic() - started
         report, refused = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=took_s)
         problem = problem or refused
-    writing.write(report, options.report, job.report)
+        stays = report.unfinished and writing.holds_finished(options.report)
+        if stays:
+            job.progress.note(f"{options.report} is still that of an earlier call, which finished")
+    if not stays:
+        writing.write(report, options.report, job.report)
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":

@@ -13,10 +13,13 @@ import pytest
 
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
 from advisor.isolation.offer import FORCED
+from advisor.report import writing
+from advisor.report.model import AdviceEntry
 from benchmarks import kills
 from benchmarks.rewriting import Failures
 from benchmarks.ways import seen
 from tests.light import PYTHONPATH
+from tests.report import examples
 
 if TYPE_CHECKING:
     import subprocess
@@ -114,6 +117,23 @@ def test_a_budget_smaller_than_the_baseline_ends_with_a_report(
     assert "is damaged" in done.stderr
     assert json.loads((project / "report.json").read_text())["verdict"] != "improved"
     assert (project / "c.json").read_text() == CONFIG
+
+
+def test_a_call_that_ends_before_its_search_keeps_the_finished_report(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    """With its patches, and says so."""
+    advised = AdviceEntry(title="a", detail="b", patch="--- a/run.py\n+++ b/run.py\n")
+    writing.write(examples.unchanged(advice=[advised]), project / "report.md")
+    before = {path: path.read_bytes() for path in project.glob("report*") if path.is_file()}
+    assert {path.suffix for path in before} == {".md", ".json", ".patch"}
+    program = project / "run.py"
+    program.write_text("import time; time.sleep(1.5)\n" + program.read_text())
+    flags = ("--budget", "1s", "--window", "0.2s")
+    done = gpu_advisor.call("optimize", "c.json", *flags, cwd=project)
+    assert done.returncode == BudgetTooSmallError.exit_code, done.stderr
+    assert "report.md is still that of an earlier call" in done.stderr
+    assert {path: path.read_bytes() for path in before} == before
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ def advice_of(now: Standing, program: Program, proposal: Proposal, gain: Interva
         data=tuple(data.items()),
         site=site,
         patch=patch_for(now, program, patched) if patched else None,
+        stood_in=proposal.outcome is not None and proposal.outcome.stood_in,
     )
 
 

@@ -53,3 +53,5 @@ class Advice:
     """What the sentence is filled with."""
     site: str | None = None
     patch: str | None = None
+    stood_in: bool = False
+    """Disturbed rounds had to be counted: the gain is that beside others."""

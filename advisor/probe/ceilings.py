@@ -93,13 +93,23 @@ def drain_loaders(session: Session) -> None:
             rate, count = _drained(again, facts, int(workers), seconds)
         except Exception as problem:
             found["notes"].append(
-                f"loader alone with {workers} workers: {type(problem).__name__}: {problem}"[:300]
+                f"{_alone(int(workers))}: {type(problem).__name__}: {problem}"[:300]
             )
             continue
         if rate is None:
-            found["notes"].append(f"loader alone with {workers} workers: only {count} batches")
+            found["notes"].append(too_few(int(workers), count))
         else:
             found["loader"].append({"workers": int(workers), "units_per_s": rate, "batches": count})
+
+
+def too_few(workers: int, count: int) -> str:
+    """That so many batches tell no rate."""
+    batches = "1 batch" if count == 1 else f"{count} batches"
+    return f"{_alone(workers)}: {f'only {batches}' if count else 'no batch'} came"
+
+
+def _alone(workers: int) -> str:
+    return f"loader alone with {workers} worker{'s' * (workers != 1)}"
 
 
 def _found(session: Session) -> dict[str, Any]:

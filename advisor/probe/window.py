@@ -263,8 +263,8 @@ def _all_of_it(log: Log, ledger: steps.Ledger, steady: int, min_steps: int) -> W
     window = Window(ledger, first, done)
     if steady != wanted:
         window.notes.append(
-            f"the program ended by itself after {done + 1} steps: {first} were discarded as "
-            f"warm-up where {wanted} would have been right"
+            f"the program ended by itself after {done + 1} step{'s' * (done > 0)}: {first} were "
+            f"discarded as warm-up where {wanted} would have been right"
         )
     return window
 

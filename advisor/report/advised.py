@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.report import numbers, retrained
 from advisor.report.numbers import as_float
 from advisor.report.sentences import TRAINS, seen
+from advisor.report.surroundings import BESIDE_OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.model import Advice
 
 ADVICE = {
-    "switch": "In the code: `{code}`.{seen}{cost}{caution}",
+    "switch": "In the code: {code}.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
     "sharing": "Loader and model compute on the same {cpus}: workers alone take them from the "
     "model. {given}`torch.set_num_threads({threads})`, or `OMP_NUM_THREADS={threads}` before the "
@@ -68,7 +69,8 @@ def advised(advice: Advice) -> str:
         trains=TRAINS.get(str(data.get("trains")), ""),
     )
     pairs = numbers.many(advice.gain.n, "interleaved pair")
-    return f"{text} Measured in {pairs} of fresh processes."
+    beside = f" {BESIDE_OTHERS}" if advice.stood_in else ""
+    return f"{text} Measured in {pairs} of fresh processes.{beside}"
 
 
 def arguments(data: Mapping[str, object]) -> str:

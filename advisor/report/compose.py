@@ -75,7 +75,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     free = next((p for p in chain if not traded(p)), None)
     on_top = [proof for proof in chain if traded(proof)]
     whole = gained_by(found)
-    before, after = sides(now, winner)
+    before, after = sides(now, found.comparisons, winner)
     runs = [a.run for a in found.attempts if a.run is not None and not a.reused]
     by_id = {attempt.id: attempt for attempt in found.attempts}
     return Report(
@@ -112,6 +112,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tool_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         dry_run=asked.dry_run,
+        unfinished=found.unfinished,
         workload=asked.workload,
         phase=now.facts.workload.phase,
         command=asked.command,
@@ -149,6 +150,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         tier=now.facts.workload.tier,
         lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
         noise_band=max(now.noise, surroundings.between_equal_runs(found.attempts) or 0.0) or None,
+        tie=now.band,
         smallest_gain=now.facts.smallest_gain,
         objective=objective.name,  # type: ignore[arg-type]
         objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
@@ -165,7 +167,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
         ),
         advice=[advice_entry(advice) for advice in found.advice],
         notes=notes(found, asked),
-        files_created=sorted({p for a in found.attempts for p in a.result.files_created}),
+        files_created=surroundings.left_behind(found.attempts),
     )
 
 
@@ -178,7 +180,7 @@ def busy(found: Outcome) -> str:
     if not runs:
         return surroundings.crowded(found.crowd)
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
-    stood_in = any(proof.stood_in for proof in proofs)
+    stood_in = any(each.stood_in for each in proofs or found.advice)
     return surroundings.busy(runs, neighbours(everything), found.machine.cpus, stood_in=stood_in)
 
 
@@ -189,7 +191,7 @@ def bottleneck(found: Outcome, candidate: Candidate, asked: Asked) -> Bottleneck
     """Where the time of one configuration goes; None with fewer than two runs of it."""
     now = found.standing
     runs: Sequence[object] = now.originals if not candidate.changes else ()
-    measured = [*runs, *(r for r in runs_of(now, candidate) if r not in runs)]
+    measured = [*runs, *(r for r in runs_of(now, found.comparisons, candidate) if r not in runs)]
     told = diagnose(
         measured,  # type: ignore[arg-type]
         larger_batch=larger_batch(found) if not candidate.changes else None,
@@ -236,8 +238,8 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     ]
     if not now.facts.has_gpu:
         told.append(
-            "There is no GPU here: all of this was measured on this CPU, and says nothing "
-            f"about a GPU. {found.machine.gpu_note or ''}".rstrip()
+            "There is no GPU here: all of this was measured on this CPU, and says nothing about a "
+            "GPU."
         )
     if now.batch_at is not None:
         told.append(sentences.batch_place(now.batch_at))
@@ -273,5 +275,5 @@ def notes(found: Outcome, asked: Asked) -> list[str]:
     without = [p.title for p in now.proposals if p.outcome is not None]
     without = [title for title in without if title not in {a.title for a in found.advice}]
     if without:
-        told.append("Tried from inside the process, and not proven to gain: " + ", ".join(without))
+        told.append("Tried, and not proven to gain: " + ", ".join(without))
     return told

@@ -85,6 +85,7 @@ def trial_entry(attempt: Attempt) -> TrialEntry:
         "label": attempt.label,
         "wall_s": result.wall_s,
         "settings": settings_of(attempt.ask.arm.candidate),
+        "whatif": attempt.ask.arm.whatif or ", ".join(attempt.ask.plan.in_turn) or None,
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }

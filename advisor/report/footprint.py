@@ -43,7 +43,7 @@ def parts(report: Report) -> list[Part]:
 
 
 def told(report: Report) -> str:
-    """The whole, where it stands beside what the process holds, and what fills most of it."""
+    """The whole, where it stands beside what the process holds, and what fills the largest part."""
     found = parts(report)
     whole = numbers.memory(sum(part.gib for part in found))
     largest = max(found, key=lambda part: part.gib)
@@ -54,6 +54,6 @@ def told(report: Report) -> str:
     rest = " (Python, torch and the data too)" if beside and not report.machine.gpus else ""
     return (
         f"At its fullest moment a step of the original{of} held {whole} in tensors, added up by "
-        f"their own sizes{beside}{rest}. Most of it, {numbers.percent(largest.share)}, is "
+        f"their own sizes{beside}{rest}. The largest part, {numbers.percent(largest.share)}, is "
         f"{largest.name}."
     )

@@ -166,7 +166,7 @@ def signs(report: Report) -> list[Sign]:
     if not has_bounds(report):
         return []
     side, units = as_it_is(report), numbers.plural(report.unit)
-    band = max(report.noise_band or 0.0, report.smallest_gain)
+    band = report.tie or max(report.noise_band or 0.0, report.smallest_gain)
     device = "GPU" if report.machine.gpus else "CPU"
     busy = side.gpu_util_pct if report.machine.gpus else side.cpu_util_pct
     limit = report.target.memory_limit_gib if report.target and report.machine.gpus else None
@@ -226,11 +226,13 @@ def signs(report: Report) -> list[Sign]:
 
 
 def troubles(report: Report) -> list[Trouble]:
-    """What failed here, at which setting; then what this machine is prone to."""
+    """What failed here, at a setting that can be run by hand; then what this machine is prone
+    to."""
     side = as_it_is(report)
     found = []
-    for kind in dict.fromkeys(trial.outcome for trial in report.trials if trial.outcome != "ok"):
-        labels = dict.fromkeys(trial.label for trial in report.trials if trial.outcome == kind)
+    failures = [t for t in report.trials if t.outcome != "ok" and t.whatif is None]
+    for kind in dict.fromkeys(trial.outcome for trial in failures):
+        labels = dict.fromkeys(trial.label for trial in failures if trial.outcome == kind)
         failed = ", ".join(f"`{label}`" for label in list(labels)[:MOST_ROWS])
         step = NEXT_STEPS.get(kind)
         if step:

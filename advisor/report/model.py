@@ -176,6 +176,8 @@ class TrialEntry(_Part):
     detail: str = ""
     settings: dict[str, Value] | None = None
     """Values that were other than in the original, by path; null: not kept."""
+    whatif: str | None = None
+    """What was tried from inside the process beside them; null where nothing was."""
     reused: bool = False
     """Taken from history: measured by an earlier call, not by this one."""
     repeated: bool = False
@@ -321,6 +323,8 @@ class Report(_Part):
     tool_version: str
     created: str
     dry_run: bool = False
+    unfinished: bool = False
+    """The call ended before its search did: it replaces no report of one that came to its end."""
     workload: str | None = None
     phase: str | None = None
     command: str
@@ -342,6 +346,8 @@ class Report(_Part):
     """What the tiers below take where a smaller batch has their part of the gain."""
     noise_band: float | None = None
     """Relative spread between equal runs: of all of this call, at least that used for ties."""
+    tie: float | None = None
+    """Relative: rates closer than this were a tie in the search. Never as wide as a great noise."""
     smallest_gain: float = 0.03
     objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
     """What decided: throughput, latency, energy or cost. A gain is how many times better it is."""

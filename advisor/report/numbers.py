@@ -42,9 +42,12 @@ def ratio(value: float | None) -> str:
 
 
 def gain(found: Gain | None) -> str:
-    """`2.91x (2.71 to 3.12)`; `more than 2.71x` where the bounds are too far apart."""
+    """`2.91x (2.71 to 3.12)`; `more than 2.71x` where the bounds are too far apart to tell more, or
+    even that it is a gain."""
     if found is None:
         return NOT_MEASURED
+    if found.high is None and found.low < 1:
+        return f"{ratio(found.ratio)}, bounds too wide to tell"
     if found.high is None:
         return f"more than {ratio(found.low)}"
     return f"{ratio(found.ratio)} ({_ratio_figure(found.low)} to {_ratio_figure(found.high)})"

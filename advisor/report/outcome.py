@@ -54,6 +54,11 @@ class Outcome:
         return self.stop is None
 
     @property
+    def unfinished(self) -> bool:
+        """Whether the call ended before the search came to an end of its own."""
+        return self.stop is None or self.stop.reason == "budget-too-small"
+
+    @property
     def what(self) -> str:
         """What is tuned, in a word."""
         return "command" if self.program.config is None else "config"

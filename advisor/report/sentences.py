@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from advisor.strategy.facts import Skipped
 
 REASONS = {
-    "changed-batch": "Part of what was proven; the smallest batch within a tie of the fastest. "
-    "{stopped}",
-    "changed-batch-of-tier": "Part of what was proven; the smallest batch that ran with {of_gain} "
-    "of the gain, as the tier {tier} asks: less speed, for less memory.",
-    "changed-loader": "Part of what was proven; the smallest of the values that were as fast.",
+    "changed-batch": "Part of what was proven; by the curve fitted to all runs the smallest batch "
+    "within a tie of the fastest. {stopped}",
+    "changed-batch-of-tier": "Part of what was proven; by the curve fitted to all runs the "
+    "smallest batch that ran with {of_gain} of the gain, as the tier {tier} asks: less speed, for "
+    "less memory.",
+    "changed-loader": "Part of what was proven; by the curve fitted to all runs the smallest of "
+    "the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
     "changed-memory-for-time": "Part of what was proven: nothing is computed twice any more, for "
     "the memory is there.",
@@ -61,6 +63,7 @@ REASONS = {
     "was proven. It would change how the model is trained, too.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
+    "no-precision-here": "{asked}; this target has no narrower precision.",
     "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",

@@ -15,32 +15,42 @@ from advisor.report.stages import entries
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.experiments.comparison import Comparison
     from advisor.strategy.standing import Standing
 
 
-def sides(now: Standing, winner: Candidate) -> tuple[Side, Side]:
+def sides(now: Standing, comparisons: Sequence[Comparison], winner: Candidate) -> tuple[Side, Side]:
     """The two columns of the table; `after` equals `before` when nothing was changed."""
     quality = now.quality
     first = typical(now.originals) if now.originals else None
-    before = side(runs_of(now, Candidate()), dict(quality.before), first)
+    before = side(runs_of(now, comparisons, Candidate()), dict(quality.before), first)
     if not winner.changes:
         return before, before
     after = dict(quality.after) if winner.only("numeric", "quality").changes else {}
-    return before, side(runs_of(now, winner), after or dict(quality.before))
+    written = runs_of(now, comparisons, winner)
+    return before, side(written, after or dict(quality.before))
 
 
-def runs_of(now: Standing, candidate: Candidate) -> list[Run]:
-    """Undisturbed runs of one configuration where there are some: of the proof, or the baseline."""
-    found = [
-        run
-        for proof in now.proofs
-        for arm, ask in ((BEFORE, proof.contest.before), (AFTER, proof.contest.after))
-        if ask.arm.candidate.key == candidate.key
-        for run in proof.runs(arm)
+def runs_of(now: Standing, comparisons: Sequence[Comparison], candidate: Candidate) -> list[Run]:
+    """Every sound run of one configuration: the baseline, and an arm of whatever contest. The run
+    that chose it in the search is none of them. The undisturbed alone where there are several."""
+    arms = [
+        (each, arm, ask)
+        for each in comparisons
+        if each.contest.purpose != "quality"
+        for arm, ask in ((BEFORE, each.contest.before), (AFTER, each.contest.after))
     ]
-    if not found and not candidate.changes:
-        found = list(now.originals)
-    return [run for run in found if run.disturbance.disturbed is not True] or found
+    found = [] if candidate.changes else list(now.originals)
+    found += [
+        run
+        for each, arm, ask in arms
+        if ask.arm.candidate.key == candidate.key and ask.arm.whatif is None
+        for run in each.runs(arm)
+    ]
+    quiet = [run for run in found if run.disturbance.disturbed is not True]
+    return quiet if len(quiet) > 1 else found
 
 
 def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -> Side:

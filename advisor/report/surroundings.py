@@ -34,10 +34,7 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     much = f"{mean:.1f}" if mean >= WORTH_A_NAME else "less than 0.1"
     text = f"Measured {how} held {much} of {numbers.many(cpus, 'CPU')}{named}."
     if stood_in:
-        text += (
-            " Disturbed rounds had to be counted: this is the gain beside others, and a quiet "
-            "machine may show another."
-        )
+        text += f" {BESIDE_OTHERS}"
     return text
 
 
@@ -56,6 +53,11 @@ def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
     return pooled_band(usual)
 
 
+BESIDE_OTHERS = (
+    "Disturbed rounds had to be counted: this is the gain beside others, and a quiet machine may "
+    "show another."
+)
+"""Of every gain that rests on such rounds."""
 BUSY = 0.1
 """Share of the CPUs from which on a machine is called busy."""
 WORTH_A_NAME = 0.05
@@ -80,6 +82,12 @@ ISOLATION = {
     "guard": "none: what the program wrote is real",
 }
 """Kind of isolation to what it means for the user's files."""
+
+
+def left_behind(attempts: Sequence[Attempt]) -> list[str]:
+    """Files that trials wrote outside their scratch and that are still there, sorted."""
+    stays = (each.result for each in attempts if each.result.isolation != "overlay")
+    return sorted({path for result in stays for path in result.files_created})
 
 
 def unisolated(runs: Sequence[Run]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import TIERS
 from advisor.report import numbers
+from advisor.report.view import MADE_UP_FOR
 
 if TYPE_CHECKING:
     from advisor.model import Tier
@@ -153,7 +154,11 @@ def _measured(tier: Tier, proof: Proven, report: Report, *, written: bool) -> Po
 
 def _risk(entry: ComparisonEntry, report: Report, peak: float | None, limit: float | None) -> str:
     """What may be other than before, and how much larger inputs may become."""
-    changes = CHANGES[_tier_of(entry, report)]
+    tier = _tier_of(entry, report)
+    made_up = any(
+        c.class_ == "training" for c in report.changes if c.path in (entry.settings or {})
+    )
+    changes = MADE_UP_FOR if tier == "safe" and made_up else CHANGES[tier]
     if not peak or not limit:
         return changes
     times = limit / peak

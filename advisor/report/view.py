@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from advisor.documents import argv
 from advisor.report import markdown, numbers, sentences
+from advisor.strategy.standing import MOST_NOISE
 
 if TYPE_CHECKING:
     from advisor.report.model import (
         AdviceEntry,
+        ChangeEntry,
         DecisionEntry,
         Gain,
         QualityPoint,
@@ -26,6 +28,9 @@ CLASSES = {
     "numeric": "numeric: rounding changes",
     "quality": "quality: the product changes",
 }
+
+MADE_UP_FOR = "an update has as many samples as before"
+"""Of a training batch whose change an accumulation makes up for."""
 
 MOVED_ALONG = {"schedule", "learning_rate"}
 """Kinds that only follow another change."""
@@ -296,6 +301,25 @@ def unit_time(report: Report) -> list[Row]:
         )
         for name in names
     ]
+
+
+def class_told(report: Report, change: ChangeEntry) -> str:
+    """What a change touches: its class, and of a training what became of its updates."""
+    larger = any(c.kind == "batch_size" and c.class_ == "quality" for c in report.changes)
+    if change.class_ == "training" and not larger:
+        return f"training: {MADE_UP_FOR}"
+    return CLASSES.get(change.class_, change.class_)
+
+
+def noise(report: Report) -> str:
+    """How far equal runs lay apart; beside it the tie of the search, where that was capped."""
+    told = numbers.percent(report.noise_band)
+    if report.noise_band is None:
+        return told
+    told += " between equal runs"
+    if report.tie is None or report.tie < MOST_NOISE or report.noise_band <= report.tie:
+        return told
+    return f"{told}; the search called rates within {numbers.percent(report.tie)} a tie, never more"
 
 
 def measured_on(report: Report) -> str:

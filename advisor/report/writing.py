@@ -69,6 +69,14 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     claimed.write(report_md, text.encode(errors="replace"))
 
 
+def holds_finished(report_md: Path) -> bool:
+    """Whether the report at this place is of a call whose search came to its end."""
+    try:
+        return not load(Path(os.path.realpath(report_md)).with_suffix(".json")).unfinished
+    except ReportError:
+        return False
+
+
 def claim_page(
     place: Path, *, never: Iterable[Path] = (), like: Path | None = None, overwrite: bool = False
 ) -> files.Claim:

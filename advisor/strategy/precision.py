@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.experiments.attempts import Arm
 from advisor.knobs import precision_choices
+from advisor.knobs.values import row_of
 from advisor.strategy.asking import Stage, ask_for, tried
 from advisor.strategy.loader import settle_ignored, unfollowed
 from advisor.strategy.rounding import within
@@ -27,8 +28,10 @@ def tune_precision(now: Standing) -> Stage:
             now = now.settle(key, "kept", "no-narrower-precision")
         elif not choices:
             asked = ", ".join(f"{value!r} asks for {dtype}" for dtype, value in spelled.items())
-            here = ", ".join(now.facts.precisions)
-            now = now.settle(key, "kept", "precision-not-here", asked=asked, here=here)
+            there = {"float32", row_of(knob.value)[1]}
+            here = ", ".join(dtype for dtype in now.facts.precisions if dtype not in there)
+            reason = "precision-not-here" if here else "no-precision-here"
+            now = now.settle(key, "kept", reason, asked=asked, here=here)
         elif not now.facts.consents:
             names = ", ".join(str(value) for value in choices.values())
             now = now.settle(key, "listed", "no-tolerance", values=names)

@@ -79,7 +79,7 @@ class Switch:
     in_turn: bool = True
     """It can be put on while the program runs, and tells soon."""
     code: str
-    """What to write in the code, around `{value}` where it has some."""
+    """What to write in the code, with `{value}` where it has some: code in backticks, and prose."""
     statements: tuple[str, ...] = ()
     """The same, where it can stand by itself after the imports."""
 
@@ -90,7 +90,7 @@ SWITCHES = (
         kind="cudnn_benchmark",
         effect="cudnn_benchmark",
         off=False,
-        code="torch.backends.cudnn.benchmark = True",
+        code="`torch.backends.cudnn.benchmark = True`",
         statements=("torch.backends.cudnn.benchmark = True",),
     ),
     Switch(
@@ -100,14 +100,14 @@ SWITCHES = (
         off=False,
         needs_cuda=False,
         least_compute=WORTH_COMPUTE,
-        code="model = model.to(memory_format=torch.channels_last), and the same for its input",
+        code="`model = model.to(memory_format=torch.channels_last)`, and the same for its input",
     ),
     Switch(
         name="non_blocking",
         kind=None,
         effect="pin_memory",
         off=True,
-        code="batch.to(device, non_blocking=True)",
+        code="`batch.to(device, non_blocking=True)`",
     ),
     Switch(
         name="set_to_none",
@@ -116,7 +116,7 @@ SWITCHES = (
         off=False,
         needs_cuda=False,
         needs_training=True,
-        code="optimizer.zero_grad(set_to_none=True)",
+        code="`optimizer.zero_grad(set_to_none=True)`",
     ),
     Switch(
         name="fused",
@@ -125,7 +125,7 @@ SWITCHES = (
         off=False,
         needs_training=True,
         in_turn=False,
-        code="torch.optim.AdamW(..., fused=True), and the same for Adam and SGD",
+        code="`torch.optim.AdamW(..., fused=True)`, and the same for Adam and SGD",
     ),
     Switch(
         name="accumulate",
@@ -137,7 +137,7 @@ SWITCHES = (
         changes_training=True,
         in_turn=False,
         values=accumulations,
-        code="optimizer.step() and zero_grad() after every {value} batches only",
+        code="`optimizer.step()` and `zero_grad()` after every {value} batches only",
     ),
     Switch(
         name="tf32",
@@ -145,7 +145,7 @@ SWITCHES = (
         effect="tf32",
         off=False,
         guarded=True,
-        code='torch.set_float32_matmul_precision("high")',
+        code='`torch.set_float32_matmul_precision("high")`',
         statements=('torch.set_float32_matmul_precision("high")',),
     ),
     Switch(
@@ -156,7 +156,7 @@ SWITCHES = (
         needs_cuda=False,
         guarded=True,
         values=autocast_dtypes,
-        code="with torch.autocast(device_type, dtype=torch.{value}): around the model's call",
+        code="`with torch.autocast(device_type, dtype=torch.{value}):` around the model's call",
     ),
     Switch(
         name="threads",
@@ -164,7 +164,7 @@ SWITCHES = (
         effect="threads",
         needs_cuda=False,
         values=thread_counts,
-        code="torch.set_num_threads({value}), or OMP_NUM_THREADS={value} before the command",
+        code="`torch.set_num_threads({value})`, or `OMP_NUM_THREADS={value}` before the command",
         statements=("torch.set_num_threads({value})",),
     ),
     Switch(
@@ -176,7 +176,7 @@ SWITCHES = (
         least_compute=WORTH_COMPUTE,
         extra_s=COMPILE_S,
         in_turn=False,
-        code="model.compile()",
+        code="`model.compile()`",
     ),
 )
 

@@ -182,16 +182,17 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
     if ending.end == "aside":
         return Finding.of(
             "probe-not-loaded",
-            f"{last_error(ending)}, after {ending.steps} steps; it left the program alone",
+            f"{last_error(ending)}, after {_steps(ending)}; it left the program alone",
             "This is a defect of gpu-advisor: please report it with the log. Until it is mended, "
             "count output lines: set unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
     ended = f"ended with exit code {ending.exit_code} after {ending.wall_s:.1f} s"
     if trial.plan.unit_regex is not None:
-        lines = f"{ending.count.lines} output lines match {trial.plan.unit_regex!r}"
+        many = ending.count.lines
+        lines = "1 output line matches" if many == 1 else f"{many} output lines match"
         return Finding.of(
             "no-steps",
-            f"{ended}; {lines}",
+            f"{ended}; {lines} {trial.plan.unit_regex!r}",
             "Mend the pattern that counts: unit-regex in gpu-advisor.toml, or --unit-regex.",
         )
     if not ending.booted or (not ending.steps and any(_unreached(ending))):
@@ -211,7 +212,11 @@ def _nothing_measured(trial: Trial, ending: Ending) -> Finding:
         return Finding.of("no-steps", f"{ended} without a step; last line: {last_line(ending)}")
     said = [(process.unmeasured, *process.errors) for process in ending.processes]
     why = next((each for each in itertools.chain(*said) if each), "too few to measure")
-    return Finding.of("no-steps", f"{ended} and {ending.steps} steps: {why}")
+    return Finding.of("no-steps", f"{ended} and {_steps(ending)}: {why}")
+
+
+def _steps(ending: Ending) -> str:
+    return "1 step" if ending.steps == 1 else f"{ending.steps} steps"
 
 
 # --- how it died --------------------------------------------------------------------------

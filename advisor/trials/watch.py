@@ -335,7 +335,7 @@ class Watch:
         self._said = now
         steps = max((process.steps for process in self._processes), default=0)
         elapsed = now - self._launched.started
-        state = f"{steps} steps" if steps else "starting"
+        state = f"{steps} step{'s' * (steps != 1)}" if steps else "starting"
         self._say(f"{state}, {elapsed:.0f} s")
 
 

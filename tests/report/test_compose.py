@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from advisor.advice import proven_advice
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.machine import target
-from advisor.model import Disturbance, Neighbour
-from advisor.report import compose, rendering, surroundings
+from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour
+from advisor.report import advised, compose, rendering, sentences, surroundings
 from advisor.report.outcome import Outcome
+from advisor.strategy.switches import SWITCHES
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.model import Trial
+    from advisor.model import Machine, Trial
     from advisor.report.model import Report
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
@@ -28,7 +31,7 @@ FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
 """A program that no batch makes faster."""
 
 
-def reported(search: FormulaSearch, folder: Path) -> Report:
+def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
     """The report that `optimize` would write."""
     return compose.optimize_report(
         Outcome(
@@ -40,7 +43,7 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
             decisions=tuple(search.decisions.values()),
             advice=proven_advice(search.standing, search.lab.program),
             program=search.lab.program,
-            machine=QUIET_MACHINE,
+            machine=machine,
             diff="",
         ),
         compose.Asked(
@@ -53,7 +56,7 @@ def reported(search: FormulaSearch, folder: Path) -> Report:
             workload=None,
             command="python train.py",
             cwd=folder,
-            target=target.resolve("auto", QUIET_MACHINE),
+            target=target.resolve("auto", machine),
             price_per_hour=None,
             wall_s=1.0,
         ),
@@ -171,6 +174,28 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     assert any(r.disturbed and r.counted for found in report.comparisons for r in found.rounds)
 
 
+def test_a_gain_beside_others_is_told_so_wherever_it_is_told() -> None:
+    """What is advised rests on rounds as what is written does."""
+    gain = Interval(estimate=3.1, low=1.9, high=5.1, n=2)
+    advice = Advice(kind="switch", title="threads=1", gain=gain, stood_in=True)
+    assert surroundings.BESIDE_OTHERS in advised.advised(advice)
+    quiet = replace(advice, stood_in=False)
+    assert surroundings.BESIDE_OTHERS not in advised.advised(quiet)
+
+
+def test_advice_from_a_busy_machine_is_told_so(tmp_path: Path) -> None:
+    """In its own sentence, and in the first lines where nothing was written."""
+    busy = on_formula(
+        load_s=0.01, unit_s=1e-4, items=64, step_kind="optimizer step",
+        slowed=1.0, held=lambda *_: 1.0,
+    )  # fmt: skip
+    report = reported(formula_search(tmp_path, busy, "lr: 0.1\n"), tmp_path)
+    assert not report.changes
+    assert report.advice
+    assert all(surroundings.BESIDE_OTHERS in each.detail for each in report.advice)
+    assert surroundings.BESIDE_OTHERS in report.busy
+
+
 def test_who_held_next_to_nothing_is_not_named() -> None:
     """What a name is told with is the most that it held, which may be more than the mean."""
     who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]
@@ -225,3 +250,72 @@ def test_what_is_partial_names_the_budget_that_would_do(
         report = report_of(tmp_path, on, budget_s=float(budget_s))
         if report.verdict == "partial":
             assert re.search(r"--budget \d", report.reason), report.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [("overlay", ()), ("landlock", ("a.png", "b.log")), ("guard", ("a.png", "b.log"))],
+)
+def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str, ...]) -> None:
+    """What was thrown away with its trial nobody finds."""
+    ask = Ask(arm=Arm(), purpose="search", plan=MeasurePlan())
+    results = (
+        a_run(isolation=kind, files_created=("b.log", "a.png")),
+        Failure(
+            trial_id="1", purpose="search", label="original", candidate_key="k", kind="hang",
+            evidence="e", next_step="n", isolation=kind, files_created=("a.png",),
+        ),
+    )  # fmt: skip
+    attempts = [Attempt(id="1", ask=ask, result=each, left_s=1.0) for each in results]
+    assert surroundings.left_behind(attempts) == list(left)
+
+
+def test_what_a_fit_chose_is_told_so() -> None:
+    """Beside the single runs, of which another may have been faster."""
+    for reason in ("changed-batch", "changed-batch-of-tier", "changed-loader"):
+        assert "by the curve fitted to all runs" in sentences.REASONS[reason]
+
+
+def test_what_was_tried_in_vain_is_told_alike_wherever_it_was_set(tmp_path: Path) -> None:
+    """A training batch is tried through the config, and nothing from inside."""
+    said = set()
+    for seed in range(8):
+        engine = on_formula(load_s=1e-6, step_kind="optimizer step", noise=0.4, seed=seed)
+        report = reported(formula_search(tmp_path, engine, "batch_size: 4\n"), tmp_path)
+        said |= {each.partition(": ")[0] for each in report.notes if "batch_size: 4 to" in each}
+    assert said == {"Tried, and not proven to gain"}
+
+
+def test_why_there_is_no_gpu_is_told_once(tmp_path: Path) -> None:
+    machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
+    text = rendering.render(reported(search, tmp_path, machine))
+    assert "this CPU, and says nothing about a GPU." in text
+    assert text.count("No driver is installed.") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "here", "told"),
+    [
+        ("amp: false", ("float32", "bfloat16"), "worth a try on this target: bfloat16."),
+        ("amp: false", ("float32",), "this target has no narrower precision."),
+        ("precision: bf16", ("float32", "bfloat16"), "this target has no narrower precision."),
+    ],
+)
+def test_no_precision_is_worth_a_try_that_is_there_already_or_wider(
+    tmp_path: Path, text: str, here: tuple[str, ...], told: str
+) -> None:
+    search = formula_search(tmp_path, on_formula(**FLAT), f"{text}\n", precisions=here)
+    (found,) = reported(search, tmp_path).decisions
+    assert found.why.endswith(told)
+
+
+def test_only_code_stands_as_code() -> None:
+    """What a switch asks for around a line of code is prose."""
+    for switch in SWITCHES:
+        lines = re.findall("`([^`]+)`", switch.code.format(value="x"))
+        assert lines, switch.name
+        for line in lines:
+            compile(f"{line} pass" if line.endswith(":") else line, switch.name, "exec")
+        prose = re.sub("`[^`]+`", "", switch.code)
+        assert not re.search(r"[()_=]", prose), switch.name

@@ -19,7 +19,7 @@ def test_the_parts_add_up_and_the_largest_is_named() -> None:
     assert sum(part.share for part in parts) == pytest.approx(1)
     said = footprint.told(report)
     assert "held 1.0 GiB in tensors" in said
-    assert "50 %, is activations" in said
+    assert "The largest part, 50 %, is activations" in said
     assert "| activations | 512 MiB | 50 % |" in section(rendering.render(report), "Where")
 
 

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.model import MeasurePlan
 from advisor.report import guide, numbers, rendering, sensitivity, view
+from advisor.report.entries import trial_entry
 from advisor.report.model import Side, TrialEntry
 from tests.report import examples
 from tests.report.test_report_rendering import every_example, section
+from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -246,3 +250,43 @@ def test_a_program_of_many_workers_can_be_watched(tmp_path: Path) -> None:
         for each in crowd:
             each.kill()
             each.wait()
+
+
+def test_what_failed_inside_a_trial_alone_is_no_trouble_of_a_user() -> None:
+    """Nobody runs a what-if by hand: only what a config or a command holds can go wrong there."""
+
+    def failed(label: str, whatif: str | None) -> TrialEntry:
+        return TrialEntry(
+            id="9", purpose="whatif", label=label, outcome="crash-step", whatif=whatif
+        )
+
+    inside = failed("original, what if channels_last", "channels_last")
+    whens = [each.when for each in guide.troubles(examples.unchanged(trials=[inside]))]
+    assert not any("crash-step" in when for when in whens)
+    both = examples.unchanged(trials=[inside, failed("batch_size=64", None)])
+    whens = [each.when for each in guide.troubles(both)]
+    assert "crash-step, as with `batch_size=64` here" in whens
+
+
+def test_a_trial_tells_what_was_tried_from_inside_it() -> None:
+    for arm, turns, told in (
+        (Arm(), (), None),
+        (Arm(whatif="compile"), (), "compile"),
+        (Arm(), ("compile", "threads=1"), "compile, threads=1"),
+    ):
+        ask = Ask(arm=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
+        assert trial_entry(Attempt(id="1", ask=ask, result=a_run(), left_s=1.0)).whatif == told
+
+
+def test_a_sign_begins_where_the_search_saw_a_difference() -> None:
+    """The noise is told once, and beside another number of its own for ties."""
+    noisy = examples.unchanged(noise_band=2.45, tie=0.15)
+    side = noisy.before
+    assert side.units_per_s_low is not None
+    (rate,) = [sign for sign in guide.signs(noisy) if sign.label.endswith("/s")]
+    assert rate.bad == f"below {numbers.number(side.units_per_s_low / 1.15)}"
+    machine = section(rendering.render(noisy), "The machine")
+    told = "245 % between equal runs; the search called rates within 15 % a tie, never more"
+    assert f"| noise band | {told} |" in machine
+    calm = section(rendering.render(examples.unchanged(noise_band=0.02, tie=0.03)), "The machine")
+    assert "| noise band | 2.0 % between equal runs |" in calm

@@ -151,3 +151,11 @@ def test_a_stage_of_an_image_has_its_article() -> None:
     entry = StageEntry(name="Net", share=0.8, share_low=0.8, share_high=0.8, calls_per_unit=2.0)
     side = examples.improved().before.model_copy(update={"stages": [entry]})
     assert "of not measured" not in rendering.render(examples.unchanged(before=side, after=side))
+
+
+def test_bounds_that_tell_no_size_promise_no_gain() -> None:
+    """Above its low bound is no claim where that is a loss."""
+    wide = Gain(ratio=5.72, low=1.94, high=None, pairs=2)
+    assert numbers.gain(wide) == "more than 1.94x"
+    lost = Gain(ratio=0.95, low=0.11, high=None, pairs=2)
+    assert numbers.gain(lost) == "0.95x, bounds too wide to tell"

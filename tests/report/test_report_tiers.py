@@ -122,3 +122,30 @@ def test_rates_of_tiers_are_rates_whatever_decided() -> None:
     *_, fastest = tiers.tiers(report)
     assert fastest.units_per_s is not None
     assert 1.4 < fastest.units_per_s < 1.6
+
+
+def test_a_batch_that_is_made_up_for_is_told_alike_wherever_it_is_told() -> None:
+    """One setting is no change of the optimisation in one table and no change in the next."""
+    label = "batch_size=32 accumulation=1"
+    paths = {"batch_size": "batch_size", "accumulation": "accumulation"}
+    gain = examples.improved().gain
+    assert gain is not None
+    changes = [
+        ChangeEntry(path=path, from_=old, to=new, class_="training", kind=kind, document="a.yaml")
+        for path, old, new, kind in (
+            ("batch_size", 4, 32, "batch_size"),
+            ("accumulation", 8, 1, "grad_accum"),
+        )
+    ]
+    report = examples.improved(
+        changes=changes,
+        lower_tiers={"safe": "batch_size=16"},
+        comparisons=[examples.comparison("original", label, 1.0, 2.9, gain, paths)],
+    )
+    text = rendering.render(report)
+    assert text.count("an update has as many samples as before") == 3
+    assert "optimisation changes" not in text
+    assert "results do not change" not in text
+    wider = [changes[0].model_copy(update={"class_": "quality"}), changes[1]]
+    text = rendering.render(report.model_copy(update={"changes": wider}))
+    assert "training: optimisation changes" in text

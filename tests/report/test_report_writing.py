@@ -111,6 +111,19 @@ def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path: Path) -> Non
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
+def test_a_report_is_finished_unless_its_call_ended_before_its_search(tmp_path: Path) -> None:
+    """Also one of a call that proved nothing; what cannot be read is none."""
+    path = tmp_path / "report.md"
+    assert not writing.holds_finished(path)
+    writing.write(examples.partial(unfinished=True), path)
+    assert not writing.holds_finished(path)
+    for make in examples.ALL.values():
+        writing.write(make(), path)
+        assert writing.holds_finished(path)
+    (tmp_path / "report.json").write_text("{}")
+    assert not writing.holds_finished(path)
+
+
 def test_a_linked_report_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "report.md"

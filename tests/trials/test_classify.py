@@ -474,3 +474,12 @@ def test_what_ended_a_rank_is_told_before_the_hang_of_the_others() -> None:
     hang = replace(DONE, end="hang", exit_code=None, silence_s=60.0, processes=(waits, lost))
     assert kind_of(hang) == "gpu-oom"
     assert kind_of(replace(hang, processes=(waits, replace(lost, exception=None)))) == "hang"
+
+
+@pytest.mark.parametrize(("steps", "told"), [(1, "1 step:"), (2, "2 steps:")])
+def test_one_step_is_no_steps(steps: int, told: str) -> None:
+    found = classify(
+        TRIAL, replace(DONE, processes=(replace(STEPPED, steps=steps),)), measured=False
+    )
+    assert found is not None
+    assert f"and {told}" in found.evidence
