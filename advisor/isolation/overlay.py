@@ -170,6 +170,7 @@ class Overlay:
         ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
         found["changed"] = [path for path in found["changed"] if path not in ours]
         found["sealed"] = self._sealed
+        found["denied"] = []
         found["full"] = None
         if self._told["upper_bytes"]:
             space = os.fstatvfs(self._kept)
