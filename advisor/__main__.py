@@ -71,7 +71,12 @@ def dispatch(argv: list[str]) -> int:
     if "--" in rest:
         cut = rest.index("--")
         rest, command = rest[:cut], rest[cut + 1 :]
-    args = build_parser(name).parse_args(rest)
+    parser = build_parser(name)
+    args, unknown = parser.parse_known_args(rest)
+    from advisor import misplaced  # reads of documents, for which `--help` must not wait
+
+    if unknown or (command is None and misplaced.in_place_of_config(name, args)):
+        raise UsageError(misplaced.told(parser, name, rest, unknown, command))
     code: int = importlib.import_module(COMMANDS[name][0]).run(args, command)
     return code
 

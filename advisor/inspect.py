@@ -18,6 +18,7 @@ from advisor.documents.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
 from advisor.invocation import configs_among
 from advisor.knobs.joining import joined
+from advisor.knobs.multiples import multiple_of
 from advisor.knobs.sureness import how_sure
 from advisor.model import Link
 from advisor.report import sentences
@@ -248,7 +249,8 @@ def _document(one: Inspected) -> dict[str, Any]:
 # --- for people ---------------------------------------------------------------------------------
 
 _HEADS = ("path", "kind", "phase", "class", "value", "sure", "editable")
-_WIDEST = (64, 18, 5, 8, 24, 8, 60)
+_WIDEST = (64, 18, 5, 8, 24, 8, 400)
+"""The last column may hold a reason, which is of use as a whole only."""
 
 
 def as_text(inspection: Inspection) -> str:
@@ -315,6 +317,8 @@ def _row(knob: Knob, default: str | None, sureness: Sureness) -> tuple[str, ...]
     count = " ".join(part for part in (knob.scope, knob.unit) if part)
     counted = f"{value} ({count})" if knob.kind == "batch_size" and count != "sample" else value
     can = f"yes, a default: {default}" if default else "yes"
+    if step := multiple_of(knob.comment, knob.value):
+        can += f", multiples of {step:g}: the comment beside it"
     editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
     level = sureness.level
     return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, level, editable)

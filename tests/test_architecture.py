@@ -19,7 +19,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {
         *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
         "doctor",
-        *("job", "entry", "invocation"),
+        *("job", "entry", "invocation", "misplaced"),
     },
     {"report"},
     {"advice", "strategy", "experiments"},

@@ -77,6 +77,18 @@ def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
     assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
+def test_what_a_comment_says_of_a_value_is_shown_whole(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    says = "must stay below what the smallest of the shards of this data set has, and that is 64"
+    config.write_text(
+        f"batch_size: 8 # needs to be divisible by the number of devices\nnum_workers: 4 # {says}\n"
+    )
+    table = inspect(config.name).stdout
+    assert f'no: the comment beside it says "{says}"' in table
+    assert "yes, multiples of 8: the comment beside it" in table
+
+
 def test_a_named_file_is_followed_and_shown(config: Path, inspect: Callable[..., Ran]) -> None:
     found = as_json(inspect(config.name, "--json"))
     assert [(d["document"], d["named_by"]) for d in found["documents"]] == [

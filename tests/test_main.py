@@ -42,6 +42,37 @@ def test_a_misspelled_command_names_the_near_one() -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("optimize python train.py --lr 1", "`gpu-advisor optimize -- python train.py --lr 1`"),
+        ("profile --window 1s sh run.sh", "`gpu-advisor profile --window 1s -- sh run.sh`"),
+        ("inspect c.json python train.py", "`gpu-advisor inspect c.json -- python train.py`"),
+        ("optimize --workload sh --dry-run sh -c x", "--workload sh --dry-run -- sh -c x`"),
+        ("optimize --bugdet 4m config.json", "`gpu-advisor optimize --budget 4m config.json`"),
+        ("optimize --bugdet=4m -- sh a", "`gpu-advisor optimize --budget=4m -- sh a`"),
+        ("profile --jsn sh a --jsn", "`gpu-advisor profile --json -- sh a --jsn`"),
+        ("gate --basse main", "--basse is no option of `gpu-advisor gate`"),
+        ("optimize a.json b.json", "no place for b.json"),
+        ("optimize a.json --learning-rate 1", "Your command goes behind --"),
+    ],
+)
+def test_words_without_a_place_are_told_with_the_line_that_was_meant(line: str, said: str) -> None:
+    """A forgotten -- before the command, an option misspelled."""
+    done = advisor(*line.split())
+    assert done.returncode == errors.UsageError.exit_code
+    assert said in done.stderr
+    assert "unrecognized" not in done.stderr
+
+
+def test_a_config_that_looks_like_a_program_is_a_config(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "c.yaml").write_text("batch_size: 8\n")
+    (tmp_path / "c.json").write_text("{}")
+    (tmp_path / "c.json").chmod(0o755)
+    assert "batch_size" in advisor("inspect", "test", "c.json", cwd=tmp_path).stdout
+
+
 def test_errors_show_no_traceback_unless_asked(tmp_path: Path) -> None:
     plain = advisor("revert", str(tmp_path / "no.json"))
     assert plain.returncode == errors.ConfigMissingError.exit_code

@@ -40,6 +40,7 @@ def attempt(told: dict[str, Any], cwd: str) -> dict[str, object]:
     why = None
     attributes = True
     try:
+        may_write = os.access(cwd, os.W_OK)
         tried = isolation(told, cwd)
         tried.enter()
         os.chdir(cwd)
@@ -48,6 +49,7 @@ def attempt(told: dict[str, Any], cwd: str) -> dict[str, object]:
             why = _write_refused(told["layers"])
         else:
             attributes = _holds_attributes(told)
+            why = _cannot_make(cwd) if may_write else None
     except OSError as problem:
         why = _told(problem)
     return {"why": why, "attributes": attributes}
@@ -64,6 +66,18 @@ def _write_refused(folder: str) -> str | None:
     with contextlib.suppress(PermissionError):
         os.open(os.path.join(folder, "probe"), os.O_WRONLY | os.O_CREAT)
         return "a write that it should deny went through"
+    return None
+
+
+def _cannot_make(cwd: str) -> str | None:
+    """Why the program could make nothing in `cwd`; None if it could.
+
+    An overlay that cannot copy up a folder, or one above it, denies what the host allows.
+    """
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".gpu-advisor-attempt-", dir=cwd))
+    except OSError as problem:
+        return f"nothing can be made in {cwd}: {problem.strerror or problem}"
     return None
 
 

@@ -34,7 +34,7 @@ class Isolation(Protocol):
         """What the program would have changed; None where that is not known. Nothing runs any more.
 
         Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
-        full (bytes of the layer that is full, or None).
+        full (bytes of the layer that is full, or None), denied (folders that it could not make).
         """
 
     def leave(self) -> None:

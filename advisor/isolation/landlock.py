@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.isolation import kernel
 from advisor.isolation.places import SYSTEM_TREES, is_within
-from advisor.isolation.supervisor import METADATA, NO_FOLLOW, Notice, Supervisor
+from advisor.isolation.supervisor import MAKES_FOLDER, METADATA, NO_FOLLOW, Notice, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+DENIED_LIMIT = 200
+"""Folders that are noted."""
 VERSION = 1
 PATH_BENEATH = 1
 WRITE_FILE, TRUNCATE = 1 << 1, 1 << 14
@@ -33,7 +35,8 @@ class Landlock:
     def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
         del cwd
         self._free = (*told["passes"], *SYSTEM_TREES)
-        self._supervisor = Supervisor(METADATA, self._judge)
+        self._denied: list[str] = []
+        self._supervisor = Supervisor((*METADATA, *MAKES_FOLDER), self._judge)
 
     def enter(self) -> None:
         """Nothing to do."""
@@ -59,13 +62,18 @@ class Landlock:
         self._supervisor.confine()
 
     def _judge(self, notice: Notice) -> int | None:
-        """Of modes, owners, times and attributes Landlock knows nothing."""
+        """Of modes, owners, times and attributes Landlock knows nothing. Folders it denies by
+        itself, and tells nobody but the program, which may pass over it."""
         call = notice.call
         flags = notice.arguments[call.flags] if call.flags is not None else 0
         follows = call.follows and not flags & NO_FOLLOW
         path = notice.place(call.folder, call.path, follows=follows)
         free = not path or any(is_within(path, each) for each in self._free)
-        return None if free else errno.EACCES
+        if call not in MAKES_FOLDER:
+            return None if free else errno.EACCES
+        if not free and not os.path.lexists(path) and len(self._denied) < DENIED_LIMIT:
+            self._denied.append(path)
+        return None
 
     @staticmethod
     def _allow(ruleset: int, path: str, rights: int) -> None:
@@ -93,12 +101,13 @@ class Landlock:
         return self._supervisor.listens
 
     def serve(self) -> None:
-        """A mode, an owner, a time or an attribute is to be changed."""
+        """A mode, an owner, a time or an attribute is to be changed, or a folder made."""
         self._supervisor.serve()
 
     def changes(self) -> dict[str, Any] | None:
         """Nothing but what was allowed."""
-        return {"created": [], "changed": [], "removed": [], "sealed": [], "full": None}
+        none: dict[str, Any] = {"created": [], "changed": [], "removed": [], "sealed": []}
+        return none | {"full": None, "denied": self._denied}
 
     def leave(self) -> None:
         """Nothing to do."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
+LOOKED_INTO, APART_LIMIT = 200, 50
+"""Folders of a project in which those of others are looked for, and how many of these count."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
 
@@ -48,7 +50,8 @@ class Look(NamedTuple):
     is_folder: Callable[[str], bool]
     may_write: Callable[[str], bool]
     is_foreign: Callable[[str], bool]
-    """Belongs to another user: an overlay could not copy it up, it can only stand over it."""
+    """Belongs to another user or group, which a namespace of this user cannot hold: an overlay
+    could not copy it up, it can only stand over it."""
     is_owner_of_all: bool
     """Is root, and all users exist here: nothing is foreign."""
 
@@ -137,6 +140,21 @@ def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
                     yield path
 
 
+def foreign_below(folder: str, look: Look) -> list[str]:
+    """Folders of others in a project that this user may write in, the outermost first."""
+    found: list[str] = []
+    if look.is_owner_of_all:
+        return found
+    waiting = [folder]
+    for path in waiting:  # which grows meanwhile
+        for each in look.folders(path):
+            if look.is_foreign(each) and look.may_write(each):
+                found.append(each)
+            if len(waiting) < LOOKED_INTO:
+                waiting.append(each)
+    return found[:APART_LIMIT]
+
+
 def _unescaped(word: str) -> str:
     return (
         re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
@@ -152,7 +170,7 @@ def look_around() -> Look:
 
     In them, whoever has no number there has that of nobody.
     """
-    user = os.geteuid()
+    owner = os.geteuid(), os.getegid()
 
     def folders(path: str) -> list[str]:
         found = []
@@ -169,9 +187,10 @@ def look_around() -> Look:
 
     def is_foreign(path: str) -> bool:
         try:
-            return os.stat(path).st_uid != user
+            status = os.stat(path)
         except OSError:
             return False
+        return (status.st_uid, status.st_gid) != owner
 
     return Look(
         folders=folders,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.isolation import kernel, layers, namespaces, sockets
 from advisor.isolation.compiled import date_by_content
-from advisor.isolation.mounts import Step, look_around, plan, read_mounts
+from advisor.isolation.mounts import Step, foreign_below, look_around, plan, read_mounts
 from advisor.isolation.supervisor import RENAMES, Supervisor, rename_folder
 
 if TYPE_CHECKING:
@@ -66,8 +66,10 @@ class Overlay:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = read_mounts(file.read())
         private = self._told["private_memory"]
-        places = [self._cwd, os.path.realpath(os.path.expanduser("~"))]
-        steps = plan(mounts, places, look_around(), private_memory=private)
+        look = look_around()
+        home = os.path.realpath(os.path.expanduser("~"))
+        places = [self._cwd, home, *foreign_below(self._cwd, look)]
+        steps = plan(mounts, places, look, private_memory=private)
         namespaces.own()
         if self._told["upper_bytes"]:
             size = f"size={self._told['upper_bytes']},mode=700"
@@ -168,6 +170,7 @@ class Overlay:
         ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
         found["changed"] = [path for path in found["changed"] if path not in ours]
         found["sealed"] = self._sealed
+        found["denied"] = []
         found["full"] = None
         if self._told["upper_bytes"]:
             space = os.fstatvfs(self._kept)

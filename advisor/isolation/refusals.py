@@ -17,6 +17,7 @@ DENIED = re.compile(
     r"Permission denied|Operation not permitted|Read-only file system"
     r"|Invalid cross-device link|Value too large for defined data type"
 )
+MISSING = re.compile(r"No such file or directory|Directory nonexistent")
 DENIED_WITHOUT_A_PATH = re.compile(
     r"unable to open database file|attempt to write a readonly database"
     r"|\b[Ff]ile (?P<path>\S+) cannot be opened|Parent directory (?P<folder>\S+) does not exist"
@@ -26,10 +27,15 @@ FULL = re.compile(
     r"No space left on device|\[Errno 28\]|Disk quota exceeded|database or disk is full"
     r"|PytorchStreamWriter failed writing|file write failed"
 )
+NO_NAMESPACES = re.compile(r"\bunshare: |/proc/self/(?:setgroups|[ug]id_map)")
+"""In why there is no overlay."""
 SHARED_MEMORY = re.compile(r"/dev/shm|/torch_|/psm_")  # noqa: S108
 """In a line of one that ran out of another thing."""
 _QUOTED = re.compile(r"['\"\u2018`](/?[^'\"\u2019`]+)['\"\u2019]")
-_BEFORE_REASON = re.compile(r"(\S+): (?:Permission denied|Operation not permitted|Read-only)")
+_BEFORE_REASON = re.compile(
+    r"(\S+)[:;] (?:Permission denied|Operation not permitted|Read-only|No such file"
+    r"|Directory nonexistent)"
+)
 
 FULL_SHARE = 100
 """A disk with less than this part free is full."""
@@ -55,7 +61,9 @@ def refusal(
     `variables` names what the user may set to get more room: a folder's and a size's.
     """
     lines = list(lines)
-    return _full(told, lines, changes, variables) or _denied(told, lines, cwd)
+    return _full(told, lines, changes, variables) or _denied(
+        told, lines, cwd, changes["denied"] if changes else ()
+    )
 
 
 def _full(
@@ -89,12 +97,21 @@ def _full(
     )
 
 
-def _denied(told: Confinement, lines: list[str], cwd: str) -> Refusal | None:
+def _denied(
+    told: Confinement, lines: list[str], cwd: str, folders: Iterable[str]
+) -> Refusal | None:
     for line in lines:
         if DENIED.search(line):
             for path in _paths(line, cwd):
                 if _is_ours(told, path):
                     return _write_denied(told, path, line)
+    ours = [folder for folder in folders if _is_ours(told, folder)]
+    for line in lines:
+        if MISSING.search(line):
+            for path in _paths(line, cwd):
+                for folder in ours:
+                    if is_within(path, folder):
+                        return _write_denied(told, folder, line)
     if told.kind == "landlock":
         for line in lines:
             found = DENIED_WITHOUT_A_PATH.search(line)
@@ -118,9 +135,16 @@ def _write_denied(told: Confinement, path: str | None, line: str) -> Refusal:
     return Refusal(
         "write-denied",
         f"{place} outside the trial's own folders was denied: {line.strip()}",
-        "Let that output go below TMPDIR (output-flags in gpu-advisor.toml), give --allow-writes, "
-        "or run where user namespaces are allowed: there it is let through and thrown away.",
+        "Let that output go below TMPDIR (output-flags in gpu-advisor.toml), or give "
+        f"--allow-writes. {_no_overlay(told)}",
     )
+
+
+def _no_overlay(told: Confinement) -> str:
+    """Why it was not let through and thrown away."""
+    why = told.why_not_better
+    where = "user namespaces are allowed" if NO_NAMESPACES.search(why) else "an overlay holds"
+    return f"Where {where} it is let through and thrown away; not here ({why})."
 
 
 def _is_ours(told: Confinement, path: str) -> bool:

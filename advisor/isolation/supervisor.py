@@ -1,8 +1,8 @@
 """Decides on a few system calls of the program, one at a time, where the kernel's rules end.
 
 Landlock knows nothing of modes, owners, times and attributes: changes of them outside the allowed
-places are denied here. An overlay without privilege cannot rename a folder of the lower layer:
-that is done here, by copying. All other calls cost nothing.
+places are denied here, and folders to be made are noted. An overlay without privilege cannot
+rename a folder of the lower layer: that is done here, by copying. All other calls cost nothing.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ METADATA = (
     Call(199, 16, folder=0),  # fremovexattr
     Call(463, 463, folder=0, path=1, flags=2),  # setxattrat
     Call(466, 466, folder=0, path=1, flags=2),  # removexattrat
+)
+MAKES_FOLDER = (
+    Call(83, None, path=0, follows=False),  # mkdir
+    Call(258, 34, folder=0, path=1, follows=False),  # mkdirat
 )
 RENAMES = (
     Call(82, None, path=0),  # rename

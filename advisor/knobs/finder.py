@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.documents.argv import first_own_word
-from advisor.knobs import names, phases, references
+from advisor.knobs import multiples, names, phases, references
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
 from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of
@@ -288,7 +288,7 @@ class _Finder:
     def _frozen(self, leaf: Leaf, kind: str) -> str | None:
         """Why the knob must be left alone, or None."""
         scalar = leaf.scalar
-        if self.catalogue.comments["constraint"].search(leaf.comment or ""):
+        if multiples.is_ban(leaf.comment, leaf.value):
             return f'the comment beside it says "{leaf.comment}"'
         switch = self._switched_off(leaf)
         if switch:

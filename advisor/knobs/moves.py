@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from advisor.knobs import schedule
+from advisor.knobs import multiples, schedule
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.tree import canonical, number_of, parts_of
 from advisor.model import Change
@@ -97,7 +97,11 @@ class _Plan:
         return scalar.value if scalar else None
 
     def not_taken(self, path: str, value: JsonScalar) -> str | None:
-        """Why the program would not take `value`, where it says which values it takes."""
+        """Why the program would not take `value`, where it says which values it takes, or a
+        comment does."""
+        knob = self.findings.knob(path)
+        if knob and (why := multiples.no_multiple(knob, value)):
+            return why
         scalar = self.scalars.get(path)
         if scalar is None or not scalar.choices or value in scalar.choices:
             return None

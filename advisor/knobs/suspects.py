@@ -164,7 +164,10 @@ def _movable(document: Document, leaf: Leaf) -> bool:
         return False
     number = number_of(value)
     plain = bool(row_of(value)[0]) if number is None else number >= 0 and number == int(number)
-    return plain and not catalogue().comments["constraint"].search(scalar.comment or "")
+    return plain and not any(
+        catalogue().comments[kind].search(scalar.comment or "")
+        for kind in ("constraint", "multiple")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

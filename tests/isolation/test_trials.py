@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 from advisor.isolation import layers
+from advisor.isolation.confinement import Confinement
 from advisor.isolation.offer import FORCED
+from advisor.isolation.refusals import refusal
 from advisor.model import Failure, Run, TrialFile
 from benchmarks.ways import seen
 
@@ -237,6 +239,53 @@ def test_a_denied_write_is_a_failure_that_names_the_file(
         assert str(project / "mine.txt") in failure.evidence
     assert "--allow-writes" in failure.next_step
     assert (project / "mine.txt").read_text() == "precious"
+
+
+PASSES_OVER = "import os\ntry: os.makedirs('{}')\nexcept OSError: pass\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (f"{PASSES_OVER.format('out/deep')}open('out/deep/a.png', 'wb')",),
+        ("bash", "-c", "mkdir -p out 2> /dev/null; echo a > out/a.log || exit 1"),
+    ],
+    ids=["python", "shell"],
+)
+def test_what_is_missing_because_its_folder_was_denied_is_a_denied_write(
+    do: Do, project: Path, command: tuple[str, ...]
+) -> None:
+    """The program passed over the refusal, and met it again in other words."""
+    failure = do("landlock", *command)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "write-denied", failure.evidence
+    assert str(project / "out") in failure.evidence
+
+
+def test_what_was_missing_before_is_no_denied_write(do: Do) -> None:
+    """A folder of data that the user forgot, beside one that was denied."""
+    failure = do("landlock", f"{PASSES_OVER.format('out')}open('outer/data.csv')")
+    assert isinstance(failure, Failure)
+    assert failure.kind == "crash-start", failure.evidence
+
+
+def test_a_denied_write_says_why_it_was_not_thrown_away_instead() -> None:
+    """User namespaces may well be allowed where an overlay does not hold."""
+    for why, named in {
+        "overlay: /team belongs to group 7": "/team belongs to group 7",
+        "overlay: unshare: Operation not permitted": "user namespaces",
+    }.items():
+        told = Confinement(kind="landlock", why_not_better=why)
+        found = refusal(
+            told,
+            [f"[Errno 13] Permission denied: '{Path.home()}/a'"],
+            cwd="/",
+            changes=None,
+            variables={},
+        )
+        assert found is not None
+        assert named in found.next_step
+        assert ("namespaces" in found.next_step) == ("unshare" in why)
 
 
 def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:

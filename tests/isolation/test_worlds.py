@@ -189,6 +189,48 @@ def test_a_user_with_nobodys_number_writes_where_all_may() -> None:
     assert not Path("/var/tmp/gpu-advisor-test").exists()
 
 
+@needs_root
+def test_where_a_folder_above_or_within_is_of_another_group_all_is_written() -> None:
+    """A namespace holds one group of its user; an overlay may copy up nothing of another's."""
+    codecs.lookup("ascii")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        mine, shared = Path(folder, "team", "me"), Path(folder, "team", "me", "data", "shared")
+        shared.mkdir(parents=True)
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            foreign = path.name in {"team", "shared"}
+            os.chown(path, 4321, 0 if foreign else 4321)
+        child = os.fork()
+        if not child:
+            made = False
+            with contextlib.suppress(BaseException):
+                os.setgroups([])
+                os.setresgid(4321, 4321, 4321)
+                os.setresuid(4321, 4321, 4321)
+                kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
+                told = asdict(
+                    Confinement(kind="overlay", layers=f"{folder}/l", upper_bytes=1 << 20)
+                )
+                isolation(told, str(mine)).enter()
+                for path in (mine, mine.parent, shared):
+                    (path / "runs").mkdir()
+                made = True
+            os._exit(0 if made else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not list(Path(folder).rglob("runs"))
+
+
+def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) -> None:
+    """Such as over file systems that take none: there the project is only shown."""
+    world = "\n".join(
+        f"mkdir u{each} w{each}; mount -t overlay overlay project -o "
+        f"userxattr,lowerdir=project,upperdir=u{each},workdir=w{each}"
+        for each in range(2)  # the kernel stacks no more
+    )
+    told = trial(tmp_path, world, script="cat mine.txt")
+    assert (told.kind, told.said) == ("landlock", "precious")
+    assert f"nothing can be made in {tmp_path}/project: " in told.why_not_better
+
+
 def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
     """There the files of others stay foreign: they can only be stood over."""
     look = Look(

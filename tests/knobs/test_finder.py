@@ -125,7 +125,8 @@ def test_every_knob_explains_itself(find: Callable[..., Findings]) -> None:
     [
         ("batch_size: 1 # must be 1\n", 'says "must be 1"'),
         ("# do not modify\naccumulate_grad_batches: 1\n", "do not modify"),
-        ("batch_size: 8 # needs to be divisible by the number of devices\n", "divisible"),
+        ("batch_size: 8 # must be at most 64 and divisible by 4\n", "at most 64"),
+        ("batch_size: 8 # a multiple of 8, keep it as it is\n", "keep it"),
         ("mini_batch_sizes: [8, 5, 4]\n", "list"),
         ("train_micro_batch_size_per_gpu: auto\n", "auto"),
         ("batch_size: ???\n", "???"),

@@ -171,6 +171,26 @@ def test_a_pool_must_stay_a_multiple_of_the_batch(move: Callable[..., Moved | st
     assert "multiple" in str(move(text, path, 16))
 
 
+@pytest.mark.parametrize(
+    ("comment", "kept", "broken"),
+    [
+        ("Needs to be divisible by the number of devices (e.g., if distributed)", 32, 24),
+        ("should be a multiple of num_gpus", 48, 8),
+        ("must be divisible by 8", 24, 20),
+        ("multiple of 8 for tensor cores", 8, 12),
+        ("multiple of 4 * world_size", 32, 24),
+        ("divisible by 4 and by 6", 32, 24),
+    ],
+)
+def test_a_comment_on_multiples_bounds_the_values_and_bans_none_of_them(
+    comment: str, kept: int, broken: int, move: Callable[..., Moved | str]
+) -> None:
+    """Of what is no number here, the present value is a multiple, and so are its own."""
+    text = f"batch_size: 16 # {comment}\n"
+    assert move(text, "batch_size", kept) == {"batch_size": kept}
+    assert f'"{comment}"' in str(move(text, "batch_size", broken))
+
+
 def test_a_learning_rate_is_linked_to_the_batch_and_never_scaled_twice(
     document: Callable[..., object],
 ) -> None:
