@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Decision
 from advisor.strategy.flags import FLAGS
-from advisor.strategy.standing import Standing, in_phase, key_of
+from advisor.strategy.standing import Standing, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Candidate, Change, Knob, KnobClass, Outcome
-    from advisor.strategy.facts import Data, Facts, Settled
+    from advisor.strategy.facts import Data, Settled
 
 
 STAGES: dict[str, KnobClass] = {
@@ -40,7 +40,7 @@ def decisions(
         if change is not None:
             found.append(changed(change, word, trials))
             continue
-        outcome, reason, data = left_alone(now.facts, knob, word)
+        outcome, reason, data = left_alone(now, knob, word)
         found.append(
             Decision(
                 document=knob.document,
@@ -75,19 +75,19 @@ def changed(change: Change, word: Settled | None, trials: tuple[str, ...]) -> De
     )
 
 
-def left_alone(facts: Facts, knob: Knob, word: Settled | None) -> tuple[Outcome, str, Data]:
+def left_alone(now: Standing, knob: Knob, word: Settled | None) -> tuple[Outcome, str, Data]:
     """Why a knob is as it was: outcome, reason, and what the sentence is filled with."""
     if word is not None and word.outcome == "found":
         return "kept", "not-proven", word.data
     if word is not None:
         return word.outcome, word.reason, word.data  # type: ignore[return-value]
-    if not in_phase(facts, knob):
-        return "kept", "other-phase", (("phase", knob.phase), ("runs", facts.workload.phase))
+    if not now.in_phase(knob):
+        return "kept", "other-phase", (("phase", knob.phase), ("runs", now.phase))
     if not knob.editable:
         return "refused", "not-editable", (("why", knob.why),)
     needs = STAGES.get(knob.kind)
-    if needs is not None and not facts.allows(needs):
-        return "listed", "outside-tier", (("tier", facts.workload.tier), ("class", needs))
+    if needs is not None and not now.facts.allows(needs):
+        return "listed", "outside-tier", (("tier", now.facts.workload.tier), ("class", needs))
     if knob.knob_class in {"training", "quality"}:
         return "listed", "never-by-itself", (("class", knob.knob_class),)
     return "kept", "no-stage", ()

@@ -146,7 +146,7 @@ def explore(
         if run is not None:
             for each in (batch, workers):
                 if each is not None and unfollowed(each, candidate, now.front, run):
-                    now = settle_ignored(now, each, run)
+                    now = settle_ignored(now, each, candidate, run)
                     return (yield from explore_others(now, each, batch, workers))
         answered = with_answer(now, found, cell, candidate, attempt)
         if run is not None and doubted(run):
