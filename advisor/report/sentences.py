@@ -47,6 +47,7 @@ REASONS = {
     "no-stage": "Nothing is tried here: no other value is known to be faster and to leave the "
     "results as they are.",
     "budget": "The budget was spent before another value could run.",
+    "not-reached": "The call ended before it came to this setting.",
     "refused": "{why}.",
     "tie": "By all runs no other value is faster by more than a tie ({band}).",
     "batch-flat": "By all runs no larger batch is faster by more than a tie ({band}). {stopped}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.model import Decision
+from advisor.strategy.baseline import OWN_KINDS
 from advisor.strategy.flags import FLAGS
 from advisor.strategy.standing import Standing, key_of
 
@@ -25,12 +26,16 @@ STAGES: dict[str, KnobClass] = {
     "timesteps": "quality",
 }
 """Kinds of knobs whose stages a tier leaves out, and the class that a tier must allow."""
+TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
+"""Kinds of knobs that a search which comes to its end tries, moves along, or says why it does
+not."""
 
 
 def decisions(
-    now: Standing, winner: Candidate, attempts: Sequence[Attempt]
+    now: Standing, winner: Candidate, attempts: Sequence[Attempt], *, whole: bool
 ) -> tuple[Decision, ...]:
-    """A decision for every knob, and for every value that moved along with one."""
+    """A decision for every knob, and for every value that moved along with one; `whole`: the search
+    came to its end, so that every stage had its say."""
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in now.all_knobs:
@@ -40,7 +45,7 @@ def decisions(
         if change is not None:
             found.append(changed(change, word, trials))
             continue
-        outcome, reason, data = left_alone(now, knob, word)
+        outcome, reason, data = left_alone(now, knob, word, whole=whole)
         found.append(
             Decision(
                 document=knob.document,
@@ -75,7 +80,9 @@ def changed(change: Change, word: Settled | None, trials: tuple[str, ...]) -> De
     )
 
 
-def left_alone(now: Standing, knob: Knob, word: Settled | None) -> tuple[Outcome, str, Data]:
+def left_alone(
+    now: Standing, knob: Knob, word: Settled | None, *, whole: bool
+) -> tuple[Outcome, str, Data]:
     """Why a knob is as it was: outcome, reason, and what the sentence is filled with."""
     if word is not None and word.outcome == "found":
         return "kept", "not-proven", word.data
@@ -88,6 +95,8 @@ def left_alone(now: Standing, knob: Knob, word: Settled | None) -> tuple[Outcome
     needs = STAGES.get(knob.kind)
     if needs is not None and not now.facts.allows(needs):
         return "listed", "outside-tier", (("tier", now.facts.workload.tier), ("class", needs))
+    if not whole and knob.kind in TRIED:
+        return "skipped", "not-reached", ()
     if knob.knob_class in {"training", "quality"}:
         return "listed", "never-by-itself", (("class", knob.knob_class),)
     return "kept", "no-stage", ()

@@ -95,6 +95,24 @@ def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> Non
     assert enough.winner.changes
 
 
+@pytest.mark.parametrize("startup_s", [110.0, 400.0])
+def test_a_call_that_ends_before_a_setting_gives_no_other_reason_for_it(
+    tmp_path: Path, startup_s: float
+) -> None:
+    """What the whole search would have looked at was not looked at; the rest never is."""
+    text = (
+        "batch_size: 4\naccumulation_steps: 8\nprecision: fp32\nnum_workers: 0\n"
+        "compile: false\nlr: 0.1\n"
+    )
+    engine = on_formula(process_s=startup_s, observed={"trains": "optimizer"}, load_s=1e-6)
+    search = formula_search(tmp_path, engine, text, budget_s=BUDGET_S)
+    assert search.stop.reason == "budget-too-small"
+    found = {name: decision.reason for name, decision in search.decisions.items()}
+    assert found.pop("lr") == "never-by-itself"
+    assert set(found.values()) == {"not-reached"}, found
+    assert all("call ended" in sentences.why(search.decisions[name]) for name in found)
+
+
 def test_a_budget_within_which_nothing_finished_names_one_that_tells_more() -> None:
     """How long a process takes is not known then; with the budget that is named it is."""
     search = at("both", 400.0)
