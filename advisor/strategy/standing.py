@@ -136,6 +136,16 @@ class Standing:
         return share is not None and share > WORTH_A_LOOK
 
     @property
+    def without_waiting(self) -> float:
+        """How many times faster the best so far were at most if it never waited for data."""
+        return 1 / max(1e-9, 1 - (self.front.wait_share or 0.0))
+
+    @property
+    def waiting_shows(self) -> bool:
+        """Whether no waiting at all would be more than a tie: no loader can gain more."""
+        return self.without_waiting > 1 + self.band
+
+    @property
     def loader_alone(self) -> dict[int, float]:
         """Units/s of the loader alone by worker count: the mean over the originals."""
         rates: dict[int, list[float]] = {}
