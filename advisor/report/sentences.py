@@ -41,7 +41,7 @@ REASONS = {
     "not-proven": "Not written: it looked faster, and the gain was not proven. {stopped}",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
     "such a setting should not change results.",
-    "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
+    "other-phase": "Belongs to the {phase} phase; what was measured here is {runs}.",
     "not-editable": "Left alone: {why}.",
     "never-by-itself": "Never tuned by itself: {never}.",
     "no-stage": "Nothing is tried here: no other value is known to be faster and to leave the "

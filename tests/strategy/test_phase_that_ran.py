@@ -30,7 +30,7 @@ def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
     tried = {c.path for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
     assert name not in tried
     assert search.decisions[name].reason == "other-phase"
-    assert "this command runs train" in sentences.why(search.decisions[name])
+    assert "what was measured here is train" in sentences.why(search.decisions[name])
 
 
 def test_a_setting_of_training_is_not_called_ignored_by_a_program_that_tests(
