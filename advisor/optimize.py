@@ -272,7 +272,7 @@ def conclude(
             attempts=tuple(lab.attempts),
             comparisons=tuple(lab.comparisons),
             winner=winner,
-            decisions=decisions(now, winner, lab.attempts),
+            decisions=decisions(now, winner, lab.attempts, whole=stop is not None and stop.whole),
             advice=proven_advice(now, lab.program),
             program=lab.program,
             machine=job.machine,

@@ -113,7 +113,7 @@ class FormulaSearch:
     @property
     def decisions(self) -> dict[str, Decision]:
         """Decision by the last part of its path."""
-        found = decisions(self.standing, self.winner, self.lab.attempts)
+        found = decisions(self.standing, self.winner, self.lab.attempts, whole=self.stop.whole)
         return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
 
     def asked(self, purpose: str) -> list[Attempt]:

@@ -37,8 +37,9 @@ WAIT_SHARE = 0.1
 """Part of the budget that may be spent waiting for others to end what they do."""
 WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
-LATE = 3.0
-"""A process is stopped when it takes so many times what it was to and the budget is gone."""
+LATE_S = 4.0
+"""A process that the budget ended amid is stopped so much later: it may be about to end, and with
+the stopping and the report the whole call is no more than ten seconds over."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
 UNTIMED = {"quality", "effects"}
@@ -240,8 +241,10 @@ class Lab:
         if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
-        # What was begun may take as long as it was to, whatever is left.
-        most_s = max(left_s, LATE * expected_s)
+        left_s = self.budget.left_s  # waiting took its part
+        most_s = left_s + LATE_S
+        if expected_s > most_s:
+            return NotRun(ask=ask, needed_s=expected_s, left_s=left_s)
         trial = replace(trial, steps_limit_s=ask.limit_s)
         by_budget = most_s < trial.total_limit_s or ask.limit_s is not None
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)

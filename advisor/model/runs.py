@@ -110,6 +110,11 @@ class Run:
         return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
+    def updates(self) -> bool:
+        """Whether updates of a training were seen, beyond doubt."""
+        return self.step_kind in TRAINING_STEPS or self.effects.trains == "optimizer"
+
+    @property
     def unseen(self) -> bool:
         """Whether the probe saw no model at work: the units were counted from outside."""
         seen = self.effects

@@ -120,8 +120,13 @@ def verdict_of(found: Outcome) -> OptimizeVerdict:
     if found.winner.changes:
         return "improved"
     assert found.stop is not None
-    left_out = any(entry.matters for entry in found.standing.skipped)
+    left_out = bool(never_run(found)) or any(entry.matters for entry in found.standing.skipped)
     return "partial" if left_out or found.stop.reason == "budget-too-small" else "unchanged"
+
+
+def never_run(found: Outcome) -> list[str]:
+    """Settings of which the budget held no other value; a larger one would have tried them."""
+    return [decision.path for decision in found.decisions if decision.outcome == "skipped"]
 
 
 def reason(found: Outcome) -> str:
@@ -193,19 +198,52 @@ def without_proof(found: Outcome) -> str:
     """Why no candidate came as far as a proof."""
     now = found.standing
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
-    if not tried and any(entry.matters for entry in now.skipped):
-        return "The budget was spent before a candidate could run, so nothing is known yet."
-    if not tried and now.quality.judgements:
-        return "What would change results was not confirmed to stay inside the declared tolerances."
-    if not tried:
-        return "No setting was found that may be changed without asking you."
     if without_its_proof(now):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
             "nothing was written."
         )
+    if unproven := in_pairs(found):
+        return unproven + unknown(found)
+    if not tried and any(entry.matters for entry in now.skipped):
+        return "The budget was spent before a candidate could run, so nothing is known yet."
+    if not tried and now.quality.judgements:
+        return "What would change results was not confirmed to stay inside the declared tolerances."
+    if not tried:
+        none = "No setting was found that may be changed without asking you."
+        return unknown(found).lstrip() or none
     what = "that may be written without asking you" if found.advice else "that was tried"
-    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}."
+    return f"Nothing {what} is faster by more than {numbers.percent(now.band)}." + unknown(found)
+
+
+def unknown(found: Outcome) -> str:
+    """What nothing is known of, because the budget was spent; with a space before it."""
+    names = never_run(found)
+    return (
+        f" The budget was spent before {', '.join(names)} could be tried, so nothing is known of "
+        f"{'it' if len(names) == 1 else 'them'}."
+        if names
+        else ""
+    )
+
+
+def in_pairs(found: Outcome) -> str:
+    """What pairs of runs said of the most promising that they did not prove, where they proved
+    nothing else; empty where nothing came as far as that."""
+    now = found.standing
+    objective, least = now.facts.objective, now.facts.smallest_gain
+    ended = [(each, each.outcome) for each in now.proposals if each.outcome is not None]
+    if not ended or any(pairs.proven(objective, least) for _, pairs in ended):
+        return ""
+    best, pairs = max(ended, key=lambda each: each[0].gain)
+    told = pairs.interval(objective)
+    if told is None:
+        said = "no two pairs of runs could be set side by side"
+    else:
+        said = f"{told.n} pairs of runs said {told.estimate:.2f}x"
+        if not sentences.too_wide(told):
+            said += f" (95 % bounds {told.low:.2f} to {told.high:.2f})"
+    return f"{best.title} looked {best.gain:.2f}x better at first; {said}, so no gain was proven."
 
 
 def again(now: Standing) -> str:

@@ -43,12 +43,13 @@ REASONS = {
     "not-proven": "Not written: it looked faster, and the gain was not proven. {stopped}",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
     "such a setting should not change results.",
-    "other-phase": "Belongs to the {phase} phase; this command runs {runs}.",
+    "other-phase": "Belongs to the {phase} phase; what was measured here is {runs}.",
     "not-editable": "Left alone: {why}.",
     "never-by-itself": "Never tuned by itself: {never}.",
     "no-stage": "Nothing is tried here: no other value is known to be faster and to leave the "
     "results as they are.",
     "budget": "The budget was spent before another value could run.",
+    "not-reached": "The call ended before it came to this setting.",
     "refused": "{why}.",
     "tie": "By all runs no other value is faster by more than a tie ({band}).",
     "batch-flat": "By all runs no larger batch is faster by more than a tie ({band}). {stopped}",

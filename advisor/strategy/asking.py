@@ -36,6 +36,11 @@ class Stop:
     needed_s: float | None = None
     """budget-too-small: what would do."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether every stage had its say."""
+        return self.reason == "done"
+
 
 def ask_for(
     now: Standing,

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.model import Decision
+from advisor.strategy.baseline import OWN_KINDS
 from advisor.strategy.flags import FLAGS
-from advisor.strategy.standing import Standing, in_phase, key_of
+from advisor.strategy.standing import Standing, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.experiments.attempts import Attempt
     from advisor.model import Candidate, Change, Knob, KnobClass, Outcome
-    from advisor.strategy.facts import Data, Facts, Settled
+    from advisor.strategy.facts import Data, Settled
 
 
 STAGES: dict[str, KnobClass] = {
@@ -25,12 +26,16 @@ STAGES: dict[str, KnobClass] = {
     "timesteps": "quality",
 }
 """Kinds of knobs whose stages a tier leaves out, and the class that a tier must allow."""
+TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
+"""Kinds of knobs that a search which comes to its end tries, moves along, or says why it does
+not."""
 
 
 def decisions(
-    now: Standing, winner: Candidate, attempts: Sequence[Attempt]
+    now: Standing, winner: Candidate, attempts: Sequence[Attempt], *, whole: bool
 ) -> tuple[Decision, ...]:
-    """A decision for every knob, and for every value that moved along with one."""
+    """A decision for every knob, and for every value that moved along with one; `whole`: the search
+    came to its end, so that every stage had its say."""
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
     for knob in now.all_knobs:
@@ -40,7 +45,7 @@ def decisions(
         if change is not None:
             found.append(changed(change, word, trials))
             continue
-        outcome, reason, data = left_alone(now.facts, knob, word)
+        outcome, reason, data = left_alone(now, knob, word, whole=whole)
         found.append(
             Decision(
                 document=knob.document,
@@ -75,19 +80,23 @@ def changed(change: Change, word: Settled | None, trials: tuple[str, ...]) -> De
     )
 
 
-def left_alone(facts: Facts, knob: Knob, word: Settled | None) -> tuple[Outcome, str, Data]:
+def left_alone(
+    now: Standing, knob: Knob, word: Settled | None, *, whole: bool
+) -> tuple[Outcome, str, Data]:
     """Why a knob is as it was: outcome, reason, and what the sentence is filled with."""
     if word is not None and word.outcome == "found":
         return "kept", "not-proven", word.data
     if word is not None:
         return word.outcome, word.reason, word.data  # type: ignore[return-value]
-    if not in_phase(facts, knob):
-        return "kept", "other-phase", (("phase", knob.phase), ("runs", facts.workload.phase))
+    if not now.in_phase(knob):
+        return "kept", "other-phase", (("phase", knob.phase), ("runs", now.phase))
     if not knob.editable:
         return "refused", "not-editable", (("why", knob.why),)
     needs = STAGES.get(knob.kind)
-    if needs is not None and not facts.allows(needs):
-        return "listed", "outside-tier", (("tier", facts.workload.tier), ("class", needs))
+    if needs is not None and not now.facts.allows(needs):
+        return "listed", "outside-tier", (("tier", now.facts.workload.tier), ("class", needs))
+    if not whole and knob.kind in TRIED:
+        return "skipped", "not-reached", ()
     if knob.knob_class in {"training", "quality"}:
         return "listed", "never-by-itself", (("class", knob.knob_class),)
     return "kept", "no-stage", ()

@@ -91,7 +91,8 @@ def differences(before: Run, after: Run) -> list[str]:
 
 
 def overriding(leaf: str, value: object, run: Run) -> str | None:
-    """What overrides a knob named `leaf`, where the probe saw it; one clause, or None."""
+    """What overrides a knob named `leaf` in a `run` that was to have `value`, where the probe saw
+    it; one clause, or None: arguments with that very value were followed as far as they go."""
     name = leaf.rsplit(".", 1)[-1].split("[", maxsplit=1)[0]
     arguments = dict(run.effects.arguments)
     if name in arguments and arguments[name] != value:

@@ -81,7 +81,7 @@ def without(now: Standing, knob: Knob) -> Stage:
     if run is None or (run.held_gib or 0.0) > now.facts.memory_limit_gib:
         return now.settle(key, "kept", "needed-for-memory")
     if unfollowed(knob, candidate, start, run):
-        return settle_ignored(now, knob, run)
+        return settle_ignored(now, knob, candidate, run)
     if results.lost(now.originals, run) or not now.faster(run, start):
         return now.settle(key, "kept", "tie", band=now.band)
     return now.adopt(candidate, run).settle(key, "found", "memory-for-time")

@@ -75,6 +75,20 @@ def tune_training(now: Standing) -> Stage:
     return now
 
 
+def promise_of_training(now: Standing) -> float:
+    """How many times faster `tune_training` is expected to get at best, by what ran so far; 1 where
+    it has nothing to try."""
+    if now.facts.training_batch:
+        return 1.0
+    gains = [0.0]
+    for knob in now.tunable("batch_size"):
+        if only_advised(now, knob):
+            found = begun(now, knob, None)
+            surface = fitted(found.points, loader_of(now), now.noise / 2)
+            gains.append(most_promising(now, found, surface, now.rounds_s(FEWEST_ROUNDS))[1])
+    return 1.0 + max(gains)
+
+
 def only_advised(now: Standing, knob: Knob) -> bool:
     """Whether a larger batch alone would move that of each update, with nothing to make up."""
     value = now.current(knob)
@@ -104,18 +118,8 @@ def explore(
 ) -> Stage:
     """Ask for the most promising cell until none is, then settle both knobs; `beyond`: the batch of
     a training may grow beyond what an accumulation can make up for."""
-    start = (count_of(now, batch), count_of(now, workers))
-    known = now.usual if not now.best.changes else (now.front,)
-    found = Explored(
-        batch=batch,
-        workers=workers,
-        start=start,
-        runs={start: (now.best, now.front)},
-        points=tuple(point_of(now, run, start) for run in known),
-        most=most_worth(now, start[0]),
-        beyond=beyond,
-    )
-    found = outside(now, found, start, now.front) or found
+    found = begun(now, batch, workers, beyond=beyond)
+    start = found.start
     advised = batch is not None and not beyond and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
@@ -146,7 +150,7 @@ def explore(
         if run is not None:
             for each in (batch, workers):
                 if each is not None and unfollowed(each, candidate, now.front, run):
-                    now = settle_ignored(now, each, run)
+                    now = settle_ignored(now, each, candidate, run)
                     return (yield from explore_others(now, each, batch, workers))
         answered = with_answer(now, found, cell, candidate, attempt)
         if run is not None and doubted(run):
@@ -156,6 +160,24 @@ def explore(
     if found.stop == FLAT and items and 2 * largest > most_worth(now, start[0]):
         found = replace(found, stop=(("stop", "few-items"), ("items", items)))
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
+
+
+def begun(
+    now: Standing, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
+) -> Explored:
+    """The search over both knobs, with the cell that the best so far stands on."""
+    start = (count_of(now, batch), count_of(now, workers))
+    known = now.usual if not now.best.changes else (now.front,)
+    found = Explored(
+        batch=batch,
+        workers=workers,
+        start=start,
+        runs={start: (now.best, now.front)},
+        points=tuple(point_of(now, run, start) for run in known),
+        most=most_worth(now, start[0]),
+        beyond=beyond,
+    )
+    return outside(now, found, start, now.front) or found
 
 
 def most_worth(now: Standing, batch: int) -> int:

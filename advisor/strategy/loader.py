@@ -69,7 +69,7 @@ def try_values(now: Standing, knob: Knob, values: Sequence[JsonScalar]) -> Stage
         if run is None:
             continue
         if unfollowed(knob, candidate, start, run):
-            return settle_ignored(now, knob, run)
+            return settle_ignored(now, knob, candidate, run)
         if not results.lost(now.originals, run):
             ran.append((value, candidate, run))
     word = now.word_on(knob)
@@ -103,11 +103,17 @@ def unfollowed(knob: Knob, candidate: Candidate, before: Run, after: Run) -> boo
     return change is not None and effects.verdict(change, before, after) == "ignored"
 
 
-def settle_ignored(now: Standing, knob: Knob, run: Run) -> Standing:
-    """The program did not follow the knob; with what it did instead."""
+def settle_ignored(now: Standing, knob: Knob, candidate: Candidate, run: Run) -> Standing:
+    """The program did not follow the knob in `candidate`; with what it did instead. One of another
+    phase than ran may be followed there, of which nothing was seen."""
+    key = key_of(knob)
+    if not now.in_phase(knob):
+        return now.settle(key, "kept", "other-phase", phase=knob.phase, runs=now.phase)
     used, site = effects.used_instead(knob, run)
-    override = effects.overriding(knob.path, knob.value, run)
-    return now.settle(key_of(knob), "ignored", "ignored", used=used, site=site, override=override)
+    change = change_of(candidate, key)
+    asked = knob.value if change is None else change.new
+    override = effects.overriding(knob.path, asked, run)
+    return now.settle(key, "ignored", "ignored", used=used, site=site, override=override)
 
 
 def settle_loader(now: Standing) -> Standing:

@@ -62,7 +62,7 @@ def try_guarded(now: Standing, knob: Knob, values: list[JsonScalar], what: str) 
         if run is None:
             continue
         if unfollowed(knob, candidate, start, run):
-            return settle_ignored(now, knob, run)
+            return settle_ignored(now, knob, candidate, run)
         if not now.faster(run, start):
             continue
         now, inside, seen = yield from within(now, Arm(candidate=candidate), run)

@@ -50,7 +50,7 @@ def splits(now: Standing) -> Sequence[Split]:
     where workers and threads do not want the same CPUs."""
     seen = now.front.effects
     cpus = now.facts.cpus // max(now.front.ranks, seen.world_size or 1)
-    if now.front.on_gpu or not now.waits or seen.workers is None or seen.threads is None:
+    if now.front.on_gpu or not now.waiting_shows or seen.workers is None or seen.threads is None:
         return ()
     counts = [each for each in now.loader_alone if 1 <= each < cpus] or [1] * (cpus > 1)
     found = []

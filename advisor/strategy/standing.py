@@ -29,7 +29,7 @@ from advisor.strategy.prices import Prices
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import KnobKey
-    from advisor.model import Change
+    from advisor.model import Change, Phase
     from advisor.strategy.facts import Proposal, StepUp
 
 Answer = Attempt | Comparison | NotRun
@@ -134,6 +134,16 @@ class Standing:
         """Whether the best so far loses enough time waiting for data."""
         share = self.front.wait_share
         return share is not None and share > WORTH_A_LOOK
+
+    @property
+    def without_waiting(self) -> float:
+        """How many times faster the best so far were at most if it never waited for data."""
+        return 1 / max(1e-9, 1 - (self.front.wait_share or 0.0))
+
+    @property
+    def waiting_shows(self) -> bool:
+        """Whether no waiting at all would be more than a tie: no loader can gain more."""
+        return self.without_waiting > 1 + self.band
 
     @property
     def loader_alone(self) -> dict[int, float]:
@@ -295,7 +305,7 @@ class Standing:
         return next((s for s in self.settled if s.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` that the workload's phase uses.
+        """Knobs of `kinds` that the phase which runs uses.
 
         Where a kind stands nowhere under that phase, its other knobs are taken: a program may use
         one value for all, and a knob it does not follow is found out when it is tried.
@@ -303,8 +313,25 @@ class Standing:
         found = []
         for kind in kinds:
             alike = [knob for knob in self.all_knobs if knob.kind == kind]
-            found += [knob for knob in alike if in_phase(self.facts, knob)] or alike
+            own = [knob for knob in alike if self.in_phase(knob)]
+            found += own or [knob for knob in alike if self.stands_in(knob)]
         return found
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that runs: as it is declared, or a training where one was seen."""
+        declared = self.facts.workload.phase
+        return "train" if declared == "any" and any(r.updates for r in self.originals) else declared
+
+    def in_phase(self, knob: Knob) -> bool:
+        """Whether the phase that runs uses `knob`, as far as the documents and the runs tell."""
+        return self.phase == "any" or knob.phase in {self.phase, "any"}
+
+    def stands_in(self, knob: Knob) -> bool:
+        """Whether a knob of another phase may hold the value of the one that runs: none of an
+        evaluation in a training, and none that was found not to."""
+        word = self.word_on(knob)
+        return self.phase != "train" and (word is None or word.reason != "other-phase")
 
     def tunable(self, *kinds: str) -> list[Knob]:
         """Knobs of `kinds` that may still move: editable, and neither ignored nor set aside."""
@@ -346,11 +373,6 @@ class Standing:
 
 def key_of(knob: Knob) -> KnobKey:
     return (knob.document, knob.path)
-
-
-def in_phase(facts: Facts, knob: Knob) -> bool:
-    """Whether the workload's phase uses `knob`, as far as the documents tell."""
-    return facts.workload.phase == "any" or knob.phase in {facts.workload.phase, "any"}
 
 
 def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:

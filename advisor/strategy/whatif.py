@@ -16,7 +16,7 @@ from advisor.experiments.comparison import AFTER, Comparison
 from advisor.strategy import results
 from advisor.strategy.asking import Stage, Turn, tried
 from advisor.strategy.facts import Proposal
-from advisor.strategy.grid import tune_training
+from advisor.strategy.grid import promise_of_training, tune_training
 from advisor.strategy.in_turn import in_turn
 from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
@@ -41,11 +41,23 @@ WORTH_BUCKETS = 0.1
 
 
 def advise(now: Standing) -> Stage:
-    """Try what fits into the budget; then pairs, the most promising first. What takes long to
-    try (compilation) waits until the rest has its proofs, and a batch of a training until last."""
-    now = yield from try_loader_arguments(now)
-    now = yield from try_sharing(now)
-    now = yield from try_buckets(now)
+    """Try what fits into the budget, what promises most first; then pairs, likewise.
+
+    What waiting and padding cost bounds what could be gained there, and of a batch of the training
+    the runs so far tell what to expect: these come first, the largest gain before the others, and
+    of two that are equal the one that leaves the training as it is. Nothing tells what a switch of
+    the code will gain, so those follow; what takes long to try (compilation) waits until the rest
+    has its proofs.
+    """
+    padding = now.front.effects.padding_share or 0.0
+    foreseen = (
+        (now.without_waiting, try_loader_arguments),
+        (now.without_waiting, try_sharing),
+        (1 / max(1e-9, 1 - padding), try_buckets),
+        (promise_of_training(now), try_training_batch),
+    )
+    for _, stage in sorted(foreseen, key=lambda each: -each[0]):
+        now = yield from stage(now)
     may_round = now.facts.consents and now.facts.allows("numeric")
     wanted = [
         (switch, whatifs(now, switch))
@@ -62,6 +74,11 @@ def advise(now: Standing) -> Stage:
     if together := all_at_once(now):
         now = replace(now, proposals=(*now.proposals, together))
         now = yield from settle(now, together)
+    return now
+
+
+def try_training_batch(now: Standing) -> Stage:
+    """Batches that would change how the model is trained, and pairs for what was faster so far."""
     now = yield from tune_training(now)
     return (yield from prove_best(now))
 
@@ -158,10 +175,10 @@ def all_at_once(now: Standing) -> Proposal | None:
 
 
 def alters(proposal: Proposal) -> bool:
-    """Whether another model comes of a switch of the code."""
+    """Whether another model comes of it."""
     name = proposal.title.partition("=")[0]
     changing = {switch.name for switch in SWITCHES if switch.changes_training}
-    return proposal.kind == "switch" and name in changing
+    return proposal.kind == "training-batch" or (proposal.kind == "switch" and name in changing)
 
 
 def faster_run(now: Standing, arm: Arm) -> Generator[Turn, Answer, tuple[Standing, Run | None]]:
@@ -299,7 +316,7 @@ def try_sharing(now: Standing) -> Stage:
 def loader_values(now: Standing) -> Iterable[tuple[str, list[int] | list[bool]]]:
     """Arguments worth trying and their values, in the order in which they build on each other."""
     seen = now.front.effects
-    if now.waits:
+    if now.waiting_shows:
         if not now.held_by_config("num_workers"):
             yield "num_workers", worker_counts(now, seen.workers)
         if not now.held_by_config("prefetch_factor") and (seen.prefetch_factor or 2) < 4:

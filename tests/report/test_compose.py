@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.advice import proven_advice
+from advisor.engines.formula import Formula
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.experiments.attempts import Arm, Ask, Attempt
 from advisor.machine import target
-from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour
+from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour, Run
 from advisor.report import advised, compose, rendering, sentences, surroundings
 from advisor.report.outcome import Outcome
 from advisor.strategy.switches import SWITCHES
@@ -163,6 +164,59 @@ def test_nothing_faster_among_what_the_budget_held_names_the_budget_for_the_rest
     assert report.verdict == "partial"
     assert report.reason.startswith("Nothing that was tried is faster")
     assert "--budget 3m" in report.reason
+
+
+@pytest.mark.parametrize("process_s", [8.0, 14.0])
+def test_a_setting_that_the_budget_left_out_is_in_the_verdict(
+    tmp_path: Path, process_s: float
+) -> None:
+    """A loader spent it, and what a larger one would have tried is no "nothing was found"."""
+    text = "batch_size: 4\nlr: 0.1\n"
+
+    def said(budget_s: float) -> tuple[FormulaSearch, Report]:
+        engine = on_formula(
+            coded={"num_workers": 0}, step_kind="optimizer step", process_s=process_s
+        )
+        search = formula_search(tmp_path, engine, text, budget_s=budget_s, gpu=False)
+        return search, reported(search, tmp_path)
+
+    left_out = 0
+    for budget_s in range(3 * int(process_s), 12 * int(process_s), int(process_s)):
+        search, report = said(float(budget_s))
+        if search.stop.reason != "done" or search.decisions["batch_size"].outcome != "skipped":
+            continue
+        left_out += 1
+        assert report.verdict == "partial"
+        assert "before batch_size could be tried" in report.reason
+        more = re.search(r"--budget (\d+)m", report.reason)
+        assert more is not None
+        again, _ = said(60.0 * int(more[1]))
+        assert again.decisions["batch_size"].outcome != "skipped"
+    assert left_out
+
+
+def test_what_pairs_did_not_prove_is_told_with_what_they_said(tmp_path: Path) -> None:
+    """Noise made one run fast; that nothing is faster was not shown by that."""
+    engine = Lucky(Formula(load_s=1e-6, launch_s=1e-6, process_s=1.0, step_kind="optimizer step"))
+    search = formula_search(tmp_path, engine, "batch_size: 4\nnum_workers: 0\nlr: 0.1\n")
+    report = reported(search, tmp_path)
+    assert report.verdict == "unchanged"
+    assert "Nothing" not in report.reason
+    assert re.search(
+        r"batch_size: 4 to \d+ looked 1.\d\dx better at first; \d+ pairs of runs said 1.00x",
+        report.reason,
+    )
+    assert report.reason.endswith("no gain was proven.")
+
+
+class Lucky(RecordedEngine):
+    """The search's run of each larger batch is half as fast again as all later ones."""
+
+    def run(self, trial: Trial) -> Run | Failure:
+        result = super().run(trial)
+        if isinstance(result, Run) and trial.purpose == "search" and trial.candidate.changes:
+            return replace(result, units_per_s=1.5 * result.units_per_s)
+        return result
 
 
 def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:

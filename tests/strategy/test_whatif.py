@@ -111,6 +111,53 @@ def test_a_program_that_hardly_waits_gets_no_loader_trials(tmp_path: Path) -> No
     assert tried(engine) == []
 
 
+@pytest.mark.parametrize(("noise", "asked"), [(0.0, True), (0.26, False)])
+def test_waiting_that_noise_would_hide_gets_no_loader_trials(
+    noise: float, asked: bool, tmp_path: Path
+) -> None:
+    """A twentieth of the time is waited: with none of it the program were 1.05 times as fast."""
+    engine = on_formula(coded=CODED, load_s=8e-5, step_kind="optimizer step", observed=ON_CPU)
+    search = formula_search(tmp_path, engine, CONFIG, host_noise=noise, gpu=False)
+    assert search.standing.original.wait_share == pytest.approx(0.05, abs=0.01)
+    assert any("num_workers" in each for each in tried(engine)) is asked
+
+
+@pytest.mark.parametrize(("load_s", "first"), [(1e-6, "batch_size=32"), (0.02, "num_workers")])
+def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: Path) -> None:
+    """A batch of the training by what the runs so far let expect, a loader by what is waited for;
+    switches, which nothing is known of, after both."""
+    engine = on_formula(
+        coded={"num_workers": 0},
+        load_s=load_s,
+        observed=ON_CUDA | {"loader_site": "train.py:1"},
+        step_kind="optimizer step",
+        switches={"cudnn_benchmark": 1.3, "channels_last": 1.2},
+    )
+    search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
+    labels = [attempt.ask.arm.label for attempt in search.lab.attempts]
+    assert first in next(label for label in labels if label != "original")
+    switches = [n for n, label in enumerate(labels) if "cudnn" in label]
+    assert min(switches) > max(n for n, label in enumerate(labels) if "batch_size=" in label)
+
+
+@pytest.mark.parametrize("processes", range(8, 14))
+def test_a_small_budget_runs_the_batch_of_a_training(processes: int, tmp_path: Path) -> None:
+    """Switches that gain little do not spend it first."""
+    switches = {"channels_last": 1.05, "cudnn_benchmark": 1.05}
+    engine = on_formula(
+        load_s=1e-6,
+        observed=ON_CUDA,
+        step_kind="optimizer step",
+        switches=switches,
+        process_s=30.0,
+        noise=0.1,
+    )
+    text, budget_s = "batch_size: 4\nlr: 0.1\n", 30.0 * processes
+    search = formula_search(tmp_path, engine, text, budget_s=budget_s, host_noise=0.26)
+    assert search.stop.reason == "done"
+    assert search.decisions["batch_size"].outcome != "skipped"
+
+
 def test_what_is_on_already_is_never_tried(tmp_path: Path) -> None:
     """The probe saw it."""
     on = {
