@@ -29,7 +29,7 @@ class Effects:
     workers: int | None = None
     """Loader worker processes alive during the window."""
     data_items: int | None = None
-    """Items of the data set that the measured DataLoader goes through."""
+    """Items that one pass over the measured DataLoader draws, by all ranks that share them."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None

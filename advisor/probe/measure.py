@@ -149,7 +149,16 @@ def _tokens(root: Root | None) -> float | None:
     return tokens / items if items and root is not None and root.unit == "sample" else None
 
 
-LOADER_KEYS = ("site", "length", "left_out", "workers", "prefetch", "persistent", "pin", "passed")
+LOADER_KEYS = (
+    "site",
+    "pass_items",
+    "left_out",
+    "workers",
+    "prefetch",
+    "persistent",
+    "pin",
+    "passed",
+)
 
 
 def _loader(entry: dict[str, Any]) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         batch=_batch(rank.window),
         batch_asked=loader.asked_batch,
         workers=loader.workers,
-        data_items=loader.length,
+        data_items=loader.pass_items,
         left_out=loader.left_out,
         padding_share=loader.padding_share,
         prefetch_factor=loader.prefetch,
