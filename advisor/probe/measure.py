@@ -112,7 +112,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     read: dict[str, Callable[[], Any]] = {
         "loader": lambda: _loader(log.loaders[loader]) if loader is not None else {},
         "syncs": lambda: _syncs(session),
-        "learning": lambda: session.learning.told(log.opts),
+        "learning": lambda: session.learning.told(log.opts, log.passes),
         "cpus": observe.cpus,
         "whatif": lambda: session.whatif.told() if session.whatif is not None else None,
         "memory": lambda: observe.memory(session),
