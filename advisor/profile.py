@@ -19,9 +19,9 @@ from advisor.experiments.program import Program
 from advisor.isolation.offer import unisolated
 from advisor.machine import target
 from advisor.machine.host import read_machine
-from advisor.model import Failure, MeasurePlan, Run
+from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
 from advisor.report import bounds, numbers
-from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, ranged, typical
+from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, member, ranged, typical
 from advisor.report.entries import trial_entry
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
@@ -260,10 +260,11 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
     if run.tokens_per_s is not None and run.unit != "token":
         facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
+    ranks = numbers.plural(member(run)) if run.ranks > 1 else "ranks"
     told = {
         "batch": _batch(run),
         "workers": numbers.count(effects.workers),
-        "ranks": numbers.count(run.ranks) + _spread(run),
+        ranks: numbers.count(run.ranks) + _spread(run),
         "step": numbers.duration(run.step_ms and run.step_ms / 1000, 3),
         "peak memory": numbers.gib(run.peak_mem_gib),
         "dtype": effects.dtype or numbers.NOT_MEASURED,
@@ -279,10 +280,11 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
 def _batch(run: Run) -> str:
     """`8 a rank, 64 an update`: what is counted where; the batch alone where that is all."""
     batch, many = run.effects.batch, run.effects.accumulation or 1.0
-    shown = numbers.count(batch) + " a rank" * (run.ranks > 1)
-    if batch is None or run.ranks * many == 1:
+    many *= run.effects.group_size or 1
+    shown = numbers.count(batch) + f" a {member(run)}" * (run.ranks > 1)
+    if batch is None or many == 1 or run.step_kind not in TRAINING_STEPS:
         return shown
-    return f"{shown}, {numbers.count(batch * many * run.ranks)} an update"
+    return f"{shown}, {numbers.count(batch * many)} an update"
 
 
 def _spread(run: Run) -> str:

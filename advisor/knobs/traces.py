@@ -85,7 +85,7 @@ def _one(_: Effects) -> float:
 
 
 def _ranks(seen: Effects) -> float:
-    return float(seen.world_size or 1)
+    return float(seen.group_size or seen.world_size or 1)
 
 
 def _updates_apart(seen: Effects) -> float:

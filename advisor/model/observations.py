@@ -29,7 +29,7 @@ class Effects:
     workers: int | None = None
     """Loader worker processes alive during the window."""
     data_items: int | None = None
-    """Items of the data set that the measured DataLoader goes through."""
+    """Items that one pass over the measured DataLoader draws, by all ranks that share them."""
     left_out: int | None = None
     """Samples of one pass over the loader that drop_last leaves out."""
     padding_share: float | None = None
@@ -50,6 +50,10 @@ class Effects:
     trains: TrainingSign | None = None
     """What was seen that speaks for a training, the clearest sign; None: nothing was."""
     world_size: int | None = None
+    """Processes that did the work, whether or not they are ranks of one group."""
+    group_size: int | None = None
+    """Ranks of the process group, which make each update together; 1 where there is none, and each
+    process updates by itself."""
     forwards_per_unit: float | None = None
     input_shapes: tuple[str, ...] = ()
     """Shapes of the root module's tensor inputs, batch dimension left out: `3x64x64`."""

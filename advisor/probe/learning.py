@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any, Sequence
+
+from . import timeline
 
 MOST = 8
 """Optimizers that are looked at."""
@@ -23,12 +26,19 @@ class Learning:
         if any(rates):
             self.seen[id(optimizer)] = (_kind(optimizer), rates)
 
-    def told(self, updates: Sequence[tuple[float, float, int]]) -> dict[str, Any]:
+    def told(
+        self, updates: Sequence[tuple[float, float, int]], passes: Sequence[timeline.Span]
+    ) -> dict[str, Any]:
         """Names of optimizers, all rates that they began with, and the part of the time between
-        the first and the last of their `updates` (begin, end, which) that these take."""
+        the first and the last of their `updates` (begin, end, which) that these take: of one that
+        makes `passes` itself what comes after the last."""
         seen = list(self.seen.values())
         between_s = updates[-1][1] - updates[0][1] if len(updates) > 1 else 0.0
-        in_them_s = sum(end - begin for begin, end, _ in list(updates)[1:])
+        ends = [float("-inf"), *(end for _, end, *_ in passes)]
+        own = [
+            (max(begin, ends[bisect.bisect_right(ends, end) - 1]), end) for begin, end, _ in updates
+        ]
+        in_them_s = sum(end - begin for begin, end in timeline.merged(own[1:]))
         return {
             "update_share": in_them_s / between_s if between_s > 0 else None,
             "optimizers": sorted({name for name, _ in seen}),

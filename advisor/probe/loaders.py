@@ -113,6 +113,7 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
         workers=workers,
         prefetch=getattr(loader, "prefetch_factor", None) if workers else None,
         persistent=persistent,
+        pass_items=items_of_a_pass(session.torch, loader),
         pin=bool(getattr(iterator, "_pin_memory", False)),
     )
     if session.plan.get("ceilings_workers") and not persistent:
@@ -132,6 +133,20 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except Exception:
         return None
+
+
+def items_of_a_pass(torch: Any, loader: Any) -> int | None:
+    """What its sampler draws in one pass, by all ranks that share it out; all of the data set where
+    no sampler tells, and None where it never ends."""
+    held = _length(loader.dataset)
+    own = getattr(loader, "batch_sampler", None)
+    sampler = getattr(loader if own is None else own, "sampler", None)
+    if sampler is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return held
+    drawn, ranks = _length(sampler), getattr(sampler, "num_replicas", 1)
+    if drawn is None or not isinstance(ranks, int) or ranks < 2:
+        return drawn
+    return drawn * ranks if held is None else min(drawn * ranks, held)  # some twice, to be equal
 
 
 def _left_out(loader: Any, batch: Any) -> int | None:

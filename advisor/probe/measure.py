@@ -112,7 +112,7 @@ def facts(session: Session, ended: bool) -> dict[str, Any]:
     read: dict[str, Callable[[], Any]] = {
         "loader": lambda: _loader(log.loaders[loader]) if loader is not None else {},
         "syncs": lambda: _syncs(session),
-        "learning": lambda: session.learning.told(log.opts),
+        "learning": lambda: session.learning.told(log.opts, log.passes),
         "cpus": observe.cpus,
         "whatif": lambda: session.whatif.told() if session.whatif is not None else None,
         "memory": lambda: observe.memory(session),
@@ -149,7 +149,16 @@ def _tokens(root: Root | None) -> float | None:
     return tokens / items if items and root is not None and root.unit == "sample" else None
 
 
-LOADER_KEYS = ("site", "length", "left_out", "workers", "prefetch", "persistent", "pin", "passed")
+LOADER_KEYS = (
+    "site",
+    "pass_items",
+    "left_out",
+    "workers",
+    "prefetch",
+    "persistent",
+    "pin",
+    "passed",
+)
 
 
 def _loader(entry: dict[str, Any]) -> dict[str, Any]:

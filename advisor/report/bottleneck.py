@@ -313,6 +313,11 @@ def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
     return rates
 
 
+def member(run: Run) -> str:
+    """What one of the run's `ranks` is called: without a process group it is none."""
+    return "rank" if (run.effects.group_size or 1) > 1 else "process"
+
+
 def _parts(run: Run) -> list[str]:
     lines = []
     if run.step_ms is not None:
@@ -334,7 +339,9 @@ def _of_batches(run: Run) -> str:
     if run.step_kind in TRAINING_STEPS:
         many = run.effects.accumulation or 1.0
     of = f"a batch of {batch}" if many == 1 else f"{numbers.count(many)} batches of {batch}"
-    return f" for {of}" + (f" on each of {run.ranks} ranks" if run.ranks > 1 else "")
+    if run.ranks == 1:
+        return f" for {of}"
+    return f" for {of} on each of {run.ranks} {numbers.plural(member(run))}"
 
 
 def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:

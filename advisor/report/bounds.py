@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor.model import SAMPLER_FORWARDS, Interval
 from advisor.report import numbers
-from advisor.report.bottleneck import FEWEST_RUNS, typical
+from advisor.report.bottleneck import FEWEST_RUNS, member, typical
 from advisor.report.stages import entries
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     said = []
     workers = run.effects.workers
     if workers is not None and cpus is not None:
-        each = " a rank" if run.ranks > 1 else ""
+        each = f" a {member(run)}" if run.ranks > 1 else ""
         has = f"The loader has {numbers.many(workers, 'worker')}{each}"
         said.append(f"{has}; the program may use {numbers.many(cpus, 'CPU')}.")
     alone = run.ceilings.loader if run.ceilings else ()
@@ -214,5 +214,8 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
         slow, fast = min(run.rank_units_per_s), max(run.rank_units_per_s)
         if slow < fast * (1 - numbers.WORTH_SAYING):
             rank = run.rank_units_per_s.index(slow)
-            said.append(f"Rank {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate.")
+            name = member(run).capitalize()
+            said.append(
+                f"{name} {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate."
+            )
     return tuple(said)

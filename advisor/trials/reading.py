@@ -225,7 +225,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         batch=_batch(rank.window),
         batch_asked=loader.asked_batch,
         workers=loader.workers,
-        data_items=loader.length,
+        data_items=loader.pass_items,
         left_out=loader.left_out,
         padding_share=loader.padding_share,
         prefetch_factor=loader.prefetch,
@@ -241,6 +241,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         accumulation=record.accumulation,
         trains=record.trains,
         world_size=max(ranks, record.world_size),
+        group_size=record.world_size,
         forwards_per_unit=rank.window.forwards_per_unit,
         input_shapes=record.input_shapes,
         input_dims=record.input_dims,
@@ -340,7 +341,10 @@ def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
     if any(workers):
         cpus = ranks[0].record.cpus
         each = f"{workers[0]} in each" if len(set(workers)) == 1 else ", ".join(map(str, workers))
-        yield f"{sum(workers)} loader workers, {each} of {len(ranks)} ranks, on {cpus} CPUs"
+        of = f"{len(ranks)} {'ranks' if ranks[0].record.world_size > 1 else 'processes'}"
+        yield f"{sum(workers)} loader workers, {each} of {of}, on {cpus} CPUs"
+    if ranks[0].record.world_size < 2:  # nobody waits for anybody
+        return
     works = _known(rank.window.shares.compute for rank in ranks if rank.window.shares is not None)
     apart = all(r.window.shares is not None and r.window.shares.launch is not None for r in ranks)
     shares = works if apart else _known(rank.window.backward_share for rank in ranks)

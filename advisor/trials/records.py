@@ -124,7 +124,7 @@ class Loader:
     """The DataLoader whose batches were measured."""
 
     site: str | None = None
-    length: int | None = None
+    pass_items: int | None = None
     asked_batch: int | None = None
     left_out: int | None = None
     workers: int | None = None

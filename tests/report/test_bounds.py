@@ -175,8 +175,10 @@ def test_what_the_loader_did_alone_is_told_with_its_wait() -> None:
 
 def test_the_slowest_rank_is_named() -> None:
     """With its share of the fastest one's rate."""
-    ranks = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
+    several = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
+    ranks = replace(several, effects=Effects(group_size=2))
     assert any("Rank 1" in said and "67%" in said for said in idle_reasons(ranks))
+    assert any("Process 1" in said and "67%" in said for said in idle_reasons(several))
 
 
 def test_a_gpu_that_nvml_says_nothing_of_is_one() -> None:
@@ -226,7 +228,12 @@ def test_compute_is_never_bounded_by_its_absence() -> None:
     [
         (Effects(batch=8), 1, "for a batch of 8."),
         (Effects(batch=8, accumulation=4), 1, "for 4 batches of 8."),
-        (Effects(batch=8, accumulation=4), 2, "for 4 batches of 8 on each of 2 ranks."),
+        (
+            Effects(batch=8, accumulation=4, group_size=2),
+            2,
+            "for 4 batches of 8 on each of 2 ranks.",
+        ),
+        (Effects(batch=8, group_size=1), 2, "for a batch of 8 on each of 2 processes."),
         (Effects(), 1, "took 12.0 ms."),
     ],
 )

@@ -120,6 +120,21 @@ def test_processes_side_by_side_are_one_job(tmp_path: Path) -> None:
     reading = read(tmp_path, record(3, 10.0), record(4, 12.0, start=102.0))
     assert reading is not None
     assert reading.units_per_s == 22.0
+    assert (reading.ranks, reading.effects.group_size) == (2, 1)
+
+
+def test_processes_without_a_group_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """They are no ranks, have no numbers, and none of them is a straggler."""
+    passes = [record(n, 10.0, measured={"backward_share": n / 10}) for n in (3, 4)]
+    loader = {"loader": {"workers": 2}, "cpus": 2}
+    reading = read(tmp_path, *[each | loader for each in passes])
+    assert reading is not None
+    assert reading.notes == ("4 loader workers, 2 in each of 2 processes, on 2 CPUs",)
+    ranks = [each | {"rank": n, "world_size": 2} for n, each in enumerate(passes)]
+    reading = read(tmp_path, *ranks)
+    assert reading is not None
+    assert reading.effects.group_size == 2
+    assert any("straggler" in note for note in reading.notes)
 
 
 def test_the_parts_of_one_process_are_no_ceilings_of_several(tmp_path: Path) -> None:
