@@ -88,9 +88,12 @@ def inspect(
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        known = () if paths else options.of_command(command, Path.cwd())
-        document = documents.of_command(command, known)
+        unknown = dict(options.unknown_overrides(command, Path.cwd()))
+        taken = [word for word in command if word not in unknown]
+        known = () if paths else options.of_command(taken, Path.cwd())
+        document = documents.of_command(taken, known)
         found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
+        found = replace(found, notes=(*found.notes, *unknown.values()))
         if not paths and (why := options.why_unread(command, Path.cwd())):
             found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
