@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from advisor import documents, knobs, options
 from advisor.documents.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
-from advisor.invocation import configs_among
+from advisor.invocation import configs_among, why_not_taken
 from advisor.knobs.joining import joined
 from advisor.knobs.multiples import multiple_of
 from advisor.knobs.sureness import how_sure
@@ -88,9 +88,12 @@ def inspect(
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        known = () if paths else options.of_command(command, Path.cwd())
-        document = documents.of_command(command, known)
+        unknown = dict(options.unknown_overrides(command, Path.cwd()))
+        taken = [word for word in command if word not in unknown]
+        known = () if paths else options.of_command(taken, Path.cwd())
+        document = documents.of_command(taken, known)
         found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
+        found = replace(found, notes=(*found.notes, *unknown.values()))
         if not paths and (why := options.why_unread(command, Path.cwd())):
             found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
@@ -363,6 +366,18 @@ def with_runs(args: argparse.Namespace, command: Sequence[str] | None) -> Inspec
     return inspect(named, shown.argv, shown)
 
 
+def _not_taken(
+    paths: Sequence[Path], inspection: Inspection, command: Sequence[str] | None
+) -> list[str]:
+    """A sentence for each config asked for that the command does not take."""
+    read = {one.name: one.document for one in inspection.documents if one.document}
+    if not command or any("{config}" in word for word in command):
+        return []
+    asked = [(path, read[str(path)]) for path in paths if str(path) in read]
+    found = (why_not_taken(tuple(command), *each, Path.cwd()) for each in asked)
+    return [why for why in found if why]
+
+
 def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     """Print what was found; 0 unless nothing at all could be read.
 
@@ -377,6 +392,6 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
         raise errors[0]
     text = json.dumps(as_json(inspection), indent=2) + "\n" if args.json else as_text(inspection)
     sys.stdout.write(text)
-    for error in errors:
-        sys.stderr.write(f"gpu-advisor: {error}\n")
+    for said in (*errors, *_not_taken(args.config, inspection, command)):
+        sys.stderr.write(f"gpu-advisor: {said}\n")
     return errors[0].exit_code if errors and not inspection.findings else 0

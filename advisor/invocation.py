@@ -95,14 +95,8 @@ def resolve(
         argv, cwd = split(entry.command, config, found.root), found.root
     else:
         raise CommandMissingError(_no_command(config, found, use_case))
-    if config is not None and not (
-        names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd)
-    ):
-        msg = (
-            f"The command never names {config}, so a changed copy could not be passed to it: "
-            f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
-        )
-        raise CommandMissingError(msg)
+    if config is not None and (why := why_not_taken(argv, config, document, cwd)):
+        raise CommandMissingError(why)
     return Invocation(
         config=document,
         path=config,
@@ -164,6 +158,18 @@ def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
     if settings.needs_shell(command):
         return ("bash", "-c", text)
     return tuple(shlex.split(text))
+
+
+def why_not_taken(
+    argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
+) -> str | None:
+    """Why a changed copy of `config` would not reach the program; None where it would."""
+    if names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd):
+        return None
+    return (
+        f"The command never names {config}, so a changed copy could not be passed to it: "
+        f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
+    )
 
 
 def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:

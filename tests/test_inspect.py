@@ -77,6 +77,19 @@ def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
     assert "--workers" not in {knob["path"] for knob in named["knobs"]}
 
 
+def test_a_config_that_the_command_never_names_is_said(
+    config: Path, inspect: Callable[..., Ran]
+) -> None:
+    """`optimize` would refuse it; what is shown of both stays as it is."""
+    alone = inspect(config.name, "--", "python", "train.py")
+    assert alone.returncode == 0
+    assert f"The command never names {config.name}" in alone.stderr
+    assert "batch_size" in alone.stdout
+    for word in (config.name, f"--config={config.name}", "{config}", f"./{config.name}"):
+        assert not inspect(config.name, "--", "python", "train.py", word).stderr
+    assert not inspect(".", "--", "python", "train.py").stderr  # a folder: which one is not said
+
+
 def test_what_a_comment_says_of_a_value_is_shown_whole(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:

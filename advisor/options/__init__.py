@@ -56,6 +56,18 @@ def of_command(command: Sequence[str], cwd: Path) -> tuple[Option, ...]:
     return tuple(_placed(found, command, first))
 
 
+def unknown_overrides(command: Sequence[str], cwd: Path) -> Iterator[tuple[str, str]]:
+    """Words of `command` that Hydra will refuse, because the config that it composes has no such
+    key, each with a sentence. None where not all of that config can be read."""
+    first = argv.first_own_word(command)
+    project, script = _opened(command, first, cwd)
+    if script is None:
+        return
+    for word, near in overrides.unknown_keys(reached(project, script), command[first:]):
+        hint = f"; did you mean {near}?" if near else ""
+        yield word, f"{word}: the config that Hydra composes has no such key{hint}"
+
+
 def why_unread(command: Sequence[str], cwd: Path) -> str | None:
     """Why only what is typed in `command` is known of its program; None where its source was
     read."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -121,11 +122,8 @@ def of_config_flags(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> I
 def of_configs(units: Sequence[Unit], words: Sequence[str], cwd: Path) -> Iterator[Declared]:
     """The settings of the configs that the script composes; `a.b=c` on the command overrides."""
     for unit in units:
-        for node in unit.every:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                for decorator in node.decorator_list:
-                    if isinstance(decorator, ast.Call) and called(decorator) == "main":
-                        yield from _hydra(unit.module, decorator, words, cwd)
+        for call in _mains(unit):
+            yield from _hydra(unit.module, call, words, cwd)
     calls = {
         called(node): (unit, node)
         for unit in units
@@ -164,15 +162,79 @@ def _written(module: Module, node: ast.AST | None, above: str) -> Iterator[Decla
             )
 
 
+def unknown_keys(units: Sequence[Unit], words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Words that override a key which the composed config lacks, and the known key that is
+    nearest, or "". None where a part of the composition cannot be read."""
+    mains = {call: unit.module for unit in units for call in _mains(unit)}
+    groups = [each for call, module in mains.items() for each in _composition(module, call, words)]
+    if len(mains) != 1 or any(map(_brings_configs, words)) or not all(g.found for g in groups):
+        return
+    beside: dict[str, dict[str, None]] = {}
+    """By the path of a mapping, the names in it."""
+    for group in groups:
+        document = _read(group.path)
+        value = document.data if document else None
+        for name in reversed(group.package.split(".") if group.package else []):
+            value = {name: value}
+        for above, name in _nodes(value, ""):
+            beside.setdefault(above, {})[name] = None
+    folders = {folder.name for group in groups for folder in group.root.glob("*/")}
+    for word in words:
+        key, sign, _ = word.partition("=")
+        above, _, last = key.rpartition(".")
+        names = beside.get(above, {})
+        is_group = not above and key in folders
+        if sign and _KEY.fullmatch(key) and names and last not in names and not is_group:
+            near = difflib.get_close_matches(last, names, n=1)
+            yield word, ".".join([above, *near]).lstrip(".") if near else ""
+
+
+_KEY = re.compile(r"(?!hydra\.)[A-Za-z_][\w-]*(\.[\w-]+)*")
+
+
+def _brings_configs(word: str) -> bool:
+    """Whether a word of the command adds a group or a folder of configs."""
+    return bool(re.match(r"\+{1,2}[\w/@]+=|--config-dir|-cd", word))
+
+
+def _nodes(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Every key below `path`: the path of the mapping that it is in, and its name."""
+    for name, inside in value.items() if isinstance(value, dict) else ():
+        yield path, str(name)
+        yield from _nodes(inside, f"{path}.{name}" if path else str(name))
+
+
+def _mains(unit: Unit) -> Iterator[ast.Call]:
+    """The calls of `hydra.main` that decorate a function."""
+    for node in unit.every:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for decorator in node.decorator_list:
+                if isinstance(decorator, ast.Call) and called(decorator) == "main":
+                    yield decorator
+
+
 @dataclass(frozen=True, slots=True)
 class _Group:
     """One config of a composition: its file, and where its settings go."""
 
+    root: Path
     path: Path
     package: str
+    found: bool = True
+    """Else it is no file here, or it is not known which."""
 
 
 def _hydra(module: Module, call: ast.Call, words: Sequence[str], cwd: Path) -> Iterator[Declared]:
+    found: dict[str, Declared] = {}
+    for group in _composition(module, call, words):
+        document = _read(group.path) if group.found else None
+        if document is not None:
+            for option in _settings(document, group.package, cwd):
+                found[option.flag] = option
+    yield from found.values()
+
+
+def _composition(module: Module, call: ast.Call, words: Sequence[str]) -> Iterator[_Group]:
     said = {word.arg: constant(module, word.value) for word in call.keywords if word.arg}
     said |= dict(zip(("config_path", "config_name"), (constant(module, a) for a in call.args),
                      strict=False))  # fmt: skip
@@ -190,13 +252,7 @@ def _hydra(module: Module, call: ast.Call, words: Sequence[str], cwd: Path) -> I
         for key, sign, value in (word.partition("=") for word in words)
         if sign and re.fullmatch(r"\+{0,2}[\w/@]+", key)
     }
-    found: dict[str, Declared] = {}
-    for group in _composed(root, name.removesuffix(".yaml"), "", chosen, 0):
-        document = _read(group.path)
-        if document is not None:
-            for option in _settings(document, group.package, cwd):
-                found[option.flag] = option
-    yield from found.values()
+    yield from _composed(root, name.removesuffix(".yaml"), "", chosen, 0)
 
 
 def _flags_of_hydra(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -215,6 +271,7 @@ def _composed(
     path = root / f"{name}.yaml"
     document = _read(path)
     if document is None or depth > MOST_DEEP:
+        yield _Group(root, path, package, found=False)
         return
     package = _package_of(document, package)
     entries = document.data.get("defaults") if isinstance(document.data, dict) else None
@@ -222,13 +279,13 @@ def _composed(
     for entry in entries if isinstance(entries, list) else []:
         if entry == "_self_":
             own_done = True
-            yield _Group(path, package)
+            yield _Group(root, path, package)
         elif isinstance(entry, str):
             yield from _composed(root, _beside(name, entry), package, chosen, depth + 1)
         elif isinstance(entry, dict) and len(entry) == 1:
             yield from _chosen(root, name, package, next(iter(entry.items())), chosen, depth)
     if not own_done:
-        yield _Group(path, package)
+        yield _Group(root, path, package)
 
 
 def _chosen(
@@ -242,12 +299,16 @@ def _chosen(
     """What `- data: mnist` brings, or what the command chose in its place."""
     key, option = str(entry[0]).removeprefix("optional "), entry[1]
     group, _, asked = key.partition("@")
-    if group.startswith(("override ", "hydra/")) or group == "hydra":
+    if re.match(r"(override )?/?hydra(/|$)", group):
         return
     option = chosen.get(group.lstrip("/"), option)
-    if not isinstance(option, str):
-        return
     place = _beside(name, group)
+    if group.startswith("override ") or not isinstance(option, str):
+        if option is not None:  # of several, or chosen for a config that is merged elsewhere
+            yield _Group(root, root / place, package, found=False)
+        return
+    if key != entry[0] and not (root / place / f"{option.removesuffix('.yaml')}.yaml").exists():
+        return
     where = asked if asked not in {"_global_", "_here_"} else ""
     where = where or ("" if asked == "_global_" else group.strip("/").replace("/", "."))
     inside = f"{package}.{where}" if package and where else package or where
