@@ -21,8 +21,10 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
 from advisor.report import bounds, numbers
-from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, member, ranged, typical
+from advisor.report.alone import below_the_whole
+from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
 from advisor.report.entries import trial_entry
+from advisor.report.over_runs import ranged
 from advisor.report.progress import Progress
 from advisor.settings import parse_duration_s
 from advisor.strategy.prices import CEILINGS_S

@@ -10,18 +10,18 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
-from advisor.report import numbers, waste
+from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Shares
+from advisor.report import alone, numbers, over_runs, waste
+from advisor.report.over_runs import FEWEST, ranged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from advisor.model import GpuProfile, Interval, Run
 
 WAITING = 0.10
 """A share of the window above which waiting for data is worth naming."""
 HALF = 0.5
-FEWEST_RUNS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +49,17 @@ def typical(runs: Sequence[Run]) -> Run:
     shares = {
         part: mean
         for part in Shares.__dataclass_fields__
-        if (mean := _mean([getattr(run.shares, part) for run in runs])) is not None
+        if (mean := over_runs.mean([getattr(run.shares, part) for run in runs])) is not None
     }
     return replace(
         last,
         units_per_s=statistics.fmean(run.units_per_s for run in runs),
-        tokens_per_s=_mean([run.tokens_per_s for run in runs]),
-        wait_share=_mean([run.wait_share for run in runs]),
-        step_ms=_mean([run.step_ms for run in runs]),
-        startup_s=_mean([run.startup_s for run in runs]),
+        tokens_per_s=over_runs.mean([run.tokens_per_s for run in runs]),
+        wait_share=over_runs.mean([run.wait_share for run in runs]),
+        step_ms=over_runs.mean([run.step_ms for run in runs]),
+        startup_s=over_runs.mean([run.startup_s for run in runs]),
         shares=Shares(**shares),
-        ceilings=_above(_ceilings_of(runs), runs),
+        ceilings=alone.above(alone.ceilings_of(runs), runs),
         flops=next((run.flops for run in runs if run.flops is not None), None),
         footprint=next((run.footprint for run in runs if run.footprint is not None), None),
         peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
@@ -76,7 +76,7 @@ def diagnose(
 
     Only a larger batch that was proven to be faster shows that small kernels were the limit.
     """
-    if len(runs) < FEWEST_RUNS:
+    if len(runs) < FEWEST:
         return None
     run = typical(runs)
     wait = run.wait_share
@@ -84,7 +84,7 @@ def diagnose(
     units = numbers.plural(run.unit)
     rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
     waited = ranged(runs, lambda r: r.wait_share, numbers.percent)
-    evidence = [*_parts(run), *waste.lines(run), *_ceilings(runs, run), *_device(run, profile)]
+    evidence = [*_parts(run), *waste.lines(run), *alone.lines(runs, run), *_device(run, profile)]
     without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
     ratio = larger_batch.gain.estimate if larger_batch is not None else 1.0
     outside = outside_the_model(run)
@@ -154,19 +154,6 @@ def diagnose(
             f"Each {run.unit} needs {forwards:.0f} forwards, so its cost is linear in the steps."
         )
     return Diagnosis(name=name, sentence=sentence, evidence=tuple(evidence))
-
-
-def ranged(
-    runs: Sequence[Run],
-    figure: Callable[[Run], float | None],
-    shown: Callable[[float], str],
-) -> str:
-    """`41 % (40 % to 43 %, 2 runs)`; `not measured` where a run does not say."""
-    values = [value for run in runs if (value := figure(run)) is not None]
-    if len(values) < len(runs) or not values:
-        return numbers.NOT_MEASURED
-    bounds = f"{shown(min(values))} to {shown(max(values))}, {len(values)} runs"
-    return f"{shown(statistics.fmean(values))} ({bounds})"
 
 
 def outside_the_model(run: Run) -> float | None:
@@ -255,64 +242,6 @@ def _without_work(runs: Sequence[Run], part: str, rate: str) -> str:
     )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
-
-
-def _ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
-    """Mean ceilings of the runs that have some; None with fewer than two of them."""
-    known = [run.ceilings for run in runs if run.ceilings is not None]
-    if len(known) < FEWEST_RUNS:
-        return None
-    loader: dict[int, list[float]] = {}
-    for ceilings in known:
-        for each in ceilings.loader:
-            loader.setdefault(each.workers, []).append(each.units_per_s)
-    return Ceilings(
-        compute_units_per_s=_mean([ceilings.compute_units_per_s for ceilings in known]),
-        loader=tuple(
-            LoaderCeiling(workers=workers, units_per_s=statistics.fmean(rates))
-            for workers, rates in sorted(loader.items())
-        ),
-    )
-
-
-def is_ceiling(rate: float, runs: Sequence[Run], workers: int | None = None) -> bool:
-    """Whether a part that did `rate` alone may bound the whole: it is not slower than the whole was
-    in any run. `workers`: it is the loader, which with other workers than these runs had may be."""
-    if workers is not None and workers != runs[-1].effects.workers:
-        return True
-    return rate >= min(run.units_per_s for run in runs)
-
-
-def _above(found: Ceilings | None, runs: Sequence[Run]) -> Ceilings | None:
-    """Those that are ceilings."""
-    if found is None:
-        return None
-    compute = found.compute_units_per_s
-    return Ceilings(
-        compute_units_per_s=compute if compute and is_ceiling(compute, runs) else None,
-        loader=tuple(
-            each for each in found.loader if is_ceiling(each.units_per_s, runs, each.workers)
-        ),
-    )
-
-
-def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
-    """Mean rates of the parts that were slower alone than the whole, by name."""
-    found = _ceilings_of(runs) or Ceilings()
-    rates = {
-        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
-        for each in found.loader
-        if not is_ceiling(each.units_per_s, runs, each.workers)
-    }
-    compute = found.compute_units_per_s
-    if compute is not None and not is_ceiling(compute, runs):
-        rates = {"compute alone": compute, **rates}
-    return rates
-
-
 def member(run: Run) -> str:
     """What one of the run's `ranks` is called: without a process group it is none."""
     return "rank" if (run.effects.group_size or 1) > 1 else "process"
@@ -342,37 +271,6 @@ def _of_batches(run: Run) -> str:
     if run.ranks == 1:
         return f" for {of}"
     return f" for {of} on each of {run.ranks} {numbers.plural(member(run))}"
-
-
-def _ceilings(runs: Sequence[Run], run: Run) -> list[str]:
-    found = run.ceilings
-    if found is None:
-        return []
-    measured = [r for r in runs if r.ceilings is not None]
-    units = numbers.plural(run.unit)
-    lines = [
-        f"{name[0].upper()}{name[1:]} did {numbers.number(rate)} {units}/s, less than the whole: "
-        "its ceiling is not told apart from what the whole did."
-        for name, rate in below_the_whole(runs).items()
-    ]
-    if found.compute_units_per_s:
-        alone = ranged(
-            measured,
-            lambda r: r.ceilings.compute_units_per_s if r.ceilings else None,
-            numbers.number,
-        )
-        lines.append(f"With the loader bypassed the model alone did {alone} {units}/s.")
-    if found.loader:
-        best = max(found.loader, key=lambda c: c.units_per_s).workers
-
-        def rate(r: Run) -> float | None:
-            each = {c.workers: c.units_per_s for c in r.ceilings.loader} if r.ceilings else {}
-            return each.get(best)
-
-        alone = ranged(measured, rate, numbers.number)
-        workers = numbers.many(best, "worker")
-        lines.append(f"The loader alone did up to {alone} {units}/s, with {workers}.")
-    return lines
 
 
 def _filled(run: Run, profile: GpuProfile | None) -> list[str]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from advisor.model import SAMPLER_FORWARDS, Interval
 from advisor.report import numbers
-from advisor.report.bottleneck import FEWEST_RUNS, member, typical
+from advisor.report.bottleneck import member, typical
+from advisor.report.over_runs import FEWEST
 from advisor.report.stages import entries
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
 
     `cpus`: how many the program may use.
     """
-    if len(runs) < FEWEST_RUNS:
+    if len(runs) < FEWEST:
         return ()
     run = typical(runs)
     names = list(measured_parts(run.shares))
