@@ -51,8 +51,7 @@ def advise(now: Standing) -> Stage:
     """
     padding = now.front.effects.padding_share or 0.0
     foreseen = (
-        (now.without_waiting, try_loader_arguments),
-        (now.without_waiting, try_sharing),
+        (now.without_waiting, try_loader),
         (1 / max(1e-9, 1 - padding), try_buckets),
         (promise_of_training(now), try_training_batch),
     )
@@ -77,18 +76,27 @@ def advise(now: Standing) -> Stage:
     return now
 
 
+def try_loader(now: Standing) -> Stage:
+    """Arguments of the loader, and their pairs at once: where these refute what one run suggested,
+    workers and fewer threads are tried as if it had not."""
+    now = yield from try_loader_arguments(now)
+    now = yield from prove_best(now, later=1)
+    return (yield from try_sharing(now))
+
+
 def try_training_batch(now: Standing) -> Stage:
     """Batches that would change how the model is trained, and pairs for what was faster so far."""
     now = yield from tune_training(now)
     return (yield from prove_best(now))
 
 
-def prove_best(now: Standing) -> Stage:
-    """Pairs for the most promising of what has none yet, as far as the budget goes."""
+def prove_best(now: Standing, later: int = 0) -> Stage:
+    """Pairs for the most promising of what has none yet, as far as the budget goes; the fewest
+    rounds of so many `later` ones that are not known yet are kept back."""
     without = sorted((p for p in now.proposals if p.outcome is None), key=lambda p: -p.gain)
     for number, proposal in enumerate(without[:MOST_ADVISED], 1):
-        later = min(len(without), MOST_ADVISED) - number + (len(without) > 1)
-        now = yield from settle(now, proposal, later=later)
+        known = min(len(without), MOST_ADVISED) - number + (len(without) > 1)
+        now = yield from settle(now, proposal, later=known + later)
     return now
 
 
@@ -147,13 +155,7 @@ def sound(now: Standing, run: Run) -> bool:
 def all_at_once(now: Standing) -> Proposal | None:
     """What was proven each by itself, together; None where that is less than two."""
     objective = now.facts.objective
-    proven = [
-        each
-        for each in now.proposals
-        if each.outcome is not None
-        and each.outcome.proven(objective, now.facts.smallest_gain)
-        and not alters(each)
-    ]
+    proven = [each for each in now.proposals if holds(now, each) and not alters(each)]
     if len(proven) < 2:
         return None
     gains = [each.outcome.interval(objective) for each in proven if each.outcome]
@@ -172,6 +174,12 @@ def all_at_once(now: Standing) -> Proposal | None:
         gain=product,
         data=(("product", product), ("parts", "\n".join(each.title for each in proven))),
     )
+
+
+def holds(now: Standing, proposal: Proposal) -> bool:
+    """Whether its pairs proved it."""
+    outcome = proposal.outcome
+    return outcome is not None and outcome.proven(now.facts.objective, now.facts.smallest_gain)
 
 
 def alters(proposal: Proposal) -> bool:
@@ -291,11 +299,11 @@ def try_buckets(now: Standing) -> Stage:
 
 
 def try_sharing(now: Standing) -> Stage:
-    """Workers and fewer threads at once, where workers alone gained nothing; then what else keeps
+    """Workers and fewer threads at once, where no workers alone were proven; then what else keeps
     workers busy, on top of the better split."""
     chosen: Split | None = None
     fastest: Run | None = None
-    alone = any("num_workers" in dict(each.data) for each in now.proposals)
+    alone = any("num_workers" in dict(each.data) and holds(now, each) for each in now.proposals)
     for split in () if alone else splits(now):
         now, run = yield from faster_run(now, split.arm)
         if run is not None and (fastest is None or now.gain(run, fastest) > 1):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from advisor.advice import proven_advice
+from advisor.engines.recorded import RecordedEngine
 from advisor.history import History
+from advisor.model import Failure
 from advisor.report import advised
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.engines.recorded import RecordedEngine
-    from advisor.model import Advice
+    from advisor.model import Advice, Run, Trial
 
 CODED = {"batch_size": 4, "num_workers": 0}
 CONFIG = "lr: 0.1\n"
@@ -399,6 +401,7 @@ def crowded(*sharing: str, **more: Any) -> RecordedEngine:
     observed = {**ON_CPU, "model_site": "model.py:4"}
     more.setdefault("switches", dict.fromkeys(sharing, 2.0))
     return on_formula(
+        more.pop("kind", RecordedEngine),
         contention=1.5,
         observed=observed,
         step_kind="optimizer step",
@@ -418,6 +421,35 @@ def test_workers_and_fewer_threads_are_tried_at_once(tmp_path: Path) -> None:
     assert "+    num_workers=1" in advice.patch
     assert "+torch.set_num_threads(3)" in advice.patch
     assert "`torch.set_num_threads(3)`" in advised.advised(advice)
+
+
+class Lucky(RecordedEngine):
+    """The first process with more workers alone has a good moment."""
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """As it is, and that once half as fast again as the original."""
+        found = super().run(trial)
+        whatif = trial.plan.whatif or ""
+        if "num_workers" not in whatif or "threads" in whatif or isinstance(found, Failure):
+            return found
+        if sum("num_workers" in (each.trial.plan.whatif or "") for each in self.asked) > 1:
+            return found
+        original = self.asked[0]
+        rate = 1.5 * on_formula(coded=CODED, unit_s=0.002).run(original.trial).units_per_s
+        return replace(found, units_per_s=rate)
+
+
+def test_workers_that_were_lucky_alone_do_not_keep_threads_from_being_shared(
+    tmp_path: Path,
+) -> None:
+    """What their pairs refute is as if it had not been faster."""
+    (tmp_path / "train.py").write_text(LOADER)
+    split = "loader.num_workers=1,threads=3@train.py:1"
+    engine = crowded(split, coded=CODED, unit_s=0.002, kind=Lucky)
+    search = formula_search(tmp_path, engine, CONFIG, cpus=4, gpu=False)
+    assert any(p.kind == "loader" and p.outcome for p in search.standing.proposals)
+    (advice,) = advice_of(search)
+    assert advice.title == "1 worker of the DataLoader and 3 threads of torch"
 
 
 def test_workers_of_the_config_are_shared_with_by_a_patch_of_both(tmp_path: Path) -> None:
