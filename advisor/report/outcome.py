@@ -247,8 +247,10 @@ def in_pairs(found: Outcome) -> str:
 
 
 def again(now: Standing) -> str:
-    """The budget that would have held what this one did not; what was measured is known then."""
+    """The budget that would have held what this one did not, each of them with a process of its
+    own; what was measured is known then."""
     missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
+    missing_s += max(0, len(now.skipped) - 1) * now.price_s
     starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
     needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
     return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."

@@ -41,7 +41,8 @@ WORTH_BUCKETS = 0.1
 
 
 def advise(now: Standing) -> Stage:
-    """Try what fits into the budget, what promises most first; then pairs, likewise.
+    """Try what fits into the budget, what promises most first, each with its pairs at once: where
+    these refute what one run suggested, what comes next is tried as if it had not.
 
     What waiting and padding cost bounds what could be gained there, and of a batch of the training
     the runs so far tell what to expect: these come first, the largest gain before the others, and
@@ -51,12 +52,16 @@ def advise(now: Standing) -> Stage:
     """
     padding = now.front.effects.padding_share or 0.0
     foreseen = (
-        (now.without_waiting, try_loader),
+        (now.without_waiting, try_loader_arguments),
+        (now.without_waiting, try_sharing),
         (1 / max(1e-9, 1 - padding), try_buckets),
-        (promise_of_training(now), try_training_batch),
+        (promise_of_training(now), tune_training),
     )
-    for _, stage in sorted(foreseen, key=lambda each: -each[0]):
+    by_promise = sorted(foreseen, key=lambda each: -each[0])
+    worth = [gain > 1 + now.facts.smallest_gain for gain, _ in by_promise]
+    for number, (_, stage) in enumerate(by_promise, 1):
         now = yield from stage(now)
+        now = yield from prove_best(now, later=sum(worth[number:]))
     may_round = now.facts.consents and now.facts.allows("numeric")
     wanted = [
         (switch, whatifs(now, switch))
@@ -76,33 +81,20 @@ def advise(now: Standing) -> Stage:
     return now
 
 
-def try_loader(now: Standing) -> Stage:
-    """Arguments of the loader, and their pairs at once: where these refute what one run suggested,
-    workers and fewer threads are tried as if it had not."""
-    now = yield from try_loader_arguments(now)
-    now = yield from prove_best(now, later=1)
-    return (yield from try_sharing(now))
-
-
-def try_training_batch(now: Standing) -> Stage:
-    """Batches that would change how the model is trained, and pairs for what was faster so far."""
-    now = yield from tune_training(now)
-    return (yield from prove_best(now))
-
-
 def prove_best(now: Standing, later: int = 0) -> Stage:
-    """Pairs for the most promising of what has none yet, as far as the budget goes; the fewest
-    rounds of so many `later` ones that are not known yet are kept back."""
+    """Pairs for the most promising of what has none yet, as far as the budget goes; for each of so
+    many `later` ones that are still to be tried, the least that an answer takes is kept back."""
     without = sorted((p for p in now.proposals if p.outcome is None), key=lambda p: -p.gain)
     for number, proposal in enumerate(without[:MOST_ADVISED], 1):
         known = min(len(without), MOST_ADVISED) - number + (len(without) > 1)
-        now = yield from settle(now, proposal, later=known + later)
+        kept_s = known * now.rounds_s(FEWEST_ROUNDS) + later * now.fewest_s
+        now = yield from settle(now, proposal, kept_s)
     return now
 
 
-def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
-    """Pairs of what was proven and of what is proposed on top of it; the fewest rounds of so many
-    `later` ones are kept back, if this one gets its own."""
+def settle(now: Standing, proposal: Proposal, later_s: float = 0.0) -> Stage:
+    """Pairs of what was proven and of what is proposed on top of it; `later_s` are kept back, if
+    this one gets its own fewest."""
     arm = proposal.arm
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
@@ -112,8 +104,7 @@ def settle(now: Standing, proposal: Proposal, later: int = 0) -> Stage:
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
     spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
-    kept_s = min(spare_s, later * FEWEST_ROUNDS * now.rounds_s(1))
-    rounds = planned_rounds(now, proposal.gain, round_s, kept_s=kept_s)
+    rounds = planned_rounds(now, proposal.gain, round_s, kept_s=min(spare_s, later_s))
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
     sought = Sought(objective=now.facts.objective, gain=now.facts.smallest_gain)
