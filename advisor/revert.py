@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from advisor import documents
 from advisor.documents.files import read_bytes
 from advisor.errors import RevertConflictError
+from advisor.report import numbers
 from advisor.state import existing_folders, project_root
 from advisor.versions import Versions, remove_candidates, undo
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     del command
     undone = revert(args.config, everything=args.all)
     if undone:
-        told = f"{undone} rewrite{'s' * (undone != 1)} of ours taken back"
+        told = f"{numbers.many(undone, 'rewrite')} of ours taken back"
     else:
         told = (
             "nothing to take back; its last rewrite was never put in place, or was undone by hand"

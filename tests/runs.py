@@ -1,10 +1,10 @@
-"""A run as a test needs it: what it does not care for is filled in."""
+"""A run, and a decision, as a test needs them: what it does not care for is filled in."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from advisor.model import Run
+from advisor.model import Decision, Run
 
 
 def a_run(**given: Any) -> Run:
@@ -22,3 +22,18 @@ def a_run(**given: Any) -> Run:
         "window_end": 1.0,
     }
     return Run(**{**usual, **given})
+
+
+def a_decision(reason: str, **data: Any) -> Decision:
+    """A batch of a command that was left as it is, for `reason` with its `data`."""
+    return Decision(
+        document="command line",
+        path="--batch-size",
+        kind="batch_size",
+        knob_class="free",
+        outcome="kept",
+        old=4,
+        new=4,
+        reason=reason,
+        data=tuple(data.items()),
+    )

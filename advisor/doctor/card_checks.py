@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.doctor.table import Check, Readings, Seen
 from advisor.machine import profiles
 from advisor.machine.readings import EVENT_REASONS, HARMFUL_EVENT_REASONS
+from advisor.report import numbers
 
 if TYPE_CHECKING:
     from advisor.machine.condition import CardCondition
@@ -127,8 +128,7 @@ def other_processes(card: CardCondition) -> Seen:
     held = sum(process.memory_gib or 0.0 for process in found)
     working = card.now.working_pids or ()
     total = card.gpu.memory_total_gib
-    count = f"{len(found)} process{'es' * (len(found) != 1)}"
-    value = f"{count}, {held:.1f} GiB held, {len(working)} at work"
+    value = f"{numbers.many(len(found), 'process')}, {held:.1f} GiB held, {len(working)} at work"
     ok = not working and (total is None or held < HELD_SHARE * total)
     pids = ",".join(str(process.pid) for process in found)
     return Seen(value=value, ok=ok, fix=f"ps -o pid,user,etime,args -p {pids}")

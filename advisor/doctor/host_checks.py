@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.doctor.table import Check, Readings, Seen
 from advisor.isolation.offer import FORCED, Offer
 from advisor.machine.others import CROWD_SHARE, STEAL_SHARE
+from advisor.report import numbers
 
 if TYPE_CHECKING:
     from advisor.machine.host_condition import Governor
@@ -115,7 +116,7 @@ def data_disk(readings: Readings) -> Seen:
     disk = readings.disk
     if disk is None:
         return Seen()
-    files = f"{disk.files:,} file{'s' * (disk.files != 1)}"
+    files = numbers.many(disk.files, "file")
     read = f"{disk.bytes_read / 2**20:.1f} MiB from {files} in {disk.folder}"
     if disk.small_files:
         rate, least, unit = disk.files_per_s, SLOW_FILES_PER_S, "small files/s"

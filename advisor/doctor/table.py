@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from advisor.report import numbers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -94,7 +96,7 @@ def verdict(rows: Sequence[Row]) -> str:
     unsure = [row for row in rows if row.status == "fix" and row.costs == "measuring"]
     unknown = sum(row.status == "unknown" for row in rows)
     told = [
-        f"{len(slow)} thing{'s' * (len(slow) != 1)} cost{'s' * (len(slow) == 1)} you speed here"
+        f"{numbers.many(len(slow), 'thing')} cost{'s' * (len(slow) == 1)} you speed here"
         if slow
         else "Nothing that was looked at costs you speed here"
     ]

@@ -106,9 +106,9 @@ def diagnose(
         gain = larger_batch.gain
         name = "small batch"
         sentence = (
-            f"A batch of {run.effects.batch or 0:g} leaves the device with too little work a "
-            f"call: at a batch of {larger_batch.batch:g} the same model did {gain.estimate:.2f}x "
-            f"({gain.low:.2f} to {gain.high:.2f}) the {units}."
+            f"A batch of {numbers.count(run.effects.batch)} leaves the device with too little "
+            f"work a call: at a batch of {numbers.count(larger_batch.batch)} the same model did "
+            f"{gain.estimate:.2f}x ({gain.low:.2f} to {gain.high:.2f}) the {units}."
         )
     elif idle is not None and idle != "data_wait":
         name = IDLE[idle].name
@@ -118,8 +118,8 @@ def diagnose(
         name = "sampling steps"
         sentence = (
             f"Each {run.unit} needs {forwards:.0f} forwards; one of a batch of "
-            f"{run.effects.batch or 1:g} takes {step}, so its time is that product and nothing "
-            "else of size."
+            f"{numbers.count(run.effects.batch or 1)} takes {step}, so its time is that product "
+            "and nothing else of size."
         )
     elif outside is not None:
         name = "host code"
@@ -285,7 +285,7 @@ def _filled(run: Run, profile: GpuProfile | None) -> list[str]:
     least = "at least " if run.flops.uncounted else ""
     line = (
         f"Counted on one step, the matrix products, convolutions and attention of the model came "
-        f"to {least}{achieved:.3g} TFLOP/s, waits included"
+        f"to {least}{numbers.measure(achieved, 3)} TFLOP/s, waits included"
     )
     rate = profile.tflops(seen.dtype, tf32=bool(seen.tf32)) if profile else None
     if rate and profile:

@@ -186,7 +186,7 @@ def measures(report: Report) -> list[Row]:
     if report.price_per_hour is not None:
         hours = [_seconds(side, 1_000, with_start) for side in sides]
         prices = [
-            numbers.NOT_MEASURED if each is None else f"{each / 3600 * report.price_per_hour:.3g}"
+            numbers.measure(None if each is None else each / 3600 * report.price_per_hour, 3)
             for each in hours
         ]
         table.append((f"cost of 1,000 {units} at {report.price_per_hour:g} an hour", prices))

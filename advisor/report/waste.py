@@ -43,7 +43,7 @@ def _syncs(run: Run) -> list[str]:
         for site in sites[:MOST_SHOWN]
     )
     left = len(sites) - MOST_SHOWN
-    more = f", and at {left} other line{'s' * (left > 1)}" if left > 0 else ""
+    more = f", and at {numbers.many(left, 'other line')}" if left > 0 else ""
     if found[0].ms is None:
         return [
             (

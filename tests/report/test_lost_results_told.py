@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.model import Decision
 from advisor.report import sentences
+from tests.runs import a_decision
 
 LOST = {
     "left-out": {"batch": 8.0, "left_out": 3, "left_out_before": 0},
@@ -18,17 +18,6 @@ LOST = {
 @pytest.mark.parametrize("stop", LOST)
 def test_a_batch_that_is_given_up_for_its_results_says_why(stop: str) -> None:
     """With what was seen, whichever comparison gave it up."""
-    decision = Decision(
-        document="command line",
-        path="--batch-size",
-        kind="batch_size",
-        knob_class="free",
-        outcome="kept",
-        old=4,
-        new=4,
-        reason="loses-results",
-        data=(("stop", stop), *LOST[stop].items(), ("value", 8)),
-    )
-    told = sentences.why(decision)
+    told = sentences.why(a_decision("loses-results", stop=stop, value=8, **LOST[stop]))
     assert told.startswith("Not written. ")
     assert "8" in told

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.model import Advice, Decision, Interval, SyncPoint
-from advisor.report import advised, numbers, retrained, sentences, stages, waste
+from advisor.model import Advice, Effects, Interval, SyncPoint
+from advisor.report import advised, numbers, retrained, sentences, stages, view, waste
+from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.model import StageEntry
 from tests.report import examples
-from tests.runs import a_run
+from tests.runs import a_decision, a_run
 
 POWERS = re.compile(r"\de[+]\d")
 STOPPED = {
@@ -23,30 +24,16 @@ STOPPED = {
 }
 
 
-def decision(**data: object) -> Decision:
-    return Decision(
-        document="command line",
-        path="--batch-size",
-        kind="batch_size",
-        knob_class="free",
-        outcome="kept",
-        old=4,
-        new=4,
-        reason=str(data.pop("reason", "loses-results")),
-        data=tuple(data.items()),  # type: ignore[arg-type]
-    )
-
-
 @pytest.mark.parametrize("stop", STOPPED)
 def test_what_stopped_a_search_is_told_in_plain_figures(stop: str) -> None:
-    told = sentences.why(decision(stop=stop, value=8, **STOPPED[stop]))
+    told = sentences.why(a_decision("loses-results", stop=stop, value=8, **STOPPED[stop]))
     assert not POWERS.search(told), told
 
 
 def test_a_batch_that_is_a_thousand_times_as_large_is_told_in_plain_figures() -> None:
     data = {"times": 4096.0, "factor": 4096.0, "optimizer": "SGD", "rule": "linear", "runs": 1}
     told = [
-        sentences.why(decision(reason="changed-training-batch", **data)),
+        sentences.why(a_decision("changed-training-batch", **data)),
         retrained.where_to_start(data),
         advised.advised(
             Advice(
@@ -85,6 +72,24 @@ def test_a_stage_that_is_hundreds_of_times_as_fast_is_told_in_plain_figures() ->
 
 def test_a_batch_of_a_million_is_told_in_plain_figures() -> None:
     assert [numbers.count(each) for each in (7.5, 8.0, 1048576.0)] == ["7.5", "8", "1,048,576"]
+
+
+def test_a_bottleneck_is_told_with_batches_in_plain_figures() -> None:
+    run = a_run(effects=Effects(batch=1048576.0), wait_share=0.0)
+    gain = Interval(estimate=2.0, low=1.5, high=2.5, n=4)
+    found = diagnose([run, run], larger_batch=LargerBatch(batch=2097152.0, gain=gain))
+    assert found is not None
+    assert "A batch of 1,048,576 " in found.sentence
+    assert "at a batch of 2,097,152 " in found.sentence
+
+
+def test_what_units_cost_is_told_in_plain_figures() -> None:
+    """A model that takes an hour a unit, on a card of two an hour."""
+    calm = examples.on_gpu()
+    slow = calm.before.model_copy(update={"units_per_s": 1 / 3600, "startup_s": None})
+    rows = view.measures(examples.on_gpu(before=slow, price_per_hour=2.0))
+    (cost,) = [row.before for row in rows if row.label.startswith("cost of 1,000")]
+    assert cost == "2,000"
 
 
 def test_a_measure_has_no_zeros_at_its_end() -> None:
