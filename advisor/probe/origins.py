@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from threading import get_ident
 from typing import Any
 
 from .session import Session
@@ -32,7 +33,8 @@ class Origins:
         self._path = os.path.join(session.records, FILE)
         self._asked: set[tuple[str, str]] = set()
         self._told: set[tuple[str, str]] = set()
-        self._busy = False
+        self._busy: set[int] = set()
+        """Threads that are in here; the others go on telling."""
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
@@ -50,9 +52,10 @@ class Origins:
             self._note("opened", args[0])
 
     def _note(self, how: str, path: Any) -> None:
-        if self._busy or not isinstance(path, (str, bytes, os.PathLike)):
+        thread = get_ident()
+        if thread in self._busy or not isinstance(path, (str, bytes, os.PathLike)):
             return
-        self._busy = True  # what is done here opens files too
+        self._busy.add(thread)  # what is done here opens files too
         try:
             name = os.fsdecode(path)
             if how == "opened" and os.path.basename(name) not in self._names:
@@ -64,7 +67,7 @@ class Origins:
         except (OSError, TypeError, ValueError):
             pass
         finally:
-            self._busy = False
+            self._busy.discard(thread)
 
     def _look(self, how: str, full: str) -> None:
         named = os.path.basename(full) in self._names
