@@ -4,12 +4,12 @@ from advisor.documents.diffing import masked_diff
 from advisor.documents.document import (
     Absent,
     Document,
-    Edit,
     of_command,
     parse,
     read,
     split_command,
 )
+from advisor.documents.edits import Edit
 from advisor.documents.formats import Format
 from advisor.documents.options import Option
 from advisor.documents.replacing import recover, write_atomic
