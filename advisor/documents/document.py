@@ -7,7 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from advisor.documents import argv, files, jsonc, spelling
+from advisor.documents import argv, files, spelling
+from advisor.documents.edits import (
+    Edit,
+    is_cut_alike,
+    only_added,
+    only_edited,
+    others_stay,
+    spliced,
+)
 from advisor.documents.formats import SUFFIXES, SYNTAXES, Format
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import Scalar, Span
@@ -20,18 +28,6 @@ if TYPE_CHECKING:
     from advisor.model import JsonScalar
 
 _BOM = b"\xef\xbb\xbf"
-_EDITED = object()
-"""In a trace: any value may stand there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """One replaced stretch of bytes: `span` lies in the document as it was read."""
-
-    path: str
-    span: Span
-    old: bytes
-    new: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,71 +244,25 @@ class Document:
         return self.scalars[first.path].text if first else SYNTAXES[self.format].true
 
     def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
-        """The new file and what it means. Only the edited atoms of the trace may differ."""
+        """The new file and what it means, once only what was edited differs."""
         if not edits:
             return self.raw, self.parsed
-        pieces, done = [], 0
-        for edit in edits:
-            pieces += [self.raw[done : edit.span.start], edit.new]
-            done = edit.span.end
-        content = b"".join([*pieces, self.raw[done:]])
+        content = spliced(self.raw, edits)
         before, after = self.parsed, self._reparse(content)
-        gone = {
-            leaf.path
-            for edit in edits
-            if (leaf := before.leaves[edit.path]).bare and not edit.new and leaf.option is None
-        }
-        expected = self._expected(edits)
-        same = len(expected) == len(after.trace) and all(
-            wanted is _EDITED or wanted == atom
-            for wanted, atom in zip(expected, after.trace, strict=True)
-        )
-        if self.options:  # a word that was added may not become the value of another flag
-            own = {edit.path for edit in edits}
-            same = same and all(
-                spelling.is_same(leaf.value, after.leaves[path].value)
-                for path, leaf in before.leaves.items()
-                if path not in own and path in after.leaves
-            )
-        if not same or before.leaves.keys() - gone != after.leaves.keys():
+        same = only_edited(before, after, edits)
+        if not same or (self.options and not others_stay(before, after, edits)):
             changed = ", ".join(edit.path for edit in edits)
             msg = f"{self.name}: editing {changed} would change more than that."
             raise EditRefusedError(msg)
         return content, after
 
-    def _expected(self, edits: Sequence[Edit]) -> list[object]:
-        """The trace after `edits`, with a wildcard for every value that was replaced."""
-        replaced: dict[int, Edit] = {}
-        added: dict[int, list[object]] = {}
-        for edit in edits:
-            leaf = self.parsed.leaves[edit.path]
-            if leaf.given:
-                replaced[leaf.atom] = edit
-            else:
-                added.setdefault(leaf.atom, []).extend(argv.split(edit.new)[1:])
-        expected: list[object] = []
-        for number, atom in enumerate(self.parsed.trace):
-            edit_here = replaced.get(number)
-            if edit_here is None:
-                expected.append(atom)
-            elif edit_here.new or not self.parsed.leaves[edit_here.path].bare:
-                expected.append(_EDITED)
-            expected += added.get(number, [])
-        return expected
-
     def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> Parsed:
         """The trace may only have gained the new key and value, right behind the sibling."""
-        before, after = self.parsed, self._reparse(content)
-        behind, more = leaf.atom + 1, len(after.trace) - len(before.trace)
-        new = after.leaves.get(added)
-        same = (
-            before.trace[:behind] == after.trace[:behind]
-            and before.trace[behind:] == after.trace[behind + more :]
-            and before.leaves.keys() == after.leaves.keys() - {added}
-        )
-        if not same or new is None or new.atom != leaf.atom + more:
+        after = self._reparse(content)
+        if not only_added(self.parsed, after, leaf, added):
             msg = f"{self.name}: adding {added} would change more than that."
             raise EditRefusedError(msg)
+        new = after.leaves[added]
         if not spelling.is_same(new.value, value):
             msg = f"{self.name}: {added} would read as {new.value!r}, not as {value!r}."
             raise EditRefusedError(msg)
@@ -327,11 +277,9 @@ class Document:
 
     def _verify_stripper(self, after: Parsed) -> None:
         """A loader that cuts lines at `//` goes on reading what it read before."""
-        before = self.parsed
-        if SYNTAXES[self.format].marker != "//" or after is before:
+        if SYNTAXES[self.format].marker != "//" or after is self.parsed:
             return
-        was_read = jsonc.naive_meaning(before.text) == repr(before.data)
-        if was_read and jsonc.naive_meaning(after.text) != repr(after.data):
+        if not is_cut_alike(self.parsed, after):
             msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
             raise EditRefusedError(msg)
 

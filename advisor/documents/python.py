@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from advisor.documents import paths
+from advisor.documents.assigned import Assigned
 from advisor.documents.constants import Named, NotConstantError, Scope, is_literal, worth
 from advisor.documents.leaves import (
     COMPUTED,
@@ -105,8 +106,7 @@ class _Reader:
         """Path of the class or function whose statements are read."""
         self._names: dict[str, Named | None] = {}
         """What names are worth so far, by path; None where only running the file would tell."""
-        self._last: dict[str, list[int]] = {}
-        """First part of a path to the numbers of the leaves below it that still count."""
+        self._assigned = Assigned(self.leaves.found)
 
     def trace(self, tree: ast.Module) -> None:
         """The whole tree as one flat list, a literal as one atom."""
@@ -182,12 +182,16 @@ class _Reader:
                 if isinstance(inner, ast.Name):
                     self._mark(paths.member(path, inner.id), f"it is set on line {target.lineno}")
             return
-        if isinstance(target, ast.Name) and _is_same(value, target.id) and self._holds(place):
+        if (
+            isinstance(target, ast.Name)
+            and _is_same(value, target.id)
+            and self._assigned.is_mapping(place)
+        ):
             return
-        if why is not None and self._below(place):
+        if why is not None and self._assigned.is_at_or_below(place):
             self._mark(place, why)
             return
-        self._forget(place)
+        self._assigned.forget(place)
         self._value(value, place, path, self._span(target), why, flow=False)
         if isinstance(target, ast.Name):
             self._names[place] = self._named(value, place, path) if why is None else None
@@ -199,35 +203,9 @@ class _Reader:
         except NotConstantError:
             return None
 
-    def _below(self, place: str) -> list[int]:
-        """Numbers of the leaves at `place` and below it, that still count."""
-        root = _root(place)
-        inside = (place, f"{place}.", f"{place}[")
-        found = self.leaves.found
-        alive = [number for number in self._last.get(root, ()) if found[number] is not None]
-        self._last[root] = alive
-        return [
-            number
-            for number in alive
-            if (leaf := found[number]) and (leaf.path == place or leaf.path.startswith(inside[1:]))
-        ]
-
-    def _holds(self, place: str) -> bool:
-        """Whether a mapping stands at `place`."""
-        found = (self.leaves.found[number] for number in self._below(place))
-        return any(leaf is not None and leaf.path.startswith(f"{place}.") for leaf in found)
-
-    def _forget(self, place: str) -> None:
-        """An earlier value of the same target, and of its parts, does not count any more."""
-        for number in self._below(place):
-            self.leaves.found[number] = None
-
     def _mark(self, place: str, why: str) -> None:
-        """What is at `place` cannot be edited, because its value is no longer the written one."""
-        for number in self._below(place):
-            leaf = self.leaves.found[number]
-            if leaf is not None:
-                self.leaves.found[number] = leaf._replace(why=leaf.why or why)
+        """What is at `place` cannot be edited, and what it is worth only running would tell."""
+        self._assigned.mark(place, why)
         self._names[place] = None
 
     def _update(self, call: ast.Call, path: str, why: str | None) -> None:
@@ -236,17 +214,9 @@ class _Reader:
             return
         place = self._place(call.func.value, path)
         if place is not None:
-            began = len(self.leaves.found)
+            began = len(self._assigned)
             self._members(call, place, why)
-            self._drop_older(began)
-
-    def _drop_older(self, began: int) -> None:
-        """Leaves from number `began` on take the place of those of the same paths."""
-        found = self.leaves.found
-        fresh = {leaf.path for leaf in found[began:] if leaf is not None}
-        for number, leaf in enumerate(found[:began]):
-            if leaf is not None and leaf.path in fresh:
-                found[number] = None
+            self._assigned.drop_older(began)
 
     def _place(self, target: ast.expr, path: str) -> str | None:
         """The path of `x`, `cfg.a.b` and `cfg["a"].b`; None for anything else."""
@@ -277,16 +247,16 @@ class _Reader:
         if path.count(".") + path.count("[") > MAX_DEPTH:
             return
         if isinstance(node, ast.Call):
-            before = len(self.leaves.found)
+            before = len(self._assigned)
             self._members(node, path, why)
             name = ast.unparse(node.func).rpartition(".")[2]
-            if len(self.leaves.found) == before and name[:1].islower() and name not in _HOLDERS:
+            if len(self._assigned) == before and name[:1].islower() and name not in _HOLDERS:
                 self._leaf(node, path, parent, key, why, flow=flow)
         elif isinstance(node, ast.Dict):
             for member, inner_node in zip(node.keys, node.values, strict=True):
                 if isinstance(member, ast.Constant) and isinstance(member.value, str):
                     place, span = paths.member(path, member.value), self._span(member)
-                    self._forget(place)  # a key that is written twice
+                    self._assigned.forget(place)  # a key that is written twice
                     self._value(inner_node, place, path, span, why, flow=True)
         elif isinstance(node, (ast.List, ast.Tuple)):
             for number, item in enumerate(node.elts):
@@ -341,9 +311,8 @@ class _Reader:
                 if isinstance(node, ast.Constant):
                     return  # bytes, an ellipsis: no setting of anything
         atom = self._atoms.get(id(node), 0)
-        self._last.setdefault(_root(path), []).append(len(self.leaves.found))
-        self.leaves.found.append(Leaf(path, value, start, end, atom, parent, why, key, flow))
-        if len(self.leaves.found) > MAX_VALUES:
+        self._assigned.add(Leaf(path, value, start, end, atom, parent, why, key, flow))
+        if len(self._assigned) > MAX_VALUES:
             raise too_many(self._name)
 
     # --- places -------------------------------------------------------------------------------
@@ -368,11 +337,6 @@ class _Reader:
             return start + column
         end = self._starts[line] if line < len(self._starts) else len(self._text)
         return start + len(self._text[start:end].encode()[:column].decode())
-
-
-def _root(path: str) -> str:
-    """The first part of a path."""
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:

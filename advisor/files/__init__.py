@@ -1,4 +1,10 @@
-"""What we write: whole files or none, and never over what is not ours. What we read has an end."""
+"""What we write: whole files or none, and never over what is not ours. What we read has an end.
+
+ours.py     places claimed before the first trial, files known by their mark
+atomic.py   whole files in one step, and two files that change places in one step
+within.py   files in a folder that the user's program may write to as well
+reading.py  files that somebody names, read whole
+"""
 
 from advisor.files.ours import MARKS, Claim, claim, is_marked
 from advisor.files.reading import read_whole

@@ -1,4 +1,21 @@
-"""Knobs: the settings of a program that change its speed, found in its documents."""
+"""Knobs: the settings of a program that change its speed, found in its documents.
+
+finder.py      which leaves are knobs, which only look like it, and why: findings.py
+tree.py        the leaves with what stands around them
+catalogue.py   catalogue.toml: whole names that mean something else than their words say
+names.py       names.toml: what the words of a name, and what stands around it, speak for
+phases.py      train, eval, test, or any
+references.py  leaves whose values live elsewhere
+values.py      precisions in the spelling that a file uses
+multiples.py   what a comment says a value must be a multiple of
+links.py       knobs that move together; moves.py moves them, or refuses with the reason
+schedule.py    how much signal a noise schedule leaves with fewer steps
+traces.py      what a setting leaves behind in what is seen
+suspects.py    values that no name tells of; tryout.py says what to move them to
+joining.py     suspects that were followed join the knobs
+absent.py      loader arguments that a mapping does not have yet
+sureness.py    how sure a knob is
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 source.py     the Python files that a script leads to, and what of them runs
 calls.py      options declared one by one: argparse, optparse, click, absl
 fields.py     options made of a class or a function: HfArgumentParser, tyro, typer, fire, ...
+styles.py     how each library spells the options that it makes of a class's fields, as data
 usage.py      options declared by the text of the usage: docopt
 overrides.py  variables and configs that a command overrides: `--key=value`, Hydra, OmegaConf
 declared.py   what these find

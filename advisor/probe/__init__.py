@@ -21,6 +21,10 @@ program's namespace is shadowed; for that reason its modules import each other r
     learning.py             which optimizers, with which learning rates
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module
+    entrance.py             where a call of a module from outside is noticed
+    below.py                what lies below a module: modules, parameters
+    looks.py                dtype, flags and layout in force during a call
+    settled.py              calls of which no more is to be learnt than time and items
     inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds
     layers.py               what a module's layers tell of the batch during one call
@@ -32,11 +36,15 @@ program's namespace is shadowed; for that reason its modules import each other r
     training.py             log to ledger: training, and which batches were trained on
     cycles.py               where a sampler without a loader begins its next item
     window.py               ledger to window: warm-up discarded, rate, waits, shares
+    patience.py             a window that others disturb grows
+    stages.py               networks called in turn, and their shares of the window
     observe.py              losses, outputs and memory, read when the record is written
     measure.py              the record's content
     record.py               the record file
     averages.py             median and mode
     cards.py                which card the model is on
+    footprint.py            what a training step holds in memory
+    recomputing.py          whether activations are computed twice
     padding.py              how much of its batches is padding
     buckets.py              batches of like length, tried in place of a loader's own
     syncs.py                where numbers are given to the host

@@ -16,6 +16,7 @@ signs.py      what programs print when something goes wrong, as data
 classify.py   Ending to Finding
 traces.py     files left in the working directory; digest of the outputs
 reading.py    the records of all processes to one Reading
+said.py       what was said last: by the program, by what ended it, by the probe
 """
 
 from __future__ import annotations
