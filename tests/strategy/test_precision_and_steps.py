@@ -10,6 +10,7 @@ from advisor.report import curves
 from advisor.report.model import QualityPoint
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report import examples
+from tests.report.entries import decision
 from tests.strategy.configs import GUARD, TRAINING
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> 
         examples.improved(
             quality=points,
             changes=[entry],
-            decisions=[examples.decision(steps.path, "timesteps", "changed", steps.old, steps.new)],
+            decisions=[decision(steps.path, "timesteps", "changed", steps.old, steps.new)],
         )
     )
     assert set(curve.points) == {1000, 500, 250, 50}
