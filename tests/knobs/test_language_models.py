@@ -9,7 +9,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 LLM = {
     "transformers": (
         """
