@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from advisor import documents
 from advisor.errors import AdvisorError
-from advisor.options.calls import called, constant
+from advisor.options.calls import called, constant, place
 from advisor.options.declared import Declared
 from advisor.options.source import dotted, single_target
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.documents import Document
+    from advisor.model import JsonScalar
     from advisor.options.source import Module, Project, Unit
 
 MOST_DEEP = 6
@@ -63,11 +64,16 @@ def _variable(module: Module, node: ast.stmt) -> Declared | None:
     default = constant(module, value)
     if name is None or name.startswith("_") or default is None:
         return None
+    return _written_at(module, node, f"--{name}", default)
+
+
+def _written_at(module: Module, node: ast.AST, flag: str, default: JsonScalar) -> Declared:
+    """A setting of the source that one word overrides, with the place where it stands."""
     return Declared(
-        flag=f"--{name}",
+        flag=flag,
         default=default,
         form="joint",
-        source=f"{module.path.name}:{node.lineno}",
+        source=place(module, node),
         last=True,
         comment=module.comment_behind(node),
     )
@@ -152,14 +158,7 @@ def _written(module: Module, node: ast.AST | None, above: str) -> Iterator[Decla
         if isinstance(value, ast.Dict):
             yield from _written(module, value, f"{above}{name}.")
         elif (default := constant(module, value)) is not None:
-            yield Declared(
-                flag=f"{above}{name}",
-                default=default,
-                form="joint",
-                source=f"{module.path.name}:{value.lineno}",
-                last=True,
-                comment=module.comment_behind(value),
-            )
+            yield _written_at(module, value, f"{above}{name}", default)
 
 
 def unknown_keys(units: Sequence[Unit], words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -302,17 +301,17 @@ def _chosen(
     if re.match(r"(override )?/?hydra(/|$)", group):
         return
     option = chosen.get(group.lstrip("/"), option)
-    place = _beside(name, group)
+    folder = _beside(name, group)
     if group.startswith("override ") or not isinstance(option, str):
         if option is not None:  # of several, or chosen for a config that is merged elsewhere
-            yield _Group(root, root / place, package, found=False)
+            yield _Group(root, root / folder, package, found=False)
         return
-    if key != entry[0] and not (root / place / f"{option.removesuffix('.yaml')}.yaml").exists():
+    if key != entry[0] and not (root / folder / f"{option.removesuffix('.yaml')}.yaml").exists():
         return
     where = asked if asked not in {"_global_", "_here_"} else ""
     where = where or ("" if asked == "_global_" else group.strip("/").replace("/", "."))
     inside = f"{package}.{where}" if package and where else package or where
-    file = f"{place}/{option.removesuffix('.yaml')}"
+    file = f"{folder}/{option.removesuffix('.yaml')}"
     yield from _composed(root, file, inside, chosen, depth + 1)
 
 

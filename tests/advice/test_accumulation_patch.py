@@ -13,7 +13,7 @@ import pytest
 from advisor.advice.accumulation_patch import accumulation_edit
 from advisor.advice.python_source import patch_of
 from advisor.model import MeasurePlan
-from tests.advice.test_patches import applied, written
+from tests.advice.applying import applied, written
 from tests.probe import program
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from advisor.advice.bucket_patch import bucket_edit, is_length
 from advisor.advice.patches import OF_LIKE_LENGTH, loader_edit, statement_edit
 from advisor.advice.python_source import patch_of
 from advisor.model import MeasurePlan
-from tests.advice.test_patches import applied, written
+from tests.advice.applying import applied, written
 from tests.probe import program
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from advisor.advice.model_patches import (
 from advisor.advice.patches import loader_edit, statement_edit
 from advisor.advice.python_source import patch_of, read_source
 from advisor.model import MeasurePlan
-from tests.advice.test_patches import applied, written
+from tests.advice.applying import applied, written
 from tests.probe import program
 
 if TYPE_CHECKING:

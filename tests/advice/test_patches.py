@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.advice.patches import loader_edit, statement_edit
 from advisor.advice.python_source import patch_of
+from tests.advice.applying import applied, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 BENCHMARK = "torch.backends.cudnn.benchmark = True"
-
-
-def applied(folder: Path, file: Path, patch: str | None) -> str:
-    """The file as `git apply` leaves it; the file itself must not have been touched before."""
-    assert patch is not None
-    (folder / "one.patch").write_bytes(patch.encode())
-    done = subprocess.run(
-        ["git", "apply", "--verbose", "one.patch"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return file.read_bytes().decode()
-
-
-def written(folder: Path, code: str) -> Path:
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    file = folder / "src" / "train.py"
-    file.parent.mkdir()
-    file.write_bytes(code.encode())
-    return file
 
 
 @pytest.mark.parametrize(

@@ -223,3 +223,13 @@ def base_and_head(repo: Repo, base: str, head: str, name: str = "bench.py") -> R
     repo.commit({name: base}, "base")
     repo.commit({name: head}, "head")
     return repo
+
+
+def fork_event(*, fork: bool = True, head: str = "them/x", base: str = "us/x") -> dict:
+    """What GitHub says of a pull request from `head`, a fork of `base` or not."""
+    return {
+        "pull_request": {
+            "head": {"repo": {"fork": fork, "full_name": head}},
+            "base": {"repo": {"full_name": base}, "sha": "0", "ref": "main"},
+        }
+    }

@@ -1,27 +1,14 @@
-"""action.yml and the workflows: linted, and their own steps executed as GitHub would."""
+"""The action's own steps and those of the example workflows, executed as GitHub would."""
 
 from __future__ import annotations
 
-import copy
-import functools
-import importlib.util
-import os
-import re
-import shutil
 import site
-import subprocess
-import sys
-import tomllib
 import venv
-from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from gate_examples import around, failed, pair, program, program_of, run
-from test_gate_github import fork_event
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.gate import texts
@@ -29,233 +16,14 @@ from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
 from advisor.isolation.offer import FORCED
-from tests.gate.repos import ROOT, STEADY, parse_outputs
+from tests.gate.repos import ROOT, STEADY, fork_event
+from tests.gate.runner import ACTION, OUTPUTS, Runner, load, steps_of
 from tests.gate.warm_python import warm_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.warm import Server
-
-ACTION = ROOT / "action.yml"
-WORKFLOWS = sorted(
-    [
-        *(ROOT / ".github" / "workflows").glob("*.yml"),
-        *(ROOT / "docs/examples/workflows").glob("*.yml"),
-    ]
-)
-BASH = shutil.which("bash") or "/bin/bash"
-OUTPUTS = {
-    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
-    "discarded-pairs", "report-json", "report-md",
-}  # fmt: skip
-
-
-@functools.cache
-def parsed(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
-    return loaded
-
-
-def load(path: Path) -> dict[str, Any]:
-    return copy.deepcopy(parsed(path))
-
-
-def steps_of(path: Path) -> list[dict[str, Any]]:
-    content = load(path)
-    if "runs" in content:
-        return list(content["runs"]["steps"])
-    return [step for job in content["jobs"].values() for step in job["steps"]]
-
-
-# --- lint ---------------------------------------------------------------------------------
-
-
-def tool(name: str) -> str:
-    found = shutil.which(
-        name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    )
-    if found is None:
-        pytest.skip(f"{name} is not installed: pip install gpu-advisor[dev]")
-    return found
-
-
-def test_the_schemas_hold() -> None:
-    for schema, files in (("actions", [ACTION]), ("workflows", WORKFLOWS)):
-        done = subprocess.run(
-            [tool("check-jsonschema"), "--builtin-schema", f"vendor.github-{schema}", *files],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout
-
-
-def test_zizmor_finds_nothing() -> None:
-    done = subprocess.run(
-        [tool("zizmor"), "--offline", "--persona=auditor", "--format=plain", ACTION, *WORKFLOWS],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    assert "No findings to report" in done.stdout
-
-
-def test_actionlint_finds_nothing() -> None:
-    """Nor in the workflow that the guide begins with, which says all but its trigger."""
-    config = ("-no-color", "-config-file", str(ROOT / ".github" / "actionlint.yaml"))
-    lint = (tool("actionlint"), *config, "-shellcheck", tool("shellcheck"))
-    guide = (ROOT / "docs" / "action.md").read_text()
-    examples = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
-    (shown,) = (text for text in examples if "jobs:" in text)
-    for files, given in ((list(map(str, WORKFLOWS)), ""), (["-"], f"on: pull_request\n{shown}")):
-        done = subprocess.run(
-            [*lint, *files], input=given, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
-    """In the steps of the action; those of workflows actionlint shows to it."""
-    scripts = []
-    for step in (step for step in steps_of(ACTION) if "run" in step):
-        scripts.append(tmp_path / step["name"].replace(" ", "-"))
-        scripts[-1].write_text(step["run"])
-    done = subprocess.run(
-        [tool("shellcheck"), "--shell=bash", *scripts], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
-def test_no_expression_reaches_a_shell_and_every_use_is_pinned(path: Path) -> None:
-    for step in steps_of(path):
-        assert "${{" not in step.get("run", "")
-        if "uses" in step and step["uses"] != "./":
-            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
-    for line in path.read_text().splitlines():
-        if "@" + 40 * "0" in line:  # no commit: whoever copies the example must see that
-            assert "# REPLACE the zeros" in line
-
-
-def test_workflows_hold_no_more_than_they_need() -> None:
-    for path in WORKFLOWS:
-        content = load(path)
-        assert content["permissions"] == {}
-        triggers = content[True]  # YAML reads the key `on` as a boolean
-        assert "pull_request_target" not in triggers
-        if "workflow_run" in triggers:
-            assert not any("checkout" in step.get("uses", "") for step in steps_of(path))
-        for step in steps_of(path):
-            if "actions/checkout" in step.get("uses", ""):
-                assert step["with"]["persist-credentials"] is False
-
-
-def test_every_input_has_a_text_as_default_and_every_output_a_value() -> None:
-    content = load(ACTION)
-    for name, entry in content["inputs"].items():
-        assert isinstance(entry["default"], str), name
-        assert entry["description"]
-    assert set(content["outputs"]) == OUTPUTS
-    documented = (ROOT / "docs" / "action.md").read_text()
-    for name in [*content["inputs"], *content["outputs"]]:
-        assert f"`{name}`" in documented, name
-
-
-# --- the steps, executed ------------------------------------------------------------------
-
-
-@dataclass
-class Step:
-    code: int
-    log: str
-    outputs: dict[str, str]
-    summary: str
-    action_outputs: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Runner:
-    """Enough of GitHub's runner for a composite action."""
-
-    workspace: Path
-    temp: Path
-    env: dict[str, str] = field(default_factory=dict)
-
-    def expression(self, text: str, inputs: dict[str, str], outputs: dict[str, str]) -> str:
-        def value(match: re.Match[str]) -> str:
-            for term in (part.strip() for part in match[1].split("||")):
-                if term.startswith("inputs."):
-                    found = inputs[term.removeprefix("inputs.")]
-                elif term.startswith("steps.gate.outputs."):
-                    found = outputs.get(term.removeprefix("steps.gate.outputs."), "")
-                elif term == "runner.temp":
-                    found = str(self.temp)
-                else:
-                    found = term.strip("'")
-                if found:
-                    return found
-            return ""
-
-        return re.sub(r"\$\{\{(.+?)\}\}", value, text)
-
-    def call(self, *, skip_install: bool = True, **given: str) -> Step:
-        """Run the action with these inputs (`base_ref=...` is `base-ref`)."""
-        content = load(ACTION)
-        inputs = {name: entry["default"] for name, entry in content["inputs"].items()}
-        inputs |= {name.replace("_", "-"): value for name, value in given.items()}
-        assert set(inputs) == set(content["inputs"])
-        failed_code, log, outputs, summary = 0, "", {}, ""
-        for number, step in enumerate(content["runs"]["steps"]):
-            always = "always()" in step.get("if", "")
-            if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
-                continue
-            code, said, set_, shown = self.run_step(step, inputs)
-            failed_code, log = failed_code or code, log + said
-            outputs |= set_ if step.get("id") == "gate" else {}
-            summary += shown
-        conclusions = {
-            name: self.expression(entry["value"], inputs, outputs)
-            for name, entry in content["outputs"].items()
-        }
-        return Step(failed_code, log, outputs, summary, conclusions)
-
-    def run_step(
-        self, step: dict[str, Any], inputs: dict[str, str]
-    ) -> tuple[int, str, dict[str, str], str]:
-        assert step["shell"] == "bash"
-        script, output, summary = (self.temp / f"step.{name}" for name in ("sh", "out", "sum"))
-        script.write_text(step["run"])
-        output.write_text("")
-        summary.write_text("")
-        kept = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("GITHUB_", "RUNNER_", "PYTHON"))
-        }
-        env = {
-            **kept,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "XDG_CACHE_HOME": str(self.temp / "cache"),
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_ACTION_PATH": str(ROOT),
-            "GITHUB_WORKSPACE": str(self.workspace),
-            "GITHUB_OUTPUT": str(output),
-            "GITHUB_STEP_SUMMARY": str(summary),
-            "RUNNER_TEMP": str(self.temp),
-            "RUNNER_ENVIRONMENT": "self-hosted",
-            **self.env,
-            **{k: self.expression(v, inputs, {}) for k, v in step.get("env", {}).items()},
-        }
-        folder = self.expression(step.get("working-directory", "."), inputs, {})
-        done = subprocess.run(
-            [BASH, "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-            cwd=self.workspace / folder, env=env, capture_output=True, text=True,
-            errors="replace", timeout=300, check=False,
-        )  # fmt: skip
-        return (
-            done.returncode,
-            done.stdout + done.stderr,
-            parse_outputs(output.read_text()),
-            summary.read_text(),
-        )
 
 
 @pytest.fixture(scope="session")
@@ -381,7 +149,7 @@ def test_modules_of_the_checkout_do_not_stand_in_for_ours(own_runner, repo) -> N
     assert found.outputs["verdict"] == "no-baseline"
 
 
-# --- another repository -------------------------------------------------------------------
+# --- another repository -----------------------------------------------------------------------
 
 
 def test_another_repository_consumes_the_action(runner, repo) -> None:
@@ -467,78 +235,3 @@ def test_the_tuning_job_leaves_diff_and_report(own_runner, repo) -> None:
     assert (tuned / "report.md").read_text().startswith("# infer.json")
     assert (tuned / "report.json").is_file()
     assert summary.startswith("# infer.json")
-
-
-WITH_PIP = """\
-#!/bin/sh
-# Python itself; but an environment gets the pip that is here, in place of one unpacked anew.
-case " $* " in *" -m venv "*) set -- "$@" --without-pip ;; esac
-{python} "$@" || exit
-for site in {home}/venv/lib/python*/site-packages; do
-  [ ! -d "$site" ] || ln -sfn {pip} "$site/pip"
-done
-"""
-SHADOWS = ("venv.py", "logging.py", "pip.py", "sysconfig.py", "sitecustomize.py", "platform.py")
-
-
-def test_no_module_of_the_checkout_is_run_by_the_installation(repo, tmp_path: Path) -> None:
-    """Whatever it is called: it would run before anybody asked whose code it is."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("rm", "mkdir", "cp", "ln"):
-        (tools / name).symlink_to(shutil.which(name) or name)
-    pip = importlib.util.find_spec("pip")
-    assert pip is not None
-    python = WITH_PIP.format(
-        python=sys.executable, home=tmp_path / "gpu-advisor", pip=Path(str(pip.origin)).parent
-    )
-    (tools / "python3.11").write_text(python)
-    (tools / "python3.11").chmod(0o755)
-    ran = tmp_path / "ran"
-    repo.commit({name: f"open({str(ran)!r}, 'a').write(__file__)\n" for name in SHADOWS})
-    env = {"PYTHONPATH": str(repo.path), "PIP_INDEX_URL": (tmp_path / "none").as_uri()}
-    runner = Runner(workspace=repo.path, temp=tmp_path, env={**env, "PATH": str(tools)})
-    found = runner.call(skip_install=False, command="python bench.py")
-    assert found.code == 2, found.log  # there is no package index
-    assert (tmp_path / "gpu-advisor" / "venv" / "bin" / "python").exists()
-    assert not ran.exists(), ran.read_text()
-
-
-def test_the_lock_names_every_dependency_with_its_hashes() -> None:
-    """Of ours, and theirs: pip is told to take nothing else."""
-    (install,) = (
-        step["run"] for step in steps_of(ACTION) if "-m pip install" in step.get("run", "")
-    )
-    for flag in ("--no-deps", "--require-hashes", "--only-binary :all:", "requirements.lock"):
-        assert flag in install
-    lock = (ROOT / "requirements.lock").read_text()
-    hashes = r"((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)"
-    entries = re.findall(rf"^([\w.-]+)==\S+.*\n{hashes}", lock, re.MULTILINE)
-    names = {name for name, _ in entries}
-    assert len(names) == len(re.findall(r"^\S+==", lock, re.MULTILINE))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[<>=!~ ;]", each)[0] for each in project["dependencies"]}
-    assert wanted <= names
-    for name in wanted:  # what those need is locked too
-        for line in metadata.requires(name) or ():
-            if "extra ==" not in line and "python_version <" not in line:
-                needed = re.split(r"[<>=!~ ;(\[]", line)[0]
-                assert needed.lower().replace("_", "-") in names, line
-
-
-@pytest.mark.slow
-def test_the_first_step_installs_without_touching_any_torch(repo, tmp_path: Path) -> None:
-    """From a package index, into an environment of its own; then a whole gate with it."""
-    temp = tmp_path / "runner"
-    temp.mkdir()
-    repo.commit({"bench.py": STEADY.format(rate=100)})
-    repo.commit({"x": "1"})
-    found = Runner(workspace=repo.path, temp=temp).call(
-        skip_install=False, command="python bench.py"
-    )
-    assert found.code == 0, found.log
-    assert found.outputs["verdict"] == "pass"
-    packages = [path.name for path in (temp / "gpu-advisor/venv/lib").rglob("site-packages/*")]
-    assert "gpu-advisor.pth" in packages
-    assert (temp / "gpu-advisor" / "app" / "advisor" / "__main__.py").is_file()
-    assert "torch" not in packages

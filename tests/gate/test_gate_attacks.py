@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
-from test_gate_github import fork_event
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.isolation.offer import FORCED, offered
-from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo
+from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, fork_event
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
 FILES = ("env", "path", "output", "state", "summary")

@@ -14,7 +14,7 @@ from advisor.errors import UsageError
 from advisor.gate import forks, github, report
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
-from tests.gate.repos import STEADY, WARM_UPS, parse_outputs
+from tests.gate.repos import STEADY, WARM_UPS, fork_event, parse_outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -174,15 +174,6 @@ def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
     assert sorted(map(str, job.steering)) == ["/e", "/o", "/s"]
     assert environ == {"PATH": "p"}
     assert github.take({"TOKENIZERS_PARALLELISM": "false", "HOME": "/h"}).withheld == ()
-
-
-def fork_event(*, fork: bool = True, head: str = "them/x", base: str = "us/x") -> dict:
-    return {
-        "pull_request": {
-            "head": {"repo": {"fork": fork, "full_name": head}},
-            "base": {"repo": {"full_name": base}, "sha": "0", "ref": "main"},
-        }
-    }
 
 
 def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) -> None:

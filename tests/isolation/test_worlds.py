@@ -12,7 +12,7 @@ import tempfile
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -21,6 +21,9 @@ from advisor.isolation.confinement import Confinement
 from advisor.isolation.inside import isolation
 from advisor.isolation.mounts import FOLDERS_LIMIT, Look, Mount, plan
 from tests.isolation.conftest import NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIAL = """
@@ -164,58 +167,55 @@ def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) ->
     assert trial(tmp_path, world, script=script) == Told("overlay", "new\n4321:4321\n1234\n", "")
 
 
+def does(user: int, work: Callable[[], None], layers: str, project: str) -> bool:
+    """Whether `work` ends well for `user`, in a process of theirs that an overlay isolates."""
+    codecs.lookup("ascii")  # whoever it is may not be able to import it any more
+    child = os.fork()
+    if not child:
+        done = False
+        with contextlib.suppress(BaseException):
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
+            told = asdict(Confinement(kind="overlay", layers=layers, upper_bytes=1 << 20))
+            isolation(told, project).enter()
+            work()
+            done = True
+        os._exit(0 if done else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 @needs_root
 def test_a_user_with_nobodys_number_writes_where_all_may() -> None:
     """In a namespace, files of all who have no number there look like nobody's own."""
-    codecs.lookup("ascii")  # nobody may not be able to import it any more
+    written = Path("/var/tmp/gpu-advisor-test")
+
+    def write() -> None:
+        written.write_text("mine")
+        assert written.read_text() == "mine"
+
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chown(folder, 65534, 65534)
-        child = os.fork()
-        if not child:
-            written = ""
-            with contextlib.suppress(BaseException):
-                os.setgroups([])
-                os.setresgid(65534, 65534, 65534)
-                os.setresuid(65534, 65534, 65534)
-                kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
-                told = asdict(
-                    Confinement(kind="overlay", layers=f"{folder}/l", upper_bytes=1 << 20)
-                )
-                isolation(told, folder).enter()
-                Path("/var/tmp/gpu-advisor-test").write_text("mine")
-                written = Path("/var/tmp/gpu-advisor-test").read_text()
-            os._exit(0 if written else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    assert not Path("/var/tmp/gpu-advisor-test").exists()
+        assert does(65534, write, f"{folder}/l", folder)
+    assert not written.exists()
 
 
 @needs_root
 def test_where_a_folder_above_or_within_is_of_another_group_all_is_written() -> None:
     """A namespace holds one group of its user; an overlay may copy up nothing of another's."""
-    codecs.lookup("ascii")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         mine, shared = Path(folder, "team", "me"), Path(folder, "team", "me", "data", "shared")
         shared.mkdir(parents=True)
         for path in (Path(folder), *Path(folder).rglob("*")):
             foreign = path.name in {"team", "shared"}
             os.chown(path, 4321, 0 if foreign else 4321)
-        child = os.fork()
-        if not child:
-            made = False
-            with contextlib.suppress(BaseException):
-                os.setgroups([])
-                os.setresgid(4321, 4321, 4321)
-                os.setresuid(4321, 4321, 4321)
-                kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
-                told = asdict(
-                    Confinement(kind="overlay", layers=f"{folder}/l", upper_bytes=1 << 20)
-                )
-                isolation(told, str(mine)).enter()
-                for path in (mine, mine.parent, shared):
-                    (path / "runs").mkdir()
-                made = True
-            os._exit(0 if made else 1)
-        assert os.waitpid(child, 0)[1] == 0
+
+        def make() -> None:
+            for path in (mine, mine.parent, shared):
+                (path / "runs").mkdir()
+
+        assert does(4321, make, f"{folder}/l", str(mine))
         assert not list(Path(folder).rglob("runs"))
 
 

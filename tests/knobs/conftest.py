@@ -36,3 +36,9 @@ def find(document: Callable[..., Document]) -> Callable[..., Findings]:
 def kinds(find: Callable[..., Findings]) -> Callable[..., dict[str, str]]:
     """Path to kind of every knob in a text."""
     return lambda text, form="yaml": {k.path: k.kind for k in find(text, form).knobs}
+
+
+@pytest.fixture
+def has(kinds: Callable[..., dict[str, str]]) -> Callable[[str, str], bool]:
+    """Whether a text has a knob of a kind."""
+    return lambda text, kind: kind in kinds(text + "\n").values()

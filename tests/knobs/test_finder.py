@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor import documents, knobs
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -243,33 +241,6 @@ def test_one_loader_block_of_a_config_with_both_phases_is_of_any_phase(
 ) -> None:
     found = find("DATA_LOADER: {NUM_WORKERS: 8}\nTRAIN: {EPOCHS: 3}\nTEST: {ENABLE: true}\n")
     assert next(k for k in found.knobs if k.kind == "num_workers").phase == "any"
-
-
-def test_the_command_line_is_a_document_too() -> None:
-    command = ["python", "run.py", "-p", "test", "-b", "8", "--num-workers=4", "--n_timestep"]
-    found = knobs.find(documents.of_command([*command, "512", "--out_dir", "x", "data.lr=0.1"]))
-    assert {(k.path, k.kind, k.value) for k in found.knobs} == {
-        ("-b", "batch_size", 8),
-        ("--num-workers", "num_workers", 4),
-        ("--n_timestep", "timesteps", 512),
-        ("data.lr", "learning_rate", 0.1),
-    }
-    assert found.knob("-b").phase == "test"  # type: ignore[union-attr]
-    assert found.outputs == ("--out_dir",)
-
-
-@pytest.mark.parametrize(
-    ("command", "paths"),
-    [
-        ("python -u infer.py --n_steps 50", {"--n_steps"}),
-        ("python infer.py --n_steps 50", {"--n_steps"}),
-        ("conda run -n test python train.py --n_steps 50", set()),
-    ],
-)
-def test_a_command_is_called_by_its_program(command: str, paths: set[str]) -> None:
-    """Whatever flags the interpreter takes, and in whatever environment it runs."""
-    found = knobs.find(documents.of_command(command.split()))
-    assert {knob.path for knob in found.knobs} == paths
 
 
 def test_short_keys_of_a_config_are_no_flags(kinds: Callable[..., dict[str, str]]) -> None:

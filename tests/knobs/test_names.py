@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor import documents, knobs
 from advisor.knobs import names
 
 if TYPE_CHECKING:
@@ -249,134 +248,6 @@ def test_a_rate_in_a_schedule_is_the_rate_only_where_no_other_is(
     assert {knob.path for knob in find(text).knobs} == paths
 
 
-LLM = {
-    "transformers": (
-        """
-        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "bf16": true,
-         "group_by_length": true, "gradient_checkpointing": true, "torch_compile": false,
-         "dataloader_num_workers": 4, "dataloader_prefetch_factor": 2, "packing": true,
-         "attn_implementation": "sdpa", "max_seq_length": 2048, "dataloader_pin_memory": true}
-        """,
-        {
-            "per_device_train_batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "bf16": "precision",
-            "group_by_length": "length_grouping",
-            "gradient_checkpointing": "grad_checkpoint",
-            "torch_compile": "compile",
-            "dataloader_num_workers": "num_workers",
-            "dataloader_prefetch_factor": "prefetch_factor",
-            "packing": "packing",
-            "attn_implementation": "attention_impl",
-            "max_seq_length": "seq_len",
-            "dataloader_pin_memory": "pin_memory",
-        },
-    ),
-    "recipes": (
-        """
-        tokenizer: {max_seq_len: null}
-        dataset: {packed: false}
-        batch_size: 2
-        gradient_accumulation_steps: 8
-        optimizer: {fused: true, lr: 2.0e-5}
-        optimizer_in_bwd: false
-        compile: false
-        enable_activation_checkpointing: true
-        enable_activation_offloading: false
-        dtype: bf16
-        """,
-        {
-            "dataset.packed": "packing",
-            "batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "optimizer.fused": "fused_kernels",
-            "optimizer.lr": "learning_rate",
-            "optimizer_in_bwd": "optimizer_in_backward",
-            "compile": "compile",
-            "enable_activation_checkpointing": "grad_checkpoint",
-            "enable_activation_offloading": "offload",
-            "dtype": "precision",
-        },
-    ),
-    "parallel pretraining": (
-        """
-        trainer: {devices: 8, precision: bf16-mixed, accumulate_grad_batches: 1}
-        model:
-          micro_batch_size: 4
-          global_batch_size: 128
-          encoder_seq_length: 4096
-          activations_checkpoint_granularity: selective
-          data: {num_workers: 2}
-          optim: {lr: 3.0e-4}
-        """,
-        {
-            "trainer.devices": "num_devices",
-            "trainer.precision": "precision",
-            "trainer.accumulate_grad_batches": "grad_accum",
-            "model.micro_batch_size": "batch_size",
-            "model.global_batch_size": "batch_size",
-            "model.activations_checkpoint_granularity": "grad_checkpoint",
-            "model.data.num_workers": "num_workers",
-            "model.optim.lr": "learning_rate",
-        },
-    ),
-    "sharded training": (
-        """
-        {"train_batch_size": 64, "gradient_accumulation_steps": 4,
-         "bf16": {"enabled": true},
-         "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu",
-                               "pin_memory": true}}}
-        """,
-        {
-            "train_batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "bf16.enabled": "precision",
-            "zero_optimization.stage": "sharding",
-            "zero_optimization.offload_optimizer.device": "offload",
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("stack", LLM)
-def test_every_setting_of_a_language_model_stack_is_found(
-    stack: str, kinds: Callable[..., dict[str, str]]
-) -> None:
-    text, wanted = LLM[stack]
-    found = kinds(text, "json" if text.lstrip().startswith("{") else "yaml")
-    assert found == wanted
-
-
-@pytest.mark.parametrize(
-    ("command", "phase"),
-    [
-        ("python run.py -p test -c c.json", "test"),
-        ("python run.py --phase train", "train"),
-        ("python main.py fit --config c.yaml", "train"),
-        ("python main.py predict --config c.yaml", "test"),
-        ("python train.py --test-only", "test"),
-        ("python main.py --evaluate", "test"),
-        ("python train.py --batch-size 8", None),
-        ("python test.py", None),
-    ],
-)
-def test_a_command_says_which_phase_it_runs(command: str, phase: str | None) -> None:
-    """The name of the program alone says nothing: many a train.py is told to test."""
-    assert knobs.phase_of_command(documents.of_command(command.split())) == phase
-
-
-def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
-    document: Callable[..., documents.Document],
-) -> None:
-    config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
-    told = knobs.find(config, told="test")
-    assert {k.path: k.phase for k in told.knobs if k.kind != "learning_rate"} == {
-        "loader.batch_size": "test",
-        "train.num_workers": "train",
-    }
-    assert knobs.find(config).knob("loader.batch_size").phase == "train"  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -401,31 +272,3 @@ def test_a_bare_size_of_a_preprocessor_is_that_of_its_images(
     assert kinds("im_preprocessor: {params: {size: 256, phase: train}}\n") == {
         "im_preprocessor.params.size": "image_size"
     }
-
-
-COMMANDS = [
-    ("python train.py --img 640 --batch 8", {"--img": "image_size", "--batch": "batch_size"}),
-    ("python sample.py --res 256", {"--res": "image_size"}),
-    ("python sample.py --res 4", {}),
-    ("python sample.py --H 512 --W 768", {"--H": "image_size", "--W": "image_size"}),
-    ("python plot.py --W 768", {}),
-    ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
-    ("python train.py --nw 6", {}),
-    ("python train.py --lr 0.1 --n_ep 6", {"--lr": "learning_rate", "--n_ep": "epochs"}),
-    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
-    ("python train.py -s scene --iterations 30000", {"--iterations": "epochs"}),
-    ("python solve.py --iterations 30000", {}),
-    (
-        "python train.py --set train:total_iter=900 datasets:train:batch_size_per_gpu=8",
-        {"train:total_iter": "epochs", "datasets:train:batch_size_per_gpu": "batch_size"},
-    ),
-    ("python train.py s3://bucket/batch_size=8", {}),
-]
-
-
-@pytest.mark.parametrize(("command", "found"), COMMANDS)
-def test_a_command_has_short_words_and_keys_with_colons(
-    command: str, found: dict[str, str]
-) -> None:
-    document = documents.of_command(command.split())
-    assert {knob.path: knob.kind for knob in knobs.find(document).knobs} == found

@@ -106,10 +106,10 @@ PATCHES = [
 
 @pytest.mark.parametrize(("text", "is_knob"), PATCHES)
 def test_the_size_of_what_is_cut_is_one_of_images(
-    text: str, is_knob: bool, kinds: Callable[..., dict[str, str]]
+    text: str, is_knob: bool, has: Callable[[str, str], bool]
 ) -> None:
     """A patch that is cut in augmentation, not one that a network makes a token of."""
-    assert ("image_size" in kinds(text + "\n").values()) is is_knob
+    assert has(text, "image_size") is is_knob
 
 
 LENGTHS = [
@@ -170,6 +170,32 @@ def test_what_only_a_run_can_tell_is_a_reference_and_no_setting(
     }
     computed = {path for link in found.links if "computed" in link.why for path in link.paths}
     assert computed == {"world_size", "net.use_checkpoint"}
+
+
+BESIDE = [
+    # the rate of a part, before or behind the part
+    ("lr: 0.1\nlr_backbone: 0.01", "lr_backbone", None),
+    ("lr: 0.1\nbackbone_lr: 0.01", "backbone_lr", None),
+    ("lr_backbone: 0.01", "lr_backbone", "learning_rate"),
+    # a section of a schedule
+    ("train: {lr: 0.1}\ncyclic_lr: {base_lr: 0.01}", "cyclic_lr.base_lr", None),
+    ("one_cycle: {base_lr: 0.01}", "one_cycle.base_lr", "learning_rate"),
+    # the last epochs of a training whose whole length stands beside
+    ("max_epochs: 420\nstage2_num_epochs: 30", "stage2_num_epochs", None),
+    ("stage1_num_epochs: 90\nstage2_num_epochs: 30", "stage2_num_epochs", "epochs"),
+    # the loader's own beside
+    ("num_workers: 1\nnum_dataloader_workers: 10", "num_workers", None),
+    ("num_workers: 1\nbatch_size: 10", "num_workers", "num_workers"),
+    # environments that run at once
+    ("eval: {n_episodes: 50, batch_size: 50}", "eval.batch_size", None),
+    # a length in steps beside what is done every so many
+    ("steps: 100000\nbatch_size: 8\nsave_freq: 20000", "steps", "epochs"),
+    ("steps: 50\nbatch_size: 8", "steps", None),
+    ("train_samples: 300000\nmicro_batch_size: 4", "train_samples", "epochs"),
+    ("train_samples: 300000", "train_samples", None),
+    ("max_tokens: 4096\nupdate_freq: 8", "max_tokens", "batch_size"),
+    ("prediction_length: 24\nnum_parallel_samples: 100", "num_parallel_samples", "sample_num"),
+]
 
 
 OTHERS = [
@@ -349,7 +375,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "path", "kind"), OTHERS)
+@pytest.mark.parametrize(("text", "path", "kind"), [*BESIDE, *OTHERS])
 def test_the_words_and_what_stands_beside_decide(
     text: str, path: str, kind: str | None, kinds: Callable[..., dict[str, str]]
 ) -> None:

@@ -11,6 +11,7 @@ from advisor.machine import disk, host
 from advisor.machine.condition import CardCondition, nvidia_devices, read_conditions
 from advisor.machine.host_condition import read_governor, read_host_condition
 from advisor.machine.readings import GIB
+from tests.machine.trees import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     import pytest
 
     from tests.machine.conftest import StubProcess
-
-
-def write(root: Path, path: str, text: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(text)
 
 
 def conditions() -> tuple[CardCondition, ...]:

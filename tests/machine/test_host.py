@@ -13,6 +13,7 @@ import pytest
 
 from advisor.machine import host
 from advisor.machine.readings import GIB, on_wsl
+from tests.machine.trees import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +24,6 @@ UNLIMITED_V1 = 9_223_372_036_854_771_712
 def quota_cpus(root: Path) -> float | None:
     quota = host.cpu_quota(root)
     return quota.cpus if quota else None
-
-
-def write(root: Path, path: str, text: str) -> None:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(text)
 
 
 def test_version_2_takes_the_tightest_limit_from_our_group_upwards(tmp_path: Path) -> None:

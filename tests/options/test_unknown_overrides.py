@@ -8,6 +8,7 @@ import pytest
 
 from advisor import options
 from advisor.inspect import inspect
+from tests.options.programs import write
 
 FILES = {
     "main.py": """\
@@ -27,9 +28,7 @@ main()
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program of Hydra's, called in its own folder."""
-    for name, text in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write(tmp_path, FILES)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -76,6 +75,5 @@ def test_where_a_part_of_it_is_elsewhere_nothing_is_told(
     project: Path, file: str, text: str, word: str
 ) -> None:
     """Schemas of Python, groups chosen anew, folders that are added."""
-    (project / file).parent.mkdir(exist_ok=True)
-    (project / file).write_text(text)
+    write(project, {file: text})
     assert unknown("data.batchsize=4", word) == {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
+from typing import Any
 
 import pytest
 
-from advisor.probe.batches import Counter
+from advisor.probe.batches import Counter, copied
 from advisor.probe.padding import Padding
 
 torch = pytest.importorskip("torch")
@@ -106,3 +108,64 @@ def test_what_equals_the_batch_by_chance_is_not_counted(
     counter = Counter(float(asked))
     assert counter.count(first) == asked
     assert counter.count(second) == items
+
+
+@dataclasses.dataclass
+class Sample:
+    pixels: Any
+    name: str = ""
+
+
+class Bag:
+    """An object that is no container."""
+
+    def __init__(self, **held: Any) -> None:
+        self.__dict__.update(held)
+
+
+IMAGES = torch.zeros(6, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        IMAGES,
+        [IMAGES, torch.zeros(6)],
+        (torch.zeros(()), {"x": {"deep": IMAGES}}),
+        {"ids": IMAGES, "meta": ["a"] * 6},
+        Sample(pixels=IMAGES),
+        Bag(inner=Bag(x=IMAGES)),
+        [[torch.zeros(3, 8, 8)] * 6, [{"box": torch.zeros(2, 4)}] * 6],
+        ["a.png"] * 6,
+    ],
+    ids=["tensor", "list", "nested", "dict", "dataclass", "object", "detection", "names"],
+)
+def test_items_of_a_batch(batch: Any) -> None:
+    """Whatever it is wrapped in, with the loader's own batch size known."""
+    counter = Counter(expected=6)
+    assert counter.count(batch) == 6
+    assert counter.count(batch) == 6
+
+
+def test_the_last_batch_may_be_smaller() -> None:
+    """The way to the count is kept, the count is not."""
+    counter = Counter(expected=6)
+    assert [counter.count({"x": torch.zeros(n, 3)}) for n in (6, 6, 2)] == [6, 6, 2]
+
+
+def test_items_without_an_expected_number() -> None:
+    """Without one the most common leading dimension counts; a batch of another kind is searched."""
+    counter = Counter()
+    assert counter.count((torch.zeros(5, 2), torch.zeros(5), torch.zeros(1))) == 5
+    assert counter.count({"other": torch.zeros(7, 2)}) == 7
+
+
+def test_a_replayed_batch_survives_what_the_program_does_to_it() -> None:
+    """Containers are new, tensors the same."""
+    batch = {"x": IMAGES, "rest": [IMAGES, Sample(pixels=IMAGES)]}
+    again = copied(batch)
+    again.pop("x")
+    again["rest"].clear()
+    assert list(batch) == ["x", "rest"]
+    assert len(batch["rest"]) == 2
+    assert copied(batch)["rest"][1].pixels is IMAGES

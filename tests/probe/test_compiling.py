@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
+from advisor.probe import observe
+from advisor.probe.session import Session
 from tests.probe.program import compiling, python
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 NOTED = (
     "batches.Counter.count",
@@ -116,3 +118,19 @@ def test_each_fault_in_turn_leaves_the_program_unharmed(tmp_path: Path) -> None:
         kept = [bool(content[fact]) for fact in FACTS.values() if fact != lost]
         assert all(kept), (name, content)
         assert content["seen"]["device"] == "cpu"
+
+
+class Overwritten:
+    """A loss in memory that a CUDA graph has used again."""
+
+    def item(self) -> float:
+        msg = "accessing tensor output of CUDAGraphs that has been overwritten"
+        raise RuntimeError(msg)
+
+
+def test_a_loss_that_cannot_be_read_takes_no_other_along(tmp_path: Path) -> None:
+    """It is left out, and noted."""
+    session = Session({"records": str(tmp_path)})
+    session.losses = [torch.tensor(2.0), Overwritten(), torch.tensor(1.0)]
+    assert observe.loss_values(session) == [2.0, 1.0]
+    assert "overwritten" in session.notes[0]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from advisor.report.model import (
     AdviceEntry,
     Bottleneck,
-    ChangeEntry,
-    ComparisonEntry,
-    DecisionEntry,
     Gain,
     MachineEntry,
     QualityPoint,
     Report,
-    RoundEntry,
     RungEntry,
     Side,
     TargetEntry,
     TrialEntry,
 )
+from tests.report.entries import PATHS, change, comparison, decision, settings
 
 CPU_HOST = MachineEntry(
     cpu="AMD EPYC 7B13",
@@ -38,59 +37,6 @@ GPU_HOST = MachineEntry(
     python="3.11.7",
     torch="2.13.0",
 )
-
-
-def decision(path: str, kind: str, outcome: str, old: object, new: object, **rest: object):
-    return DecisionEntry(
-        path=path,
-        kind=kind,
-        document="config/dem_completion.json",
-        outcome=outcome,
-        from_=old,
-        to=new,
-        **({"class_": "free", "why": ""} | rest),
-    )
-
-
-PATHS = {
-    "num_workers": "datasets.test.dataloader.args.num_workers",
-    "batch_size": "datasets.test.dataloader.args.batch_size",
-    "n_timestep": "model.beta_schedule.test.n_timestep",
-}
-
-
-def settings(label: str, paths: dict[str, str]) -> dict[str, object]:
-    """What `batch_size=8 num_workers=1` sets, by path; the end of the schedule moves with the
-    steps."""
-    pairs = [word.split("=") for word in label.split() if "=" in word]
-    found = {paths[name]: int(value) for name, value in pairs}
-    if PATHS["n_timestep"] in found:
-        found["model.beta_schedule.test.linear_end"] = 0.02
-    return found
-
-
-def comparison(
-    before: str, after: str, old: float, new: float, gain: Gain, paths: dict[str, str]
-) -> ComparisonEntry:
-    """Six rounds that counted and one that others disturbed."""
-    return ComparisonEntry(
-        purpose="confirm",
-        title=f"{after} against {before}",
-        before=before,
-        after=after,
-        settings=settings(after, paths),
-        gain=gain,
-        rounds=[
-            RoundEntry(
-                round=number,
-                before=old + number / 1000,
-                after=new + number / 500,
-                disturbed="after" if number == 3 else None,
-                counted=number != 3,
-            )
-            for number in range(1, 8)
-        ],
-    )
 
 
 def dem_trials() -> list[TrialEntry]:
@@ -206,38 +152,10 @@ def improved(**changes: object) -> Report:
             shares={"data_wait": 0.012, "compute": 0.958, "other": 0.03},
         ),
         "changes": [
-            ChangeEntry(
-                path=f"{path}.num_workers",
-                from_=12,
-                to=1,
-                class_="free",
-                kind="num_workers",
-                document="config/dem_completion.json",
-            ),
-            ChangeEntry(
-                path=f"{path}.batch_size",
-                from_=1,
-                to=8,
-                class_="free",
-                kind="batch_size",
-                document="config/dem_completion.json",
-            ),
-            ChangeEntry(
-                path="model.beta_schedule.test.n_timestep",
-                from_=1000,
-                to=500,
-                class_="quality",
-                kind="timesteps",
-                document="config/dem_completion.json",
-            ),
-            ChangeEntry(
-                path="model.beta_schedule.test.linear_end",
-                from_=0.01,
-                to=0.02,
-                class_="quality",
-                kind="schedule",
-                document="config/dem_completion.json",
-            ),
+            change(f"{path}.num_workers", "num_workers", 12, 1),
+            change(f"{path}.batch_size", "batch_size", 1, 8),
+            change("model.beta_schedule.test.n_timestep", "timesteps", 1000, 500, class_="quality"),
+            change("model.beta_schedule.test.linear_end", "schedule", 0.01, 0.02, class_="quality"),
         ],
         "runs": 25,
         "wall_s": 268.4,
@@ -535,21 +453,9 @@ def on_gpu(**changes: object) -> Report:
             shares={"data_wait": 0.05, "host_to_device": 0.02, "compute": 0.90, "other": 0.03},
         ),
         "changes": [
-            ChangeEntry(
-                path="training.num_workers",
-                from_=2,
-                to=8,
-                class_="free",
-                kind="num_workers",
-                document="config/emberformer.yaml",
-            ),
-            ChangeEntry(
-                path=path,
-                from_=16,
-                to=64,
-                class_="training",
-                kind="batch_size",
-                document="config/emberformer.yaml",
+            change("training.num_workers", "num_workers", 2, 8, document="config/emberformer.yaml"),
+            change(
+                path, "batch_size", 16, 64, class_="training", document="config/emberformer.yaml"
             ),
         ],
         "config": "config/emberformer.yaml",
@@ -624,3 +530,4 @@ def on_gpu(**changes: object) -> Report:
 
 
 ALL = {"improved": improved, "unchanged": unchanged, "partial": partial, "on_gpu": on_gpu}
+every_example = pytest.mark.parametrize("make", ALL.values(), ids=ALL)

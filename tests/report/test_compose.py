@@ -8,60 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.advice import proven_advice
 from advisor.engines.formula import Formula
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.experiments.attempts import Arm, Ask, Attempt
-from advisor.machine import target
 from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour, Run
-from advisor.report import advised, compose, rendering, sentences, surroundings
-from advisor.report.outcome import Outcome
+from advisor.report import advised, rendering, sentences, surroundings
 from advisor.strategy.switches import SWITCHES
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.report.composing import reported
 from tests.runs import a_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.model import Machine, Trial
+    from advisor.model import Trial
     from advisor.report.model import Report
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
 FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
 """A program that no batch makes faster."""
-
-
-def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
-    """The report that `optimize` would write."""
-    return compose.optimize_report(
-        Outcome(
-            stop=search.stop,
-            standing=search.standing,
-            attempts=tuple(search.lab.attempts),
-            comparisons=tuple(search.lab.comparisons),
-            winner=search.winner,
-            decisions=tuple(search.decisions.values()),
-            advice=proven_advice(search.standing, search.lab.program),
-            program=search.lab.program,
-            machine=machine,
-            diff="",
-        ),
-        compose.Asked(
-            config=folder / "train.yaml",
-            report=folder / "report.md",
-            output=None,
-            entry=None,
-            rewritten=(),
-            dry_run=True,
-            workload=None,
-            command="python train.py",
-            cwd=folder,
-            target=target.resolve("auto", machine),
-            price_per_hour=None,
-            wall_s=1.0,
-        ),
-    )
 
 
 def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:

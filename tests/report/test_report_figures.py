@@ -32,7 +32,6 @@ pytestmark = pytest.mark.skipif(
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROOT = Path(__file__).resolve().parents[2]
-every_example = pytest.mark.parametrize("make", examples.ALL.values(), ids=examples.ALL)
 
 
 @functools.cache
@@ -55,7 +54,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@every_example
+@examples.every_example
 def test_what_is_planned_is_drawn_as_valid_svg(make: Any) -> None:
     assert set(drawn(make)) == {figure.file for figure in figures.plan(make())}
     assert set(drawn(make)) <= set(figures.FILES)
@@ -83,7 +82,7 @@ def test_the_same_report_gives_the_same_bytes_whatever_the_matplotlibrc(tmp_path
     assert there == drawn(examples.improved)
 
 
-@every_example
+@examples.every_example
 def test_every_colour_reads_on_white_and_on_githubs_dark(make: Any) -> None:
     for each in drawn(make).values():
         svg = each.decode()

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.report import footprint, rendering
 from tests.report import examples
-from tests.report.test_report_rendering import section
+from tests.report.reading import section
 
 HELD = {"model": 0.1, "gradients": 0.1, "optimizer": 0.2, "activations": 0.5, "workspace": 0.1}
 

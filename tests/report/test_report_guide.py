@@ -16,7 +16,8 @@ from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.entries import trial_entry
 from advisor.report.model import Side, TrialEntry
 from tests.report import examples
-from tests.report.test_report_rendering import every_example, section
+from tests.report.entries import decision
+from tests.report.reading import section
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_a_knob_that_the_program_ignores_has_no_neighbours() -> None:
         for rate, settings in rates
     ]
     for outcome, expected in (("ignored", set()), ("kept", {6})):
-        knob = examples.decision("sample_num", "item_count", outcome, 12, 12)
+        knob = decision("sample_num", "item_count", outcome, 12, 12)
         report = examples.unchanged(trials=trials, decisions=[knob])
         assert {each.value for each in sensitivity.neighbours(report)} == expected
 
@@ -110,7 +111,7 @@ def test_settings_that_are_no_numbers_have_every_other_value_as_neighbour() -> N
         )
         for value, rate in (("fp32", 1.0), ("bf16", 2.0), ("fp16", 1.9))
     ]
-    kept = examples.decision(path, "precision", "kept", "fp32", "fp32")
+    kept = decision(path, "precision", "kept", "fp32", "fp32")
     report = examples.unchanged(trials=trials, decisions=[kept])
     assert {each.value: each.ratio for each in sensitivity.neighbours(report)} == {
         "bf16": 2.0,
@@ -172,7 +173,7 @@ def test_a_command_that_is_no_shell_text_is_watched_by_other_means() -> None:
     assert not any(watch.command.startswith("top") for watch in guide.watching(report))
 
 
-@every_example
+@examples.every_example
 def test_no_section_is_empty(make: Any) -> None:
     """A heading has something below it, and a table has rows."""
     text = rendering.render(make(), "figures")

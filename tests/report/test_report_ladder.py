@@ -11,8 +11,8 @@ from advisor.report import ladder, page, rendering
 from advisor.report.model import RungEntry
 from benchmarks.formula_search import formula_search, on_formula
 from tests.report import examples
-from tests.report.test_compose import reported
-from tests.report.test_report_rendering import section
+from tests.report.composing import reported
+from tests.report.reading import section
 from tests.runs import a_run
 
 if TYPE_CHECKING:

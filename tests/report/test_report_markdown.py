@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from advisor.report import markdown
+from tests.report.reading import PARSER
 
-PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 SPECIAL = st.text(alphabet="`|\\*_[]()<>&!#~-+=.1$ ab\n\té\"'{}", max_size=40)
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -13,7 +13,8 @@ import pytest
 from advisor.errors import OutputRefusedError
 from advisor.report import page, rendering, writing
 from tests.report import examples
-from tests.report.test_report_rendering import PARSER, every_example, hostile
+from tests.report.hostile import hostile
+from tests.report.reading import PARSER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ class Tree(HTMLParser):
         return "".join("".join(self.words).split())
 
 
-@every_example
+@examples.every_example
 def test_the_page_says_what_the_markdown_says(make: Any) -> None:
     """Every word and every figure of report.md, in its order, and no other."""
     report = make()
@@ -63,7 +64,7 @@ def test_the_page_says_what_the_markdown_says(make: Any) -> None:
     assert Tree(shown).text == "".join(html.unescape(calm).split())
 
 
-@every_example
+@examples.every_example
 def test_the_page_is_whole_and_needs_no_other_file(make: Any) -> None:
     """Tags close, places within it exist, and every picture is in it with its text."""
     tree = Tree(page.page(make(), DRAWN))
@@ -82,7 +83,7 @@ def test_the_page_is_whole_and_needs_no_other_file(make: Any) -> None:
             assert attrs["alt"]
 
 
-@every_example
+@examples.every_example
 def test_tables_are_told_to_those_who_hear_them(make: Any) -> None:
     """Each table has a name, each head says what it heads, and no head is a row of nothing."""
     text = page.page(make(), DRAWN)
@@ -93,7 +94,7 @@ def test_tables_are_told_to_those_who_hear_them(make: Any) -> None:
     assert not re.search(r"<thead>\s*<tr>(\s*<th[^>]*></th>\s*)+</tr>", text)
 
 
-@every_example
+@examples.every_example
 def test_strings_of_the_users_stay_text(make: Any) -> None:
     """No tag and no attribute that the same report without them has not, and no other section."""
     report = make()

@@ -7,32 +7,18 @@ import re
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 
 from advisor.model import Disturbance, Interval
 from advisor.report import rendering, sentences, surroundings, view
 from advisor.report.model import Bottleneck, Gain, Report, TargetEntry
 from tests.report import examples
+from tests.report.hostile import hostile
+from tests.report.reading import PARSER, first_screen, section
 from tests.runs import a_run
 
-PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION = re.compile(r"([\d,.]+) (us|ms|s|min|h|d)\b(?: (\d+) (s|min|h)\b)?")
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
-
-every_example = pytest.mark.parametrize("make", examples.ALL.values(), ids=examples.ALL)
-
-
-def first_screen(text: str) -> str:
-    """All before the second heading."""
-    return text.split("\n## ", maxsplit=1)[0]
-
-
-def section(text: str, heading: str) -> str:
-    """Body of the section whose heading starts so."""
-    found = re.search(rf"^## {heading}.*?\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
-    assert found, f"no section {heading}"
-    return found[1]
 
 
 def held_numbers(part: Any) -> set[float]:
@@ -46,7 +32,7 @@ def held_numbers(part: Any) -> set[float]:
     return {float(part)} if isinstance(part, (int, float)) else set()
 
 
-@every_example
+@examples.every_example
 def test_nothing_unmeasured_is_shown_as_a_value(make: Any) -> None:
     """`None`, `nan`, `null` and unfilled places never reach the reader."""
     text = rendering.render(make(), "figures")
@@ -54,12 +40,12 @@ def test_nothing_unmeasured_is_shown_as_a_value(make: Any) -> None:
         assert not re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text), word
 
 
-@every_example
+@examples.every_example
 def test_the_first_screen_is_short(make: Any) -> None:
     assert len(first_screen(rendering.render(make())).strip().splitlines()) <= 42
 
 
-@every_example
+@examples.every_example
 def test_every_number_of_the_first_screen_is_in_the_report(make: Any) -> None:
     """Or follows from it by one division: the time of a unit, of a thousand, of ten thousand."""
     report = make()
@@ -84,7 +70,7 @@ def test_every_number_of_the_first_screen_is_in_the_report(make: Any) -> None:
         assert any(abs(number - each) <= 0.501 * 10**-decimals for each in held), shown
 
 
-@every_example
+@examples.every_example
 def test_the_figures_of_the_headline_reach_the_reader(make: Any) -> None:
     """Another rate, gain or memory in the JSON gives another first screen."""
     report = make()
@@ -215,26 +201,6 @@ def test_a_patch_is_shown_in_full() -> None:
     assert "1.12x (1.09 to 1.15)" in text
 
 
-def hostile(report: Report) -> Report:
-    """`report` with something to run, open or break out in every string that a user controls."""
-    bad = "x</details>\n\n# Heading | [a](javascript:b) ![c](http://d) <img src=e> `f` ``` \x1b[31m"
-    fields = report.model_dump(by_alias=True)
-
-    def spoil(part: Any, key: str = "") -> Any:
-        if isinstance(part, dict):
-            keys = {name: f"{name} {bad}" if key == "settings" else name for name in part}
-            return {keys[name]: spoil(entry, name) for name, entry in part.items()}
-        if isinstance(part, list):
-            return [spoil(entry, key) for entry in part]
-        fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
-        fixed |= {"stage", "objective", "tier"}
-        if not isinstance(part, str) or not part or key in fixed:
-            return part
-        return f"{part} {bad}"
-
-    return Report.model_validate(spoil(fields))
-
-
 def test_what_waits_for_a_decision_stands_on_the_first_screen() -> None:
     """Proven advice is not buried; what has no interval stays in its section."""
     first = first_screen(rendering.render(examples.on_gpu()))
@@ -244,7 +210,7 @@ def test_what_waits_for_a_decision_stands_on_the_first_screen() -> None:
     assert "Disk" not in first
 
 
-@every_example
+@examples.every_example
 @pytest.mark.parametrize("form", ["report", "summary"])
 def test_strings_of_the_users_cannot_become_markup(make: Any, form: str) -> None:
     """No heading, link, image, HTML or code block beyond those of the template."""

@@ -9,7 +9,7 @@ import pytest
 from advisor.report import page, rendering, several
 from advisor.report.model import ComparisonEntry, Gain
 from tests.report import examples
-from tests.report.test_report_rendering import section
+from tests.report.reading import section
 
 
 def report_of(ratio: float, low: float, high: float | None):  # type: ignore[no-untyped-def]

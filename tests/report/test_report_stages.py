@@ -11,7 +11,7 @@ from advisor.report import rendering, stages
 from advisor.report.bounds import bounds
 from advisor.report.model import Report, StageEntry
 from tests.report import examples
-from tests.report.test_report_rendering import section
+from tests.report.reading import section
 from tests.runs import a_run
 
 

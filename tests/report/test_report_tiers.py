@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from advisor.report import rendering, tiers
-from advisor.report.model import ChangeEntry
 from tests.report import examples
-from tests.report.test_report_rendering import section
+from tests.report.entries import change, comparison
+from tests.report.reading import section
 
 FREE = "batch_size=8 num_workers=1"
 
@@ -27,14 +27,7 @@ def test_each_tier_is_what_was_proven_for_it() -> None:
 
 def test_what_was_proven_only_together_is_not_told_apart() -> None:
     """Precision and steps on top in one proof: balanced has no point of its own."""
-    numeric = ChangeEntry(
-        path="model.dtype",
-        from_="fp32",
-        to="bf16",
-        class_="numeric",
-        kind="precision",
-        document="config/dem_completion.json",
-    )
+    numeric = change("model.dtype", "precision", "fp32", "bf16", class_="numeric")
     report = examples.improved()
     last = report.comparisons[1]
     both = last.model_copy(update={"settings": {**(last.settings or {}), "model.dtype": "bf16"}})
@@ -131,7 +124,7 @@ def test_a_batch_that_is_made_up_for_is_told_alike_wherever_it_is_told() -> None
     gain = examples.improved().gain
     assert gain is not None
     changes = [
-        ChangeEntry(path=path, from_=old, to=new, class_="training", kind=kind, document="a.yaml")
+        change(path, kind, old, new, class_="training", document="a.yaml")
         for path, old, new, kind in (
             ("batch_size", 4, 32, "batch_size"),
             ("accumulation", 8, 1, "grad_accum"),
@@ -140,7 +133,7 @@ def test_a_batch_that_is_made_up_for_is_told_alike_wherever_it_is_told() -> None
     report = examples.improved(
         changes=changes,
         lower_tiers={"safe": "batch_size=16"},
-        comparisons=[examples.comparison("original", label, 1.0, 2.9, gain, paths)],
+        comparisons=[comparison("original", label, 1.0, 2.9, gain, paths)],
     )
     text = rendering.render(report)
     assert text.count("an update has as many samples as before") == 3

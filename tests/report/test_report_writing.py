@@ -15,14 +15,13 @@ from advisor.errors import OutputRefusedError, ReportError
 from advisor.report import writing
 from advisor.report.model import HEADLINE, Gain, Report, Side
 from tests.report import examples
+from tests.report.entries import decision
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-every_example = pytest.mark.parametrize("make", examples.ALL.values(), ids=examples.ALL)
 
-
-@every_example
+@examples.every_example
 def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(
     make: Any, tmp_path: Path
 ) -> None:
@@ -34,7 +33,7 @@ def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@every_example
+@examples.every_example
 def test_the_json_holds_to_its_schema(make: Any) -> None:
     jsonschema.validate(json.loads(writing.dump(make())), json.loads(schemas.report_schema()))
 
@@ -151,7 +150,7 @@ def test_a_log_that_is_no_unicode_does_not_stop_the_report(tmp_path: Path) -> No
 def test_values_keep_their_type() -> None:
     """`true` is not 1, 1.0 is not 1, and a list stays a list."""
     for value in (True, 1, 1.0, "1", [256, 256], ["a", None], None):
-        change = examples.decision("a.b", "kind", "kept", value, value)
+        change = decision("a.b", "kind", "kept", value, value)
         read = type(change).model_validate_json(change.model_dump_json(by_alias=True))
         assert read.from_ == value
         assert type(read.from_) is type(value)

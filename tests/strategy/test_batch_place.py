@@ -12,6 +12,7 @@ from advisor.engines.recorded import RecordedEngine
 from advisor.model import BatchPlace, Effects, Failure, Run
 from advisor.strategy.batch_place import followed
 from benchmarks.formula_search import FormulaSearch, formula_search
+from tests.strategy.configs import TEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 LENGTH = 35
 NAMES = {"batch_size": "batch_size"}
-TEST = {"phase": "test"}
 WITHOUT_A_LOADER = {"workers": None, "batch_asked": None, "model_site": "main.py:9"}
 
 

@@ -15,6 +15,7 @@ from advisor.experiments.lab import LATE_S
 from advisor.report import sentences
 from advisor.trials.guardian import TERM_GRACE_S
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.strategy.configs import INFERENCE, TEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
 STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
 WINDOW_S = 3.5
 BUDGET_S = 240.0
-TEST = {"phase": "test"}
-TEXT = "batch_size: 1\nnum_workers: 0\n"
 CODED = {"batch_size": 4, "num_workers": 0}
 PROGRAMS = {
-    "batch": ({"load_s": 1e-6, "launch_s": 0.02, "unit_s": 0.002}, TEXT),
+    "batch": ({"load_s": 1e-6, "launch_s": 0.02, "unit_s": 0.002}, INFERENCE),
     "workers": ({"load_s": 0.004, "launch_s": 0.001}, "batch_size: 8\nnum_workers: 0\n"),
-    "both": ({"load_s": 0.002, "launch_s": 0.02}, TEXT),
+    "both": ({"load_s": 0.002, "launch_s": 0.02}, INFERENCE),
     "nothing": (
         {"load_s": 1e-6, "launch_s": 1e-5, "unit_s": 0.01},
         "batch_size: 8\nnum_workers: 0\n",
@@ -161,7 +160,7 @@ def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> N
     late = on_formula(
         load_s=1e-6, fails=lambda values, _: "timeout" if values["batch_size"] > 1 else None
     )
-    search = formula_search(tmp_path, late, TEXT, workload=TEST, budget_s=50.0)
+    search = formula_search(tmp_path, late, INFERENCE, workload=TEST, budget_s=50.0)
     limits = [each.trial.total_limit_s for each in late.asked]
     assert limits[0] == 50.0 + LATE_S
     assert max(limits[1:]) < 50.0
@@ -178,7 +177,9 @@ def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
         return "gpu-oom" if values["batch_size"] > 1 else None
 
     engine = on_formula(load_s=1e-6, process_s=12.0, fails=fails)
-    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s, gpu=False)
+    search = formula_search(
+        tmp_path, engine, INFERENCE, workload=TEST, budget_s=budget_s, gpu=False
+    )
     assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
     assert dict(search.decisions["batch_size"].data)["stop"] == "failed"
 
@@ -207,7 +208,7 @@ def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -
     slower = on_formula(
         load_s=1e-6, process_s=lambda trial: 60.0 if trial.purpose == "confirm" else 1.0
     )
-    search = formula_search(tmp_path, slower, TEXT, workload=TEST, budget_s=50.0)
+    search = formula_search(tmp_path, slower, INFERENCE, workload=TEST, budget_s=50.0)
     assert search.standing.proofs[0].cut_short
     assert any(skipped.matters for skipped in search.standing.skipped)
     assert not search.winner.changes
@@ -234,7 +235,7 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
         names={"steps": "n_timestep"},
         held=lambda *_: held,
     )
-    text = TEXT + "sampler:\n  n_timestep: 1000\n"
+    text = INFERENCE + "sampler:\n  n_timestep: 1000\n"
     with tempfile.TemporaryDirectory() as folder:
         search = formula_search(
             Path(folder), engine, text, workload=TEST, budget_s=300.0 + 60 * startup_s, gpu=False
@@ -313,7 +314,7 @@ def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
         return 4.0 if trial.purpose == "confirm" else 10.0
 
     engine = on_formula(process_s=process_s, **PROGRAMS["batch"][0])
-    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=100.0, gpu=False)
+    search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=100.0, gpu=False)
     (proof,) = search.standing.proofs
     assert proof.contest.rounds < len(proof.counted) <= proof.contest.hoped
     assert not proof.cut_short

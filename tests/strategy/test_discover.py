@@ -10,6 +10,7 @@ from advisor.history import History
 from advisor.model import Failure
 from advisor.strategy.discover import MOST_PROCESSES
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.strategy.configs import TEST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 NAMES = {"batch_size": "zorp", "num_workers": "vex", "accumulation_steps": "frell"}
 """What these programs call their settings."""
-TEST = {"phase": "test"}
 
 
 def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:

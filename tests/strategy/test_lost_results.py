@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from advisor.model import ResultFile, Run
+from advisor.report import sentences
 from advisor.strategy import results
+from benchmarks.formula_search import formula_search, on_formula
 from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 
 def run(*files: ResultFile, units: float = 1000.0, step_kind: str = "loader batch") -> Run:
@@ -109,3 +116,15 @@ def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
     assert results.unread((jpeg("c"), jpeg("a")), [jpeg("b")]) == ()
     assert results.unread((jpeg("a"),), [jpeg("b")]) == ()
     assert results.lost((jpeg("a"), jpeg("a")), jpeg("b")) == ()
+
+
+@pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
+def test_a_batch_that_loses_results_is_not_taken(
+    files: Callable[[int], int], taken: bool, tmp_path: Path
+) -> None:
+    """One file a batch where there was one an item: said with both counts, and not written."""
+    engine = on_formula(load_s=1e-6, files=files)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
+    assert ("batch_size" in search.values) is taken
+    if not taken:
+        assert "results would be lost" in sentences.why(search.decisions["batch_size"])

@@ -14,12 +14,12 @@ from advisor.engines.recorded import RecordedEngine, Table
 from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
 from advisor.report import sentences
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.strategy.configs import TEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-TEST = {"phase": "test"}
 COSTS = {"load_s": 1e-6, "launch_s": 0.004, "unit_s": 0.0005}
 """A batch of n takes 4 + n/2 ms: 225 items/s and 4.5 ms alone, 2000 items/s at most."""
 

@@ -11,7 +11,7 @@ from advisor.engines.recorded import RecordedEngine
 from advisor.model import Failure, InTurn, Spell
 from advisor.strategy.in_turn import gains
 from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
-from tests.strategy.test_whatif import CODED, CONFIG, GUARD, ON_CUDA, advice_of, tried
+from tests.strategy.whatifs import CODED, CONFIG, GUARD, ON_CUDA, advice_of, tried
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -166,3 +166,12 @@ def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, ba
     assert search.values == {}
     assert search.decisions[batch].outcome == "advised"
     assert int(str(dict(search.decisions[batch].data)["to"])) > 4
+
+
+def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
+    """Effective batch is the user's: proven in rounds of its own, and never written."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step")
+    search = formula_search(tmp_path, engine, BATCH)
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "advised"
+    assert search.standing.proposals[0].outcome is not None

@@ -20,7 +20,7 @@ from advisor.trials import run_trial
 from advisor.trials.disturbance import judge, window_rates
 from advisor.trials.reading import read
 from advisor.trials.records import LARGEST_BYTES, Records, parse
-from tests.trials.test_reading import record
+from tests.trials.by_hand import record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

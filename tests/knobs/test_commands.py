@@ -1,0 +1,97 @@
+"""What a command tells: its knobs, in whatever spelling, and the phase that it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import documents, knobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    ("command", "phase"),
+    [
+        ("python run.py -p test -c c.json", "test"),
+        ("python run.py --phase train", "train"),
+        ("python main.py fit --config c.yaml", "train"),
+        ("python main.py predict --config c.yaml", "test"),
+        ("python train.py --test-only", "test"),
+        ("python main.py --evaluate", "test"),
+        ("python train.py --batch-size 8", None),
+        ("python test.py", None),
+    ],
+)
+def test_a_command_says_which_phase_it_runs(command: str, phase: str | None) -> None:
+    """The name of the program alone says nothing: many a train.py is told to test."""
+    assert knobs.phase_of_command(documents.of_command(command.split())) == phase
+
+
+def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
+    document: Callable[..., documents.Document],
+) -> None:
+    config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
+    told = knobs.find(config, told="test")
+    assert {k.path: k.phase for k in told.knobs if k.kind != "learning_rate"} == {
+        "loader.batch_size": "test",
+        "train.num_workers": "train",
+    }
+    assert knobs.find(config).knob("loader.batch_size").phase == "train"  # type: ignore[union-attr]
+
+
+COMMANDS = [
+    ("python train.py --img 640 --batch 8", {"--img": "image_size", "--batch": "batch_size"}),
+    ("python sample.py --res 256", {"--res": "image_size"}),
+    ("python sample.py --res 4", {}),
+    ("python sample.py --H 512 --W 768", {"--H": "image_size", "--W": "image_size"}),
+    ("python plot.py --W 768", {}),
+    ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
+    ("python train.py --nw 6", {}),
+    ("python train.py --lr 0.1 --n_ep 6", {"--lr": "learning_rate", "--n_ep": "epochs"}),
+    ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
+    ("python train.py -s scene --iterations 30000", {"--iterations": "epochs"}),
+    ("python solve.py --iterations 30000", {}),
+    (
+        "python train.py --set train:total_iter=900 datasets:train:batch_size_per_gpu=8",
+        {"train:total_iter": "epochs", "datasets:train:batch_size_per_gpu": "batch_size"},
+    ),
+    ("python train.py s3://bucket/batch_size=8", {}),
+]
+
+
+@pytest.mark.parametrize(("command", "found"), COMMANDS)
+def test_a_command_has_short_words_and_keys_with_colons(
+    command: str, found: dict[str, str]
+) -> None:
+    document = documents.of_command(command.split())
+    assert {knob.path: knob.kind for knob in knobs.find(document).knobs} == found
+
+
+def test_the_command_line_is_a_document_too() -> None:
+    command = ["python", "run.py", "-p", "test", "-b", "8", "--num-workers=4", "--n_timestep"]
+    found = knobs.find(documents.of_command([*command, "512", "--out_dir", "x", "data.lr=0.1"]))
+    assert {(k.path, k.kind, k.value) for k in found.knobs} == {
+        ("-b", "batch_size", 8),
+        ("--num-workers", "num_workers", 4),
+        ("--n_timestep", "timesteps", 512),
+        ("data.lr", "learning_rate", 0.1),
+    }
+    assert found.knob("-b").phase == "test"  # type: ignore[union-attr]
+    assert found.outputs == ("--out_dir",)
+
+
+@pytest.mark.parametrize(
+    ("command", "paths"),
+    [
+        ("python -u infer.py --n_steps 50", {"--n_steps"}),
+        ("python infer.py --n_steps 50", {"--n_steps"}),
+        ("conda run -n test python train.py --n_steps 50", set()),
+    ],
+)
+def test_a_command_is_called_by_its_program(command: str, paths: set[str]) -> None:
+    """Whatever flags the interpreter takes, and in whatever environment it runs."""
+    found = knobs.find(documents.of_command(command.split()))
+    assert {knob.path for knob in found.knobs} == paths

@@ -1,0 +1,50 @@
+"""The report of a search that ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.advice import proven_advice
+from advisor.engines.recorded import QUIET_MACHINE
+from advisor.machine import target
+from advisor.report import compose
+from advisor.report.outcome import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Machine
+    from advisor.report.model import Report
+    from benchmarks.formula_search import FormulaSearch
+
+
+def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
+    """The report that `optimize` would write."""
+    return compose.optimize_report(
+        Outcome(
+            stop=search.stop,
+            standing=search.standing,
+            attempts=tuple(search.lab.attempts),
+            comparisons=tuple(search.lab.comparisons),
+            winner=search.winner,
+            decisions=tuple(search.decisions.values()),
+            advice=proven_advice(search.standing, search.lab.program),
+            program=search.lab.program,
+            machine=machine,
+            diff="",
+        ),
+        compose.Asked(
+            config=folder / "train.yaml",
+            report=folder / "report.md",
+            output=None,
+            entry=None,
+            rewritten=(),
+            dry_run=True,
+            workload=None,
+            command="python train.py",
+            cwd=folder,
+            target=target.resolve("auto", machine),
+            price_per_hour=None,
+            wall_s=1.0,
+        ),
+    )
