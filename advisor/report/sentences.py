@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.experiments.comparison import AFTER, BEFORE
 from advisor.experiments.starts import WHOLE_SEARCH
-from advisor.model import Decision, Failure, Run
+from advisor.model import Decision, Failure, Run, leaf_of
 from advisor.report import numbers, retrained
 from advisor.report.numbers import as_float
 
@@ -121,6 +121,8 @@ STOPS = {
     "{seen}.",
     "ladder-ended": "The ladder of steps ended there.",
     "not-judged": "{looked_at} could not be judged: a run failed, or printed no figure.",
+    "judge-over-budget": "{looked_at} could not be judged: the budget had no room for the run that "
+    "would tell.",
     "out-of-tolerance": "{looked_at}: {beyond} was beyond its limit {limit} when chosen "
     "(pairs of runs: {runs}).",
     "not-confirmed": "{looked_at} looked inside when chosen; with other seeds the 95 % bound of "
@@ -288,19 +290,19 @@ def seen(data: Mapping[str, object]) -> str:
 
 
 def evidence(decision: Decision, attempts: Mapping[str, Attempt]) -> list[str]:
-    """A line for each process in which the knob was tried: its value and what came of it."""
+    """A line for each process in which the knob was tried: its value, what else was moved, and what
+    came of it."""
     lines = []
     for id_ in decision.trials:
         attempt = attempts[id_]
-        value = next(
-            (
-                change.new
-                for change in attempt.ask.arm.candidate.changes
-                if (change.document, change.path) == (decision.document, decision.path)
-            ),
-            decision.old,
-        )
-        lines.append(f"{value}: {outcome(attempt.result)}")
+        value, others = decision.old, []
+        for change in attempt.ask.arm.candidate.changes:
+            if (change.document, change.path) == (decision.document, decision.path):
+                value = change.new
+            else:
+                others.append(f"{leaf_of(change.path)}={change.new}")
+        beside = f" with {', '.join(others)}" if others else ""
+        lines.append(f"{value}{beside}: {outcome(attempt.result)}")
     return lines
 
 

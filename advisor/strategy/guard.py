@@ -211,6 +211,13 @@ def chosen(
     return now, rung
 
 
+def unjudged(now: Standing, arm: Arm) -> Data:
+    """Why no run said anything of the quality of `arm`: none fitted into the budget, or one failed
+    or printed no figure."""
+    over = any(entry.what == arm.label for entry in now.skipped)
+    return (("stop", "judge-over-budget" if over else "not-judged"),)
+
+
 def told(now: Standing, arm: Arm, judgements: list[QualityJudgement]) -> Standing:
     """With `judgements` for the report."""
     entries = tuple((arm.label, judgement) for judgement in judgements)
@@ -235,7 +242,7 @@ def confirmed(
         return not_afforded(now, rung, FEWEST, least_s)
     now, known = yield from repeated(now, rung)
     if known is None:
-        return now, False, (("stop", "not-judged"),)
+        return now, False, unjudged(now, rung.arm)
     rung, matter = known, known.seeds_matter
     if not matter and now.facts.workload.confirm_quality_command is None:
         return now, False, (("stop", "seeds-not-followed"),)

@@ -10,7 +10,7 @@ from advisor.experiments.attempts import Arm
 from advisor.model import leaf_of
 from advisor.strategy import effects
 from advisor.strategy.asking import Stage, Turn, ask_for, tried
-from advisor.strategy.guard import Rung, anchored, beyond, chosen, confirmed
+from advisor.strategy.guard import Rung, anchored, beyond, chosen, confirmed, unjudged
 from advisor.strategy.standing import Answer, Standing, change_of, key_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def choose(
             found, low = middle, middle + 1
             continue
         high = middle - 1
-        why: Data = (("stop", "not-judged"),) if rung is None else beyond(rung.judgements)
+        arm = Arm(candidate=ladder.candidates[middle])
+        why = unjudged(now, arm) if rung is None else beyond(rung.judgements)
         ladder = replace(ladder, stop=(("steps", ladder.steps[middle]), *why))
     return now, ladder, found
 

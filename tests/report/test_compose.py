@@ -45,6 +45,15 @@ def test_a_proven_gain_is_improved_with_its_interval(tmp_path: Path) -> None:
     assert rendering.render(report)
 
 
+def test_what_was_tried_of_a_setting_is_told_with_what_was_moved_beside_it(tmp_path: Path) -> None:
+    """Runs of one batch with other workers are other things that were tried."""
+    report = report_of(tmp_path, on_formula(load_s=0.05, launch_s=0.05))
+    (batch,) = (entry for entry in report.decisions if entry.path == "batch_size")
+    tried = [line.partition(":")[0] for line in batch.evidence]
+    assert any(" with num_workers=" in each for each in tried)
+    assert len(set(tried)) == len(tried)
+
+
 def test_unchanged_is_said_where_candidates_ran_and_lost(tmp_path: Path) -> None:
     """And not where the budget left them out."""
     lost = report_of(tmp_path, on_formula(**FLAT))

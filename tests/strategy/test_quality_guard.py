@@ -182,6 +182,23 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.lab.budget.left_s >= 0
 
 
+def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) -> None:
+    """No run of them failed, and none printed no figure."""
+
+    def takes_s(trial: Trial) -> float:
+        steps = next((c.new for c in trial.candidate.changes if c.kind == "timesteps"), 1000)
+        return 40.0 * float(str(steps)) / 1000 if trial.purpose == "quality" else 1.0
+
+    told = set()
+    for budget_s in range(60, 180, 10):
+        search = searched(
+            tmp_path / str(budget_s), process_s=takes_s, budget_s=float(budget_s), quality_noise=0.2
+        )
+        told.add(dict(search.decisions["n_timestep"].data).get("stop"))
+    assert "judge-over-budget" in told
+    assert "not-judged" not in told
+
+
 def test_a_free_setting_is_not_blamed_for_noise(tmp_path: Path) -> None:
     """Figures that differ by more than the tolerance from run to run tell nothing of a batch."""
     search = searched(
