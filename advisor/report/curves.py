@@ -22,6 +22,10 @@ MEANT = ("baseline", "search", "confirm")
 """Those whose rates may be the best so far: what only shows which settings are followed takes the
 fewest steps that a sampler can do, whatever they are worth."""
 
+SAME_WORK = (*MEANT, "whatif")
+"""Those that do the work of the original; with a tenth of a sampler's steps all else would be flat
+beside the rate."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCurve:
@@ -37,6 +41,8 @@ class BatchCurve:
     chosen: float | None
     noise_band: float | None
     memory_limit_gib: float | None
+    beside: str = ""
+    """What the runs have in common that need not be what was chosen."""
 
     @property
     def means(self) -> dict[float, float]:
@@ -51,7 +57,8 @@ class BatchCurve:
             for batch, rate in self.means.items()
         )
         ends = "".join(f"; {numbers.count(batch)}: {kind}" for batch, kind in self.failed.items())
-        return f"Rate and peak memory by batch size. {told}{ends}."
+        beside = f", with {self.beside}" if self.beside else ""
+        return f"Rate and peak memory by batch size{beside}. {told}{ends}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +85,7 @@ class TrialSeries:
     units: str
     purposes: list[str]
     rates: list[float | None]
-    """Units/s; None for a trial that failed or was not rated."""
+    """Units/s; None for a trial that failed, was not rated, or did other work than the rest."""
     failed: dict[int, str]
     """How it failed, by position."""
     original: float | None
@@ -99,7 +106,7 @@ class TrialSeries:
         rated = [rate for rate in self.rates if rate is not None]
         ends = "".join(f"; trial {at + 1}: {kind}" for at, kind in self.failed.items())
         return (
-            f"Rate of each of {len(self.rates)} trials, from {numbers.number(min(rated))} "
+            f"Rates of {len(rated)} of {len(self.rates)} trials, from {numbers.number(min(rated))} "
             f"to {numbers.number(max(rated))} {self.units}/s{ends}."
         )
 
@@ -140,12 +147,12 @@ def batch_curve(report: Report) -> BatchCurve | None:
             )
             groups.setdefault(rest, []).append(trial)
 
-    curves = [_batch_curve(report, trials) for trials in groups.values()]
+    curves = [_batch_curve(report, trials, rest) for rest, trials in groups.items()]
     best = max(curves, key=lambda curve: len(curve.rates), default=None)
     return best if best and len(best.rates) > 1 else None
 
 
-def _batch_curve(report: Report, trials: list[TrialEntry]) -> BatchCurve:
+def _batch_curve(report: Report, trials: list[TrialEntry], rest: frozenset[str]) -> BatchCurve:
     rates: dict[float, list[float]] = {}
     memory: dict[float, float] = {}
     failed: dict[float, str] = {}
@@ -160,11 +167,13 @@ def _batch_curve(report: Report, trials: list[TrialEntry]) -> BatchCurve:
             if trial.peak_mem_gib is not None:
                 memory[batch] = max(trial.peak_mem_gib, memory.get(batch, 0.0))
     side = report.after if report.changes else report.before
+    moved = {change.path for change in report.changes}
     return BatchCurve(
         units=numbers.plural(report.unit),
         rates=rates,
         memory_gib=memory,
         failed={batch: kind for batch, kind in failed.items() if batch not in rates},
+        beside=", ".join(sorted(rest)) or ("all else as it was" if len(moved) > 1 else ""),
         chosen=side.batch if side.batch in rates else None,
         noise_band=report.noise_band,
         memory_limit_gib=report.target.memory_limit_gib if report.target else None,
@@ -197,7 +206,10 @@ def _parts(side: Side) -> dict[str, float]:
 
 def trial_series(report: Report) -> TrialSeries | None:
     """None with fewer than three rates: two are no series."""
-    rates = [trial.units_per_s if trial.outcome == "ok" else None for trial in report.trials]
+    rates = [
+        trial.units_per_s if trial.outcome == "ok" and trial.purpose in SAME_WORK else None
+        for trial in report.trials
+    ]
     if sum(rate is not None for rate in rates) < 3:
         return None
     base = [

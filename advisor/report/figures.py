@@ -174,7 +174,7 @@ def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
         panel.minorticks_off()
         panel.grid(axis="y")
         panel.margins(x=0.06)
-    panels[-1].set_xlabel("batch size")
+    panels[-1].set_xlabel("batch size" + f" ({curve.beside})" * bool(curve.beside))
 
 
 def _paint_time(canvas: Canvas, split: curves.TimeSplit) -> None:

@@ -180,8 +180,12 @@ def not_proven(found: Outcome, last: Comparison) -> str:
     facts = found.standing.facts
     found_gain = last.interval(facts.objective)
     bounds = ""
-    if found_gain is not None and not sentences.too_wide(found_gain):
-        bounds = f" (95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f})"
+    if found_gain is not None:
+        wide = sentences.too_wide(found_gain)
+        told = f"95 % bounds {found_gain.low:.2f} to {found_gain.high:.2f}"
+        told = "too few and too far apart to bound it" if wide else told
+        rounds = numbers.many(found_gain.n, "round")
+        bounds = f" ({found_gain.estimate:.2f}x in {rounds} that count, {told})"
     return (
         f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more than "
         f"{facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
