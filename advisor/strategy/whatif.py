@@ -22,7 +22,15 @@ from advisor.strategy.loader import worker_counts
 from advisor.strategy.proof import planned_rounds, side
 from advisor.strategy.rounding import within
 from advisor.strategy.sharing import shared, splits
-from advisor.strategy.standing import FEWEST_ROUNDS, MARGIN, Answer, Standing, change_of, key_of
+from advisor.strategy.standing import (
+    FEWEST_ROUNDS,
+    GOOD_ROUNDS,
+    MARGIN,
+    Answer,
+    Standing,
+    change_of,
+    key_of,
+)
 from advisor.strategy.switches import SWITCHES, Switch, applies, whatifs
 from advisor.strategy.whatif_words import joined, of_loader
 
@@ -103,7 +111,7 @@ def settle(now: Standing, proposal: Proposal, later_s: float = 0.0) -> Stage:
             return now
         arm = replace(arm, candidate=candidate)
     round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+    spare_s = max(0.0, now.left_s - GOOD_ROUNDS * round_s)
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=min(spare_s, later_s))
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)

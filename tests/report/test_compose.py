@@ -11,6 +11,7 @@ import pytest
 from advisor.engines.formula import Formula
 from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.history import History
 from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour, Run
 from advisor.report import advised, rendering, sentences, surroundings
 from advisor.strategy.switches import SWITCHES
@@ -148,16 +149,19 @@ def test_a_setting_that_the_budget_left_out_is_in_the_verdict(
     """A loader spent it, and what a larger one would have tried is no "nothing was found"."""
     text = "batch_size: 4\nlr: 0.1\n"
 
-    def said(budget_s: float) -> tuple[FormulaSearch, Report]:
+    def said(budget_s: float, history: History) -> tuple[FormulaSearch, Report]:
         engine = on_formula(
             coded={"num_workers": 0}, step_kind="optimizer step", process_s=process_s
         )
-        search = formula_search(tmp_path, engine, text, budget_s=budget_s, gpu=False)
+        search = formula_search(
+            tmp_path, engine, text, budget_s=budget_s, gpu=False, history=history
+        )
         return search, reported(search, tmp_path)
 
     left_out = 0
     for budget_s in range(3 * int(process_s), 12 * int(process_s), int(process_s)):
-        search, report = said(float(budget_s))
+        history = History(tmp_path / f"{budget_s}.sqlite", print)
+        search, report = said(float(budget_s), history)
         if search.stop.reason != "done" or search.decisions["batch_size"].outcome != "skipped":
             continue
         left_out += 1
@@ -165,7 +169,8 @@ def test_a_setting_that_the_budget_left_out_is_in_the_verdict(
         assert "before batch_size could be tried" in report.reason
         more = re.search(r"--budget (\d+)m", report.reason)
         assert more is not None
-        again, _ = said(60.0 * int(more[1]))
+        assert "it goes on from here" in report.reason
+        again, _ = said(60.0 * int(more[1]), history)
         assert again.decisions["batch_size"].outcome != "skipped"
     assert left_out
 
