@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from advisor.experiments.comparison import chained
 from advisor.report import numbers, sentences
 from advisor.strategy.proof import mends, proven_proofs
-from advisor.strategy.standing import GOOD_ROUNDS, SPARE
+from advisor.strategy.standing import SPARE
 
 if TYPE_CHECKING:
     from advisor.experiments.attempts import Attempt
@@ -251,13 +251,8 @@ def in_pairs(found: Outcome) -> str:
 
 
 def again(now: Standing) -> str:
-    """The budget that would have held what this one did not, each of them with a process of its
-    own, and as many rounds as what comes before them takes first; what was measured is known then.
-    """
+    """The budget that would have held what this one did not; what was measured is known then."""
     missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
-    missing_s += max(0, len(now.skipped) - 1) * now.price_s
-    had = [each.outcome.contest.rounds for each in now.proposals if each.outcome is not None]
-    missing_s += now.rounds_s(sum(max(0, GOOD_ROUNDS - rounds) for rounds in had))
     starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
     needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
     return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."
