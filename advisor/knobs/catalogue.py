@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from advisor.knobs.tree import Leaf, words_of
+from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,9 +43,12 @@ class Family:
         return all(self._in_range(number) for number in numbers)
 
     def _in_range(self, value: JsonScalar) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        number = number_of(value)
+        if number is None:
             return True
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        return (self.low is None or number >= self.low) and (
+            self.high is None or number <= self.high
+        )
 
 
 def _squeezed(value: object) -> str:
@@ -97,7 +100,10 @@ def _text_types(text: str) -> frozenset[str]:
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
-    return frozenset(kinds | {kind for kind, test in tests.items() if re.fullmatch(test, text)})
+    kinds |= {kind for kind, test in tests.items() if re.fullmatch(test, text)}
+    if "numeric-text" in kinds and float(text).is_integer():
+        kinds.add("whole-text")
+    return frozenset(kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

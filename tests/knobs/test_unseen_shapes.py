@@ -1,0 +1,108 @@
+"""Shapes of settings that configs of frameworks nobody here had seen were missed by.
+
+Each row is a document, a path, and the kind that is there; None for a look-alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEPT_IN_MEMORY = [
+    ("dataset: {cache_rate: 0.5}", "dataset.cache_rate", "cache"),
+    ("data: {preload: true}", "data.preload", "cache"),
+    ("train: {h5_cache_mode: all}", "train.h5_cache_mode", "cache"),
+    ("allow_cache: true\nnum_workers: 2", "allow_cache", "cache"),
+    ("use_cache: true\nvocab_size: 100\nbatch_size: 2", "use_cache", None),
+    ("preload: true", "preload", None),
+]
+LENGTHS_OF_TRAINING = [
+    ("zork: {steps: '5e5'}", "zork.steps", "epochs"),
+    ("zork: {steps: '5e1'}", "zork.steps", None),
+    ("schedule: {steps: 500000}", "schedule.steps", None),
+    ("local_update_steps: 4\nclient_num: 10", "local_update_steps", "epochs"),
+    ("local_update_steps: 4", "local_update_steps", None),
+]
+PRODUCTS = [
+    ("general: {molecules_to_generate: 500}", "general.molecules_to_generate", "sample_num"),
+    ("training: {demo: {num_demos: 4}}", "training.demo.num_demos", "sample_num"),
+    ("validation: {diffusion_samples: 5}", "validation.diffusion_samples", "sample_num"),
+    ("general: {molecules_to_save: 20}", "general.molecules_to_save", None),
+]
+LENGTHS_OF_ITEMS = [
+    ("sample_rate: 8000\nsample_size: 65536", "sample_size", "seq_len"),
+    ("sample_size: 65536", "sample_size", None),
+    ("train: {sampling_rate: 8000, num_samples: 24000}", "train.num_samples", "seq_len"),
+    ("train: {sampling_rate: 8000, num_samples: 24}", "train.num_samples", None),
+    ("sampling_rate: 8000\nbatch_max_steps: 8192", "batch_max_steps", "seq_len"),
+    ("audio: {chunk_size: 131072, sample_rate: 8000}", "audio.chunk_size", "seq_len"),
+    ("data: {max_tokens: 384, max_atoms: 4000}", "data.max_tokens", "seq_len"),
+    ("data: {valid_history_len: 2, valid_forecast_len: 1}", "data.valid_history_len", "seq_len"),
+    ("data: {seq_len: 12, pred_len: 6}", "data.seq_len", "seq_len"),
+    ("t5: {max_length: 512}", "t5.max_length", None),
+    ("prompt: {type: TextEmbedder, max_length: 77}", "prompt.max_length", None),
+]
+PRECISIONS = [
+    ("model: {audio_precision: fp16}", "model.audio_precision", "precision"),
+    ("model: {transformer_dtype: bfloat16}", "model.transformer_dtype", "precision"),
+    ("optim_zork: {dtype: float16, loss_scale: 1}", "optim_zork.dtype", "precision"),
+    ("optim_zork: {dtype: float16}", "optim_zork.dtype", None),
+    ("bf16: {bf16: true, enabled: true}", "bf16.bf16", None),
+    ("bf16: {bf16: true, enabled: true}", "bf16.enabled", "precision"),
+]
+SPEED = [
+    ("benchmark: false\ndeterministic: false", "benchmark", "cudnn_benchmark"),
+    ("benchmark: false", "benchmark", None),
+    ("reproducibility: true", "reproducibility", "deterministic"),
+    ("rms_norm_fusion: false", "rms_norm_fusion", "fused_kernels"),
+    ("use_liger_zork: true", "use_liger_zork", "fused_kernels"),
+    ("fsdp_mode: full_shard", "fsdp_mode", "sharding"),
+    ("blocks_to_swap: 20", "blocks_to_swap", "offload"),
+    ("activation_checkpoint_cpu_offload: true", "activation_checkpoint_cpu_offload", "offload"),
+    ("checkpoint_cpu_offload: true", "checkpoint_cpu_offload", None),
+    ("act_ckpt_settings: [8, 100]", "act_ckpt_settings", "grad_checkpoint"),
+    ("net: {checkpoint_level: 0}", "net.checkpoint_level", "grad_checkpoint"),
+]
+COUNTS = [
+    ("render: {rand_rays: 512}", "render.rand_rays", "batch_size"),
+    ("caching_batch_size: 4\nepochs: 9", "caching_batch_size", None),
+    ("first_stage_config: {batchsize: 4}", "first_stage_config.batchsize", None),
+    ("data: {micro_num: 4, micro_bsz: 2}", "data.micro_num", "grad_accum"),
+    ("data: {micro_num: 4}", "data.micro_num", None),
+    ("eval_gradient_accumulation_steps: 4", "eval_gradient_accumulation_steps", None),
+    ("pbs: {ngpus: 4}", "pbs.ngpus", None),
+]
+SIDES = [
+    ("validation: {processing_res: 768}", "validation.processing_res", "image_size"),
+    ("loaders: {val: {patch_shape: [64, 96, 96]}}", "loaders.val.patch_shape", "image_size"),
+    ("model: {val: {patch_shape: [64, 96, 96]}}", "model.val.patch_shape", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "kind"),
+    KEPT_IN_MEMORY
+    + LENGTHS_OF_TRAINING
+    + PRODUCTS
+    + LENGTHS_OF_ITEMS
+    + PRECISIONS
+    + SPEED
+    + COUNTS
+    + SIDES,
+)
+def test_what_stands_around_tells_a_setting_from_its_look_alike(
+    text: str, path: str, kind: str | None, kinds: Callable[..., dict[str, str]]
+) -> None:
+    assert kinds(text + "\n").get(path) == kind
+
+
+@pytest.mark.parametrize("value", ["0.5", "5"])
+def test_a_number_kept_as_text_has_the_range_of_the_number(
+    value: str, kinds: Callable[..., dict[str, str]]
+) -> None:
+    """A side of five pixels is none, quoted or not, and nor is half an image."""
+    assert kinds(f"img_size: '{value}'\nbatch_size: 2\n") == {"batch_size": "batch_size"}
