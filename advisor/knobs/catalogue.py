@@ -138,6 +138,7 @@ class Rule:
     scope: str | None
     under: frozenset[str]
     not_under: frozenset[str]
+    called: frozenset[str]
     not_called: frozenset[str]
     parent: frozenset[str]
     not_parent: frozenset[str]
@@ -160,6 +161,7 @@ class Rule:
             and (not self.phases or phase in self.phases)
             and (not self.under or bool(self.under & leaf.words))
             and not self.not_under & leaf.words
+            and (not self.called or bool(self.called & leaf.words_called))
             and not self.not_called & leaf.words_called
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
@@ -328,6 +330,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         scope=row.pop("scope", None),
         under=frozenset(row.pop("under", ())),
         not_under=frozenset(row.pop("not-under", ())),
+        called=frozenset(row.pop("called", ())),
         not_called=frozenset(row.pop("not-called", ())),
         parent=frozenset(row.pop("parent", ())),
         not_parent=frozenset(row.pop("not-parent", ())),

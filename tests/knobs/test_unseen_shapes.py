@@ -17,7 +17,7 @@ KEPT_IN_MEMORY = [
     ("data: {preload: true}", "data.preload", "cache"),
     ("train: {h5_cache_mode: all}", "train.h5_cache_mode", "cache"),
     ("allow_cache: true\nnum_workers: 2", "allow_cache", "cache"),
-    ("use_cache: true\nvocab_size: 100\nbatch_size: 2", "use_cache", None),
+    ("use_cache: true\nbatch_size: 2", "use_cache", None),
     ("preload: true", "preload", None),
 ]
 LENGTHS_OF_TRAINING = [
@@ -26,11 +26,18 @@ LENGTHS_OF_TRAINING = [
     ("schedule: {steps: 500000}", "schedule.steps", None),
     ("local_update_steps: 4\nclient_num: 10", "local_update_steps", "epochs"),
     ("local_update_steps: 4", "local_update_steps", None),
+    ("lr: 0.1\nnoise_zork: 1\nnum_steps: 3000", "num_steps", "epochs"),
+    ("lr: 0.1\nnoise_zork: 1\nnum_steps: 1000", "num_steps", None),
+    ("train: {epoch: 20}\nbackbone: {train_epoch: 10}", "backbone.train_epoch", None),
+    ("backbone: {train_epoch: 10, batch_size: 2}", "backbone.train_epoch", "epochs"),
+    ("train: {epoch: 20, lr_warmup: {epoch: 5}}", "train.lr_warmup.epoch", None),
 ]
 PRODUCTS = [
     ("general: {molecules_to_generate: 500}", "general.molecules_to_generate", "sample_num"),
     ("training: {demo: {num_demos: 4}}", "training.demo.num_demos", "sample_num"),
     ("validation: {diffusion_samples: 5}", "validation.diffusion_samples", "sample_num"),
+    ("poses_per_complex: 10", "poses_per_complex", "sample_num"),
+    ("data: {structures_per_complex: 10}", "data.structures_per_complex", None),
     ("general: {molecules_to_save: 20}", "general.molecules_to_save", None),
 ]
 LENGTHS_OF_ITEMS = [
@@ -58,6 +65,7 @@ SPEED = [
     ("benchmark: false\ndeterministic: false", "benchmark", "cudnn_benchmark"),
     ("benchmark: false", "benchmark", None),
     ("reproducibility: true", "reproducibility", "deterministic"),
+    ("optimization: {kwargs: {fused: true}}", "optimization.kwargs.fused", "fused_kernels"),
     ("rms_norm_fusion: false", "rms_norm_fusion", "fused_kernels"),
     ("use_liger_zork: true", "use_liger_zork", "fused_kernels"),
     ("fsdp_mode: full_shard", "fsdp_mode", "sharding"),
@@ -73,10 +81,17 @@ COUNTS = [
     ("first_stage_config: {batchsize: 4}", "first_stage_config.batchsize", None),
     ("data: {micro_num: 4, micro_bsz: 2}", "data.micro_num", "grad_accum"),
     ("data: {micro_num: 4}", "data.micro_num", None),
+    ("batch_sizes: {256: 8}", "batch_sizes.256", "batch_size"),
+    ("sizes: {256: 8}", "sizes.256", None),
+    ("train: {base_lr: 0.1, lr: {start_lr: 0.1, end_lr: 0.01}}", "train.lr.start_lr", None),
+    ("scheduler: {start_lr: 0.1, end_lr: 0.01}", "scheduler.start_lr", "learning_rate"),
     ("eval_gradient_accumulation_steps: 4", "eval_gradient_accumulation_steps", None),
     ("pbs: {ngpus: 4}", "pbs.ngpus", None),
 ]
 SIDES = [
+    ("steps: [{type: Resize, scale: [1280, 768]}]", "steps[0].scale", "image_size"),
+    ("steps: [{type: Resize, scale: [0.5, 2.0]}]", "steps[0].scale", None),
+    ("steps: [{type: Zork, scale: [1280, 768]}]", "steps[0].scale", None),
     ("validation: {processing_res: 768}", "validation.processing_res", "image_size"),
     ("loaders: {val: {patch_shape: [64, 96, 96]}}", "loaders.val.patch_shape", "image_size"),
     ("model: {val: {patch_shape: [64, 96, 96]}}", "model.val.patch_shape", None),
