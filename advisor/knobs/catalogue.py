@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from advisor.knobs.tree import Leaf, words_of
+from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,9 +43,12 @@ class Family:
         return all(self._in_range(number) for number in numbers)
 
     def _in_range(self, value: JsonScalar) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        number = number_of(value)
+        if number is None:
             return True
-        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+        return (self.low is None or number >= self.low) and (
+            self.high is None or number <= self.high
+        )
 
 
 def _squeezed(value: object) -> str:
@@ -97,7 +100,10 @@ def _text_types(text: str) -> frozenset[str]:
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
-    return frozenset(kinds | {kind for kind, test in tests.items() if re.fullmatch(test, text)})
+    kinds |= {kind for kind, test in tests.items() if re.fullmatch(test, text)}
+    if "numeric-text" in kinds and float(text).is_integer():
+        kinds.add("whole-text")
+    return frozenset(kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,7 @@ class Rule:
     scope: str | None
     under: frozenset[str]
     not_under: frozenset[str]
+    called: frozenset[str]
     not_called: frozenset[str]
     parent: frozenset[str]
     not_parent: frozenset[str]
@@ -154,6 +161,7 @@ class Rule:
             and (not self.phases or phase in self.phases)
             and (not self.under or bool(self.under & leaf.words))
             and not self.not_under & leaf.words
+            and (not self.called or bool(self.called & leaf.words_called))
             and not self.not_called & leaf.words_called
             and (not self.parent or bool(self.parent & words_of(parent)))
             and not self.not_parent & words_of(parent)
@@ -322,6 +330,7 @@ def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str,
         scope=row.pop("scope", None),
         under=frozenset(row.pop("under", ())),
         not_under=frozenset(row.pop("not-under", ())),
+        called=frozenset(row.pop("called", ())),
         not_called=frozenset(row.pop("not-called", ())),
         parent=frozenset(row.pop("parent", ())),
         not_parent=frozenset(row.pop("not-parent", ())),

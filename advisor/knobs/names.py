@@ -98,6 +98,8 @@ class _Vocabulary:
     """Names of a leaf that is what the key above it names, and of which kind that must be."""
     names_of_parts: frozenset[str]
     """Words that, like neutral ones, only say for which part of it."""
+    several: tuple[str, ...]
+    """Ends of keys below which a number names one of several values."""
     bounds: frozenset[str]
     """Keys beside such a leaf that tell of a search space."""
 
@@ -137,6 +139,7 @@ def _vocabulary() -> _Vocabulary:
         unit=said["unit"],
         value_names=table["value-of-the-key-above"]["names"],
         names_of_parts=neutral | frozenset(table["value-of-the-key-above"]["parts"]),
+        several=tuple(table["value-of-the-key-above"]["several"]),
         bounds=frozenset(table["value-of-the-key-above"]["bounds"]),
     )
 
@@ -305,7 +308,9 @@ def of_key_above(leaf: Leaf) -> Leaf | None:
     vocabulary = _vocabulary()
     kind = vocabulary.value_names.get(leaf.name)
     words = words_in(leaf.name)
-    if kind is None and words and vocabulary.names_of_parts.issuperset(words):
+    is_part = words and vocabulary.names_of_parts.issuperset(words)
+    is_one = leaf.name.isdecimal() and "".join(leaf.ancestors[:1]).endswith(vocabulary.several)
+    if kind is None and (is_part or is_one):
         kind = "any"
     if kind is None or not leaf.ancestors or leaf.keys & vocabulary.bounds:
         return None

@@ -35,6 +35,14 @@ _OTHERWISE = {
 """Words of a name that mean something else beside others: what trains a model is no part of it,
 what transforms data is no network."""
 
+_MISSPELT = {
+    **dict.fromkeys(("schedular", "sheduler", "shceduler", "schduler", "scheduller"), "scheduler"),
+    **dict.fromkeys(("optimzer", "optimiser", "optimizor", "optmizer"), "optimizer"),
+    **dict.fromkeys(("trainning", "traning", "trianing"), "training"),
+    **dict.fromkeys(("vaildation", "validaton", "valiation"), "validation"),
+}
+"""Words of sections that are spelt otherwise, and what is meant."""
+
 _PART = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
 
 
@@ -101,6 +109,7 @@ def _snake(text: str) -> str:
 def words_of(name: str) -> frozenset[str]:
     """A canonical name and the words in it."""
     words = frozenset(name.split("_"))
+    words |= {_MISSPELT[word] for word in words & _MISSPELT.keys()}
     if "models" in words:
         words |= {"model"}
     lost = {word for word, beside in _OTHERWISE.items() if not beside.isdisjoint(words)}

@@ -100,7 +100,9 @@ LOOK_ALIKES = [
 def test_a_look_alike_is_no_knob_of_a_scored_kind(
     text: str, kinds: Callable[..., dict[str, str]]
 ) -> None:
-    allowed = {"offload", "sharding", "epochs"} | ({"learning_rate"} if "optim:" in text else set())
+    allowed = {"offload", "sharding", "epochs", "cache"} | (
+        {"learning_rate"} if "optim:" in text else set()
+    )
     found = kinds(text + "\n")
     assert set(found.values()) <= allowed, found
     assert not [path for path in found if "min_lr" in path or "warmup" in path]
