@@ -243,6 +243,7 @@ def in_pairs(found: Outcome) -> str:
     told = pairs.interval(objective)
     if told is None:
         said = "no two pairs of runs could be set side by side"
+        said = "the budget ended amid its pairs of runs" if pairs.cut_short else said
     else:
         said = f"{told.n} pairs of runs said {told.estimate:.2f}x"
         if not sentences.too_wide(told):

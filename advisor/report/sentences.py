@@ -60,8 +60,8 @@ REASONS = {
     "training-batch": "{trains}{to} was faster in the search, but one update would average over "
     "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
     "chosen for {from}.{untaken}",
-    "training-batch-unproven": "{to} was faster in its own run; in {pairs} pairs of runs no gain "
-    "was proven. It would change how the model is trained, too.",
+    "training-batch-unproven": "{to} was faster in its own run; pairs of runs ({pairs}) proved "
+    "no gain. It would change how the model is trained, too.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "no-precision-here": "{asked}; this target has no narrower precision.",

@@ -128,6 +128,10 @@ def settle(now: Standing, proposal: Proposal, later_s: float = 0.0) -> Stage:
     answer = yield Turn(ask=contest, standing=now)
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
+    if answer.cut_short:
+        rest_s = max(1, rounds - len(answer.counted)) * round_s
+        alone = not any(holds(now, each) for each in now.proposals)
+        now = now.skip(f"the rest of the pairs of {proposal.title}", rest_s, matters=alone)
     runs = answer.runs(AFTER)
     run = proposal.run or next(iter(runs), None)
     besides = tuple(p for p in now.proposals if p is not proposal)

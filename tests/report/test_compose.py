@@ -175,6 +175,28 @@ def test_a_setting_that_the_budget_left_out_is_in_the_verdict(
     assert left_out
 
 
+def test_pairs_that_the_budget_ended_amid_are_no_answer(tmp_path: Path) -> None:
+    """They took longer than the run that made them worth while."""
+    cut = 0
+    for budget_s in range(70, 200, 10):
+        engine = on_formula(
+            load_s=1e-6,
+            step_kind="optimizer step",
+            process_s=lambda t: 25.0 if t.purpose == "whatif" else 8.0,
+        )
+        text = "batch_size: 4\nlr: 0.1\n"
+        search = formula_search(tmp_path, engine, text, budget_s=float(budget_s), gpu=False)
+        pairs = [each.outcome for each in search.standing.proposals if each.outcome]
+        if not any(each.cut_short and len(each.counted) < 2 for each in pairs):
+            continue
+        cut += 1
+        report = reported(search, tmp_path)
+        assert report.verdict == "partial"
+        assert "the budget ended amid its pairs of runs" in report.reason
+        assert "Call again with --budget" in report.reason
+    assert cut
+
+
 def test_what_pairs_did_not_prove_is_told_with_what_they_said(tmp_path: Path) -> None:
     """Noise made one run fast; that nothing is faster was not shown by that."""
     engine = Lucky(Formula(load_s=1e-6, launch_s=1e-6, process_s=1.0, step_kind="optimizer step"))
