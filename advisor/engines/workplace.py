@@ -79,6 +79,11 @@ def scratch_folder() -> Iterator[Path]:
             kept.communicate(timeout=5.0)
 
 
+def beside(folder: Path) -> list[Path]:
+    """The folders of other calls that stand where that of this one does, living or left."""
+    return [each for each in folder.parent.glob(f"{PREFIX}*") if each != folder]
+
+
 def abandoned(temporary: Path) -> list[Path]:
     """Folders of this user's calls that no living process holds."""
     found = []

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.engines import workplace
 from advisor.gate.git import git
 from advisor.isolation.offer import ASKED_FOR, offered, sparing
 
@@ -62,10 +63,10 @@ def of_setup(
     environ: Mapping[str, str] = os.environ,
 ) -> Confinement:
     """The isolation of a setup: it may write where it likes, but not to `others`, the tops of
-    checkouts that are not its own, to `ours` or to the files that steer the job. `scratch` is its
-    own.
+    checkouts that are not its own, to `ours`, to what other gates of this host measure or to the
+    files that steer the job. `scratch` is its own.
     """
-    protected = [*(top for top in others if top != checkout.top), ours]
+    protected = [*(top for top in others if top != checkout.top), ours, *workplace.beside(ours)]
     protected += [path.parent for path in steering]
     if environ.get("RUNNER_TEMP"):
         protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))

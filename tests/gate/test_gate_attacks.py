@@ -149,21 +149,26 @@ BUILT = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock"])
 def test_the_setup_of_head_reaches_neither_base_nor_the_job_nor_us(repo: Repo, kind: str) -> None:
-    """It may build in its own checkout, and its build is there when head runs. RUNNER_TEMP is the
-    job's, and it may write there; not into the environment that we run in."""
+    """It may build in its own checkout, and its build is there when head runs. What another gate
+    measures on this host is not reached either. RUNNER_TEMP is the job's, and it may write there;
+    not into the environment that we run in."""
     victims, temp = repo.out / "victims", repo.path.parent / "temp"
-    for folder in (victims, temp / "gpu-advisor" / "app", temp / "others"):
+    tmp = repo.path.parent / "tmp"
+    another = tmp / "gpu-advisor-call-of-another" / "base" / "bench.py"
+    for folder in (victims, temp / "gpu-advisor" / "app", temp / "others", another.parent):
         folder.mkdir(parents=True)
+    another.write_text("its own")
     (victims / "env").write_text("")
     repo.commit({"bench.py": BUILT + STEADY.format(rate=100), "setup.txt": SETUP}, "base")
     repo.commit({"bench.py": BUILT + STEADY.format(rate=50)}, "head")
     repo.on_github({}, GITHUB_ENV=str(victims / "env"), RUNNER_TEMP=str(temp))
-    repo.env |= {**TOKENS, FORCED: kind}
-    setup = f"python setup.txt {os.environ.get('TMPDIR', '/tmp')} {victims} {temp}"
+    repo.env |= {**TOKENS, FORCED: kind, "TMPDIR": str(tmp)}
+    setup = f"python setup.txt {tmp} {victims} {temp}"
     found = repo.gate("--command", "python bench.py", "--setup", setup, *WARM_UPS)
     rates = {run.arm: run.rates["command"].mean for run in found.record.programs[0].warm_ups}
     assert rates == {"base": pytest.approx(100, rel=0.01), "head": pytest.approx(50, rel=0.01)}
     assert (victims / "env").read_text() == ""
+    assert another.read_text() == "its own"
     assert (repo.path / "built").read_text() == "head"
     assert not (temp / "gpu-advisor" / "app" / "advisor.py").exists()
     assert (temp / "others" / "x").exists()

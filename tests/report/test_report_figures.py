@@ -109,7 +109,21 @@ def test_the_batch_curve_sets_only_like_runs_side_by_side() -> None:
     assert curve.memory_gib[16] == 0.66
     assert curve.failed == {32: "host-oom"}
     assert curve.chosen == 8
+    assert curve.beside == "num_workers=1"
+
+
+def test_a_batch_curve_at_the_configs_own_workers_says_so() -> None:
+    """Where more was changed than the batch, a reader would take them for the new workers."""
+    found = examples.improved()
+    trials = [
+        trial.model_copy(update={"label": trial.label.removeprefix("num_workers=1 ")})
+        for trial in found.trials
+        if trial.label != "num_workers=1"
+    ]
+    curve = curves.batch_curve(found.model_copy(update={"trials": trials}))
+    assert curve is not None
     assert curve.beside == "all else as it was"
+    assert "all else as it was" in curve.alt
 
 
 def test_there_is_no_curve_through_one_point() -> None:
