@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from advisor.report.model import Report, Side, TrialEntry
 
-SEARCHED = ("baseline", "search", "effects", "confirm")
-"""Purposes whose rates may be set side by side."""
-MEANT = ("baseline", "search", "confirm")
+PROVING = ("confirm", "tier")
+"""Purposes of runs that prove a gain in rounds, beside the original's."""
+SEARCHED = ("baseline", "search", "effects", *PROVING)
+"""Those whose rates may be set side by side."""
+MEANT = ("baseline", "search", *PROVING)
 """Those whose rates may be the best so far: what only shows which settings are followed takes the
 fewest steps that a sampler can do, whatever they are worth."""
 

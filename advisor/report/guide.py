@@ -240,7 +240,7 @@ def troubles(report: Report) -> list[Trouble]:
     ran = [t for t in report.trials if t.outcome == "ok" and t.purpose != "ladder"]
     fitted = [t for t in ran if t.batch and t.peak_mem_gib]
     if fitted and side.batch:
-        largest = max(fitted, key=lambda trial: trial.batch or 0.0)
+        largest = max(fitted, key=lambda trial: (trial.batch, trial.peak_mem_gib))
         runs = "what was proven ran" if report.dry_run and report.changes else "it now runs"
         found.append(
             Trouble(

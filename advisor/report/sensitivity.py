@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.documents.spelling import is_number
-from advisor.report.curves import SEARCHED
+from advisor.report.curves import PROVING, SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -145,6 +145,6 @@ def _rates(trials: Iterable[TrialEntry]) -> list[float]:
     """Of the search alone, and of those that nobody disturbed, where there are some: what ran at
     about the same time, and as its neighbours did."""
     found = [trial for trial in trials if trial.units_per_s and not trial.repeated]
-    found = [trial for trial in found if trial.purpose != "confirm"] or found
+    found = [trial for trial in found if trial.purpose not in PROVING] or found
     found = [trial for trial in found if not trial.disturbed] or found
     return [trial.units_per_s for trial in found if trial.units_per_s]

@@ -167,13 +167,12 @@ def begun(
 ) -> Explored:
     """The search over both knobs, with the cell that the best so far stands on."""
     start = (count_of(now, batch), count_of(now, workers))
-    known = now.usual if not now.best.changes else (now.front,)
     found = Explored(
         batch=batch,
         workers=workers,
         start=start,
         runs={start: (now.best, now.front)},
-        points=tuple(point_of(now, run, start) for run in known),
+        points=tuple(point_of(now, run, start) for run in now.front_runs),
         most=most_worth(now, start[0]),
         beyond=beyond,
     )

@@ -118,7 +118,7 @@ def propose(now: Standing, found: Explored, chosen: Cell) -> Standing:
         title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
         arm=Arm(candidate=candidate),
         run=run,
-        gain=now.gain(run, now.front),
+        gain=now.gain_over_usual(run),
         data=(
             ("from", found.start[0]),
             ("to", chosen[0]),

@@ -98,7 +98,7 @@ def shared(now: Standing, split: Split, run: Run) -> Proposal:
         title=f"{workers} of the DataLoader and {threads} of torch",
         arm=split.arm,
         run=run,
-        gain=now.gain(run, now.front),
+        gain=now.gain_over_usual(run),
         data=(
             ("workers", split.workers),
             ("threads", split.threads),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.experiments.attempts import Attempt, NotRun, disturbed
-from advisor.experiments.comparison import COLLAPSED, Comparison
+from advisor.experiments.comparison import AFTER, COLLAPSED, Comparison
 from advisor.experiments.starts import Starts, startups_s
 from advisor.model import (
     SAMPLER_FORWARDS,
@@ -119,6 +119,16 @@ class Standing:
         return self.best_run or self.original
 
     @property
+    def front_runs(self) -> tuple[Run, ...]:
+        """What the best so far usually does: all runs of its own proof, of which the front is the
+        luckiest; of the original those that did not collapse."""
+        if not self.best.changes:
+            return self.usual
+        sides = ((p.contest.after.arm.candidate.key, p) for p in self.proofs)
+        own = [p.runs(AFTER) for key, p in sides if key == self.best.key]
+        return (own[-1] if own else ()) or (self.front,)
+
+    @property
     def iterative(self) -> bool:
         """Whether one unit takes many forwards: a diffusion sampler, a solver."""
         return (self.original.effects.forwards_per_unit or 1) >= SAMPLER_FORWARDS
@@ -181,9 +191,9 @@ class Standing:
     def gain_over_usual(self, run: Run) -> float:
         """How many times better `run` is than the best so far usually does: one run is not held
         against the luckiest of several."""
-        usual = self.usual if not self.best.changes else (self.front,)
         score = self.facts.objective.score
-        return self.facts.objective.gain(statistics.median(map(score, usual)), score(run))
+        usual = statistics.median(map(score, self.front_runs))
+        return self.facts.objective.gain(usual, score(run))
 
     def faster(self, run: Run, than: Run) -> bool:
         """Better by more than a tie, inside the constraints; or inside them where `than` is not."""

@@ -241,7 +241,7 @@ def try_switch(now: Standing, switch: Switch, names: tuple[str, ...], told: Gain
         title=whatif,
         arm=arm,
         run=run,
-        gain=now.gain(run, now.front),
+        gain=now.gain_over_usual(run),
         data=seen,
     )
     return replace(now, proposals=(*now.proposals, proposal))
@@ -276,7 +276,7 @@ def try_loader_arguments(now: Standing) -> Stage:
         title="DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items()),
         arm=Arm(candidate=now.best, whatif=of_loader(chosen, site)),
         run=fastest,
-        gain=now.gain(fastest, best),
+        gain=now.gain_over_usual(fastest),
         data=tuple(chosen.items()),
     )
     return replace(now, proposals=(*now.proposals, proposal))
@@ -296,7 +296,7 @@ def try_buckets(now: Standing) -> Stage:
         title="Batches of items of like length",
         arm=arm,
         run=run,
-        gain=now.gain(run, now.front),
+        gain=now.gain_over_usual(run),
     )
     return replace(now, proposals=(*now.proposals, proposal))
 

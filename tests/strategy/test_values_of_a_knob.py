@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import documents, knobs
-from advisor.experiments.attempts import Ask, Attempt, NotRun
-from advisor.model import Candidate, Failure
+from advisor.experiments.attempts import Arm, Ask, Attempt, Contest, NotRun
+from advisor.experiments.comparison import AFTER, BEFORE, Comparison
+from advisor.experiments.interleave import Round
+from advisor.model import Candidate, Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
 from advisor.strategy.facts import Facts, Source
@@ -173,3 +175,29 @@ def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
 def test_a_precision_that_does_not_fit_is_told_as_the_budgets_end() -> None:
     now = ended(try_guarded(BEGUN, knob_of("precision"), ["bf16"], "precision"), None)
     assert said(now, "precision") == ("skipped", "budget")
+
+
+def test_one_run_is_held_against_what_the_best_usually_does() -> None:
+    """All runs of its proof tell that; the luckiest of them would hide what is truly faster."""
+    best = BEGUN.with_value(knob_of("num_workers"), 4)
+    assert isinstance(best, Candidate)
+    asks = {
+        side: Ask(arm=Arm(candidate=each), purpose="confirm", plan=MeasurePlan())
+        for side, each in ((BEFORE, Candidate()), (AFTER, best))
+    }
+    rounds = []
+    for number, rate in enumerate((460.0, 380.0, 350.0, 330.0), 1):
+        rates = {BEFORE: 200.0, AFTER: rate}
+        runs = {
+            side: Attempt(id="1", ask=ask, result=a_run(units_per_s=rates[side]), left_s=1.0)
+            for side, ask in asks.items()
+        }
+        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
+    contest = Contest(
+        purpose="confirm", title="t", before=asks[BEFORE], after=asks[AFTER], rounds=len(rounds)
+    )
+    proof = Comparison(contest=contest, rounds=tuple(rounds), left_s=1.0)
+    proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), proofs=(proof,))
+    assert proven.gain_over_usual(a_run(units_per_s=438.0)) == pytest.approx(1.2)
+    unproven = replace(proven, proofs=())
+    assert unproven.gain_over_usual(a_run(units_per_s=460.0)) == pytest.approx(1)
