@@ -70,6 +70,17 @@ def test_disturbed_and_repeated_runs_are_no_neighbours_beside_quiet_ones() -> No
     assert found[BATCH, 4].units_per_s == pytest.approx(0.701)
 
 
+def test_what_was_proven_for_a_tier_is_a_neighbour_where_the_search_left_it_out() -> None:
+    """And beside the search's own run of it, that run counts: its neighbours ran at its time."""
+    calm = examples.improved()
+    (row,) = [t for t in calm.trials if t.label == "num_workers=1 batch_size=4"]
+    pairs = row.model_copy(update={"id": "x1", "units_per_s": 0.9, "purpose": "tier"})
+    alone = [t for t in calm.trials if t is not row] + [pairs]
+    assert rows(examples.improved(trials=alone))[BATCH, 4].units_per_s == pytest.approx(0.9)
+    both = rows(examples.improved(trials=[*calm.trials, pairs]))
+    assert both[BATCH, 4].units_per_s == pytest.approx(0.701)
+
+
 def test_what_was_not_kept_gives_no_neighbours() -> None:
     """A report of an earlier version holds no settings of its trials."""
     old = [t.model_copy(update={"settings": None}) for t in examples.improved().trials]
@@ -166,6 +177,16 @@ def test_troubles_begin_with_what_failed_here() -> None:
     calm = [t for t in examples.on_gpu().trials if t.outcome == "ok"]
     told = " ".join(each.when for each in guide.troubles(examples.on_gpu(trials=calm)))
     assert "gpu-oom" not in told
+
+
+def test_what_the_largest_batch_took_is_the_most_that_it_took() -> None:
+    """It ran with fewer workers, too, and took less."""
+    calm = examples.improved()
+    largest = max((t for t in calm.trials if t.peak_mem_gib), key=lambda t: t.batch)
+    less = largest.model_copy(update={"peak_mem_gib": 0.3})
+    for trials in ([less, *calm.trials], [*calm.trials, less]):
+        told = " ".join(each.then for each in guide.troubles(examples.improved(trials=trials)))
+        assert f"A batch of 16 took {numbers.gib(largest.peak_mem_gib)} here" in told
 
 
 def test_a_command_that_is_no_shell_text_is_watched_by_other_means() -> None:
