@@ -102,7 +102,7 @@ def _text_types(text: str) -> frozenset[str]:
         "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
-        "precision-policy-text": r"([pco]|params|compute|output)=\w+(,([pco]|params|compute|output)=\w+)*",
+        "precision-policy-text": r"[pco]\w*=\w+(,[pco]\w*=\w+)*",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
     kinds |= {kind for kind, test in tests.items() if re.fullmatch(test, text)}

@@ -28,6 +28,8 @@ KEPT_IN_MEMORY = [
     ("dataset: {pre_load_noise: true, num_workers: 36}", "dataset.num_workers", None),
     ("dataset: {preload_weights: true}", "dataset.preload_weights", None),
     ("pre_load_noise: true", "pre_load_noise", None),
+    ("cache: 0.5", "cache", "cache"),
+    ("model: {cache: 0.5}", "model.cache", None),
 ]
 LENGTHS_OF_TRAINING = [
     ("zork: {steps: '5e5'}", "zork.steps", "epochs"),
@@ -58,6 +60,11 @@ LENGTHS_OF_TRAINING = [
     ("train: {max_iterations: 10}", "train.max_iterations", "epochs"),
     ("ransac_max_iters: 9000", "ransac_max_iters", None),
     ("cem_num_iters: 50", "cem_num_iters", None),
+    ("zork: {noptepochs: 10, gamma: 0.9}", "zork.noptepochs", None),
+    ("scheduler: {max_iterations: 9000}\nbatch_size: 2", "scheduler.max_iterations", "epochs"),
+    ("scheduler: {max_iterations: 9000}\nepochs: 2", "scheduler.max_iterations", None),
+    ("num_episode: 200\ntrain_global_batch_size: 8", "num_episode", "epochs"),
+    ("num_episode: 200", "num_episode", None),
 ]
 PRODUCTS = [
     ("general: {molecules_to_generate: 500}", "general.molecules_to_generate", "sample_num"),
@@ -73,6 +80,11 @@ PRODUCTS = [
     ("data: {structures_per_complex: 10}", "data.structures_per_complex", None),
     ("general: {molecules_to_save: 20}", "general.molecules_to_save", None),
     ("samples: {samples_per_length: 10}", "samples.samples_per_length", "sample_num"),
+    ("ensemble_size: 5\nsampling: {zork: 1}", "ensemble_size", "sample_num"),
+    ("ensemble_size: 5", "ensemble_size", None),
+    ("ensemble_size: 5\nelite_size: 5\nnoise: 1", "ensemble_size", None),
+    ("mols_to_sample: 64", "mols_to_sample", "sample_num"),
+    ("zork_fid_n: 5000", "zork_fid_n", "sample_num"),
 ]
 LENGTHS_OF_ITEMS = [
     ("sample_rate: 8000\nsample_size: 65536", "sample_size", "seq_len"),
@@ -99,6 +111,8 @@ LENGTHS_OF_ITEMS = [
     ("sample_rate: 8000\nmax_time_steps: 2560", "max_time_steps", "seq_len"),
     ("sr: 8000\nsub_sample_length: 3.07", "sub_sample_length", "seq_len"),
     ("max_tune_length: 2048", "max_tune_length", "seq_len"),
+    ("sample_rate: 8000\nwav_len: 6.0", "wav_len", "seq_len"),
+    ("wav_len: 6.0", "wav_len", None),
     ("max_text_len: 25\nbatch_size: 2", "max_text_len", "seq_len"),
     ("max_text_len: 25\nbatch_size: 2\ncharacter_zork: a", "max_text_len", None),
 ]
@@ -150,6 +164,14 @@ SPEED = [
     ("model: {zork: {flash: false}}", "model.zork.flash", "attention_impl"),
     ("augment: {flash: false}", "augment.flash", None),
     ("keep_reproducibility: true", "keep_reproducibility", "deterministic"),
+    ("quant: {weight: {bit: 4}}", "quant.weight.bit", "quantization"),
+    ("weight: {bit: 4}", "weight.bit", None),
+    (
+        "generation_config: {params: {ldm_steps: 200}}",
+        "generation_config.params.ldm_steps",
+        "timesteps",
+    ),
+    ("train: {ldm_steps: 200}", "train.ldm_steps", None),
 ]
 COUNTS = [
     ("render: {rand_rays: 512}", "render.rand_rays", "batch_size"),
@@ -186,6 +208,8 @@ COUNTS = [
     ("pbs: {ngpus: 4}", "pbs.ngpus", None),
     ("zk_trainer_devices: 4", "zk_trainer_devices", "num_devices"),
     ("canonical_bs: 64\nlr: 0.1", "canonical_bs", None),
+    ("scheduler: {cosine: {max_lr: 0.1}}", "scheduler.cosine.max_lr", "learning_rate"),
+    ("scheduler: {cosine: {max_lr: 0.1}}\nlr: 0.2", "scheduler.cosine.max_lr", None),
     (
         "zork: {lr_params: {boundaries: [9], values: [0.1]}}",
         "zork.lr_params.values",
@@ -215,6 +239,8 @@ SIDES = [
     ("model: {val: {patch_shape: [64, 96, 96]}}", "model.val.patch_shape", None),
     ("image_size: 96\nbatch_size: 2\nvit_ckpt_layer: 0", "image_size", "image_size"),
     ("ori_img_w: 1280\nimg_w: 640", "ori_img_w", None),
+    ("patch_size: [96, 96, 96]\nval_patch_size: null", "patch_size", "image_size"),
+    ("patch_size: [96, 96, 96]", "patch_size", None),
 ]
 
 
