@@ -28,12 +28,16 @@ class Family:
 
     types: frozenset[str]
     words: frozenset[str] = frozenset()
+    parts: frozenset[str] = frozenset()
+    """Words one of which is enough in a text: `cudnn_flash_te` has `flash`."""
     low: float | None = None
     high: float | None = None
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
         """Whether `value`, or each element of a list, belongs to the family."""
         if _squeezed(value) in self.words:
+            return True
+        if isinstance(value, str) and self.parts & set(re.split(r"[^a-z0-9]+", value.lower())):
             return True
         if not self.types & types_of(value):
             return False
@@ -98,6 +102,7 @@ def _text_types(text: str) -> frozenset[str]:
         "int-tuple-text": r"[(\[]?\s*\d+\s*([,x]\s*\d+\s*)*,?\s*[)\]]?",
         "device-list-text": r"[(\[]?\s*\d+\s*(,\s*\d*)+[)\]]?|[(\[]\s*\d+\s*[)\]]",
         "ddim-text": r"ddim\d+|\d+(,\d+)+",
+        "precision-policy-text": r"[pco]\w*=\w+(,[pco]\w*=\w+)*",
         "bool": r"(?i)true|false|yes|no|on|off",
     }
     kinds |= {kind for kind, test in tests.items() if re.fullmatch(test, text)}
@@ -311,6 +316,7 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     return Family(
         types=frozenset(row["types"]),
         words=frozenset(map(_squeezed, words)),
+        parts=frozenset(row.get("parts", ())),
         low=row.get("min"),
         high=row.get("max"),
     )

@@ -229,7 +229,7 @@ def test_the_length_of_training_is_long_and_of_the_training(
         "text_lr_rate: 0.4",
         "pool: {max_workers: 8}",
         "visualization: {num_workers: 36, n_samples: 10}",
-        "train_dataset: {args: {num_workers: 36, pre_load_noise: false}}",
+        "train_dataset: {args: {num_workers: 36, cache_num: 8}}",
         "s3_upload: {numworkers: 16}",
         "params: {level: 16}",
         "zork: {batch_size: 4, max_frames: 16}",

@@ -22,6 +22,14 @@ KEPT_IN_MEMORY = [
     ("dataset: {cache_frames: true}", "dataset.cache_frames", "cache"),
     ("cache_text_embeddings: true", "cache_text_embeddings", "cache"),
     ("keep_in_memory: true", "keep_in_memory", "cache"),
+    ("cache_all_data: true", "cache_all_data", "cache"),
+    ("cache_encoder_outputs: true", "cache_encoder_outputs", "cache"),
+    ("dataset: {pre_load_noise: true}", "dataset.pre_load_noise", "cache"),
+    ("dataset: {pre_load_noise: true, num_workers: 36}", "dataset.num_workers", None),
+    ("dataset: {preload_weights: true}", "dataset.preload_weights", None),
+    ("pre_load_noise: true", "pre_load_noise", None),
+    ("cache: 0.5", "cache", "cache"),
+    ("model: {cache: 0.5}", "model.cache", None),
 ]
 LENGTHS_OF_TRAINING = [
     ("zork: {steps: '5e5'}", "zork.steps", "epochs"),
@@ -43,6 +51,20 @@ LENGTHS_OF_TRAINING = [
     ("train: {epoch: 20}\nbackbone: {train_epoch: 10}", "backbone.train_epoch", None),
     ("backbone: {train_epoch: 10, batch_size: 2}", "backbone.train_epoch", "epochs"),
     ("train: {epoch: 20, lr_warmup: {epoch: 5}}", "train.lr_warmup.epoch", None),
+    ("train: {num_steps: 400, optimizer_zork: 1}", "train.num_steps", "epochs"),
+    ("train: {num_steps: 400, optimizer_zork: 1}\nbeta_start: 1", "train.num_steps", None),
+    ("model: {n_iterations: 90000, lr: 0.1}", "model.n_iterations", "epochs"),
+    ("model: {n_iterations: 90000, lr: 0.1, warmup_steps: 9}", "model.n_iterations", None),
+    ("model: {n_iterations: 90, lr: 0.1}", "model.n_iterations", None),
+    ("max_iterations: 10\nepochs: 3", "max_iterations", None),
+    ("train: {max_iterations: 10}", "train.max_iterations", "epochs"),
+    ("ransac_max_iters: 9000", "ransac_max_iters", None),
+    ("cem_num_iters: 50", "cem_num_iters", None),
+    ("zork: {noptepochs: 10, gamma: 0.9}", "zork.noptepochs", None),
+    ("scheduler: {max_iterations: 9000}\nbatch_size: 2", "scheduler.max_iterations", "epochs"),
+    ("scheduler: {max_iterations: 9000}\nepochs: 2", "scheduler.max_iterations", None),
+    ("num_episode: 200\ntrain_global_batch_size: 8", "num_episode", "epochs"),
+    ("num_episode: 200", "num_episode", None),
 ]
 PRODUCTS = [
     ("general: {molecules_to_generate: 500}", "general.molecules_to_generate", "sample_num"),
@@ -57,6 +79,12 @@ PRODUCTS = [
     ("poses_per_complex: 10", "poses_per_complex", "sample_num"),
     ("data: {structures_per_complex: 10}", "data.structures_per_complex", None),
     ("general: {molecules_to_save: 20}", "general.molecules_to_save", None),
+    ("samples: {samples_per_length: 10}", "samples.samples_per_length", "sample_num"),
+    ("ensemble_size: 5\nsampling: {zork: 1}", "ensemble_size", "sample_num"),
+    ("ensemble_size: 5", "ensemble_size", None),
+    ("ensemble_size: 5\nelite_size: 5\nnoise: 1", "ensemble_size", None),
+    ("mols_to_sample: 64", "mols_to_sample", "sample_num"),
+    ("zork_fid_n: 5000", "zork_fid_n", "sample_num"),
 ]
 LENGTHS_OF_ITEMS = [
     ("sample_rate: 8000\nsample_size: 65536", "sample_size", "seq_len"),
@@ -79,6 +107,14 @@ LENGTHS_OF_ITEMS = [
     ("data: {max_token_length: 256 } # of one item", "data.max_token_length", "seq_len"),
     ("t5: {max_length: 512}", "t5.max_length", None),
     ("prompt: {type: TextEmbedder, max_length: 77}", "prompt.max_length", None),
+    ("sampling_rate: 8000\nbatch_max_steps_valid: 8192", "batch_max_steps_valid", "seq_len"),
+    ("sample_rate: 8000\nmax_time_steps: 2560", "max_time_steps", "seq_len"),
+    ("sr: 8000\nsub_sample_length: 3.07", "sub_sample_length", "seq_len"),
+    ("max_tune_length: 2048", "max_tune_length", "seq_len"),
+    ("sample_rate: 8000\nwav_len: 6.0", "wav_len", "seq_len"),
+    ("wav_len: 6.0", "wav_len", None),
+    ("max_text_len: 25\nbatch_size: 2", "max_text_len", "seq_len"),
+    ("max_text_len: 25\nbatch_size: 2\ncharacter_zork: a", "max_text_len", None),
 ]
 PRECISIONS = [
     ("model: {audio_precision: fp16}", "model.audio_precision", "precision"),
@@ -87,6 +123,12 @@ PRECISIONS = [
     ("optim_zork: {dtype: float16}", "optim_zork.dtype", None),
     ("bf16: {bf16: true, enabled: true}", "bf16.bf16", None),
     ("bf16: {bf16: true, enabled: true}", "bf16.enabled", "precision"),
+    ("activations_dtype: bfloat16", "activations_dtype", "precision"),
+    ("weight_dtype: float16", "weight_dtype", "precision"),
+    ("weight_dtype: float16\nprecision: bf16", "weight_dtype", None),
+    ("vae: {weight_dtype: float32}", "vae.weight_dtype", None),
+    ("trainer: {mp: 'p=f32,c=bfloat16'}", "trainer.mp", "precision"),
+    ("trainer: {mp: 2}", "trainer.mp", None),
 ]
 SPEED = [
     ("use_amp: false # do not used mixed precision", "use_amp", "precision"),
@@ -113,6 +155,23 @@ SPEED = [
     ("checkpoint_cpu_offload: true", "checkpoint_cpu_offload", None),
     ("act_ckpt_settings: [8, 100]", "act_ckpt_settings", "grad_checkpoint"),
     ("net: {checkpoint_level: 0}", "net.checkpoint_level", "grad_checkpoint"),
+    ("model: {zork: {checkpointed: true}}", "model.zork.checkpointed", "grad_checkpoint"),
+    ("run: {checkpointed: true}", "run.checkpointed", None),
+    ("vit_grad_ckpt: true\nvit_ckpt_layer: 4", "vit_ckpt_layer", "grad_checkpoint"),
+    ("vit_ckpt_layer: 4", "vit_ckpt_layer", None),
+    ("attention: zork_flash", "attention", "attention_impl"),
+    ("attention: zork_linear", "attention", None),
+    ("model: {zork: {flash: false}}", "model.zork.flash", "attention_impl"),
+    ("augment: {flash: false}", "augment.flash", None),
+    ("keep_reproducibility: true", "keep_reproducibility", "deterministic"),
+    ("quant: {weight: {bit: 4}}", "quant.weight.bit", "quantization"),
+    ("weight: {bit: 4}", "weight.bit", None),
+    (
+        "generation_config: {params: {ldm_steps: 200}}",
+        "generation_config.params.ldm_steps",
+        "timesteps",
+    ),
+    ("train: {ldm_steps: 200}", "train.ldm_steps", None),
 ]
 COUNTS = [
     ("render: {rand_rays: 512}", "render.rand_rays", "batch_size"),
@@ -147,6 +206,16 @@ COUNTS = [
     ("scheduler: {start_lr: 0.1, end_lr: 0.01}", "scheduler.start_lr", "learning_rate"),
     ("eval_gradient_accumulation_steps: 4", "eval_gradient_accumulation_steps", None),
     ("pbs: {ngpus: 4}", "pbs.ngpus", None),
+    ("zk_trainer_devices: 4", "zk_trainer_devices", "num_devices"),
+    ("canonical_bs: 64\nlr: 0.1", "canonical_bs", None),
+    ("scheduler: {cosine: {max_lr: 0.1}}", "scheduler.cosine.max_lr", "learning_rate"),
+    ("scheduler: {cosine: {max_lr: 0.1}}\nlr: 0.2", "scheduler.cosine.max_lr", None),
+    (
+        "zork: {lr_params: {boundaries: [9], values: [0.1]}}",
+        "zork.lr_params.values",
+        "learning_rate",
+    ),
+    ("zork: {lr_params: {min: 0, values: [0.1]}}", "zork.lr_params.values", None),
 ]
 SIDES = [
     ("image_size: 96\nbatch_size: 2\nmodel_version: b", "image_size", "image_size"),
@@ -168,6 +237,10 @@ SIDES = [
     ("validation: {processing_res: 768}", "validation.processing_res", "image_size"),
     ("loaders: {val: {patch_shape: [64, 96, 96]}}", "loaders.val.patch_shape", "image_size"),
     ("model: {val: {patch_shape: [64, 96, 96]}}", "model.val.patch_shape", None),
+    ("image_size: 96\nbatch_size: 2\nvit_ckpt_layer: 0", "image_size", "image_size"),
+    ("ori_img_w: 1280\nimg_w: 640", "ori_img_w", None),
+    ("patch_size: [96, 96, 96]\nval_patch_size: null", "patch_size", "image_size"),
+    ("patch_size: [96, 96, 96]", "patch_size", None),
 ]
 
 
