@@ -149,7 +149,7 @@ def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
     rate.plot(list(means), list(means.values()), color=ACCENT, linewidth=1.6)
     for batch, runs in curve.rates.items():
         rate.plot([batch] * len(runs), runs, "o", color=ACCENT, markersize=4)
-    rate.set_ylim(0, best * 1.22)
+    rate.set_ylim(0, max(best * 1.22, *(1.08 * max(runs) for runs in curve.rates.values())))
     rate.set_title(f"{curve.units}/s")
     if curve.chosen is not None:
         _choose(rate, means, curve.chosen, numbers.number)

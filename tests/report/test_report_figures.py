@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 from advisor.report import curves, figures, view, writing
@@ -220,6 +221,31 @@ def crossed(paint: Callable[[Canvas], None], height: float) -> list[tuple[str, s
         for other, its in boxes[at + 1 :]
         if box.overlaps(its)
     ]
+
+
+def outside(paint: Callable[[Canvas], None], height: float) -> list[float]:
+    """Values that are drawn beyond the ends of their axis."""
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(7.2, height), layout="constrained")
+    paint(canvas)
+    return [
+        float(y)
+        for axes in canvas.axes
+        for line in axes.lines
+        for y in (np.atleast_1d(line.get_ydata()) if line.get_transform() == axes.transData else ())
+        if not axes.get_ylim()[0] <= y <= axes.get_ylim()[1]
+    ]
+
+
+def test_a_lucky_run_is_seen_too() -> None:
+    """It lies far above the mean of its batch, and above the best so far."""
+    calm = examples.improved()
+    (lucky,) = [t for t in calm.trials if t.label == "num_workers=1 batch_size=16"]
+    more = lucky.model_copy(update={"id": "x1", "units_per_s": 1.2})
+    report = examples.improved(trials=[*calm.trials, more])
+    drawn = {each.file: outside(each.paint, each.height) for each in figures.plan(report)}
+    assert not any(drawn.values()), drawn
 
 
 @pytest.mark.parametrize("chosen", [1, 32])
