@@ -28,11 +28,10 @@ import torch
 
 from advisor.probe import control, hooks
 from advisor.probe.session import Session
-from benchmarks.probe_overhead import Loop
+from benchmarks.probe_overhead import LOOPS, Loop
 
 LENGTHS = (1_100, 2_100)
 """Steps of the shorter and the longer run: past what the probe learns in the first 513."""
-LOOPS = ("a loader", "no loader")
 ARMS = ("bare", "probed")
 LIMIT_US = 15.0
 COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
@@ -47,7 +46,7 @@ def steps(loop: str, arm: str, many: int) -> float:
         if arm == "probed":
             hooks.install(torch, session)
         gc.disable()
-        seconds = work.run(many)[0] if loop == "a loader" else work.without_a_loader(many, 0.0)
+        seconds = work.take(work.batches(loop), many)
         with contextlib.suppress(OSError):
             session.patches.undo()
         if session.errors:

@@ -1,20 +1,22 @@
 """What the probe costs the program it watches: microseconds a step, and start-up.
 
-    python -m benchmarks.probe_overhead [--rounds N]
+    taskset -c 1 python -m benchmarks.probe_overhead [--rounds N]
 
-Hooks are put in and taken out again and again inside one process, so that both arms share the
-machine's moods; each round is one sample, and the interval is over rounds. CPU time is compared,
-not the wall's: the hooks never wait. Other tenants of the machine empty its caches all the same;
-`least` compares each arm's least disturbed round. What the probe does once, in the first steps of
-a program, is a row of its own: it belongs to the warm-up that is discarded. The last
-rows are of one session that goes on and on, over a loop without a loader whose window is never
-full: what a step costs after so many of them, looks at the log included, and what is held by then.
+Two processes on one core, one with the hooks, take steps by turns of some milliseconds, so that
+both share the machine's moods; a pair of turns is one sample. CPU time is compared, not the wall's:
+the hooks never wait. Other tenants of the machine empty its caches all the same. `least` compares
+each arm's least disturbed turn. What the probe does once, in the first steps of a program, is a row
+of its own, for which hooks are put in and taken out inside one process: it belongs to the warm-up
+that is discarded. The last rows are of one session that goes on and on, over a loop without a
+loader whose window is never full: what a step costs after so many of them, looks at the log
+included, and what is held by then.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -43,6 +45,12 @@ ENDLESS = {"mode": "window", "measure_s": 3.0, "min_steps": 10, "whole_batches":
 """A plan that is looked at again and again, and never done."""
 WARM = 40
 """First steps, in which the probe looks at everything once."""
+TURN = 40
+"""Steps of a turn."""
+LEARNT = 1_200
+"""Steps before the first turn: the probe looks at fewer and fewer of the first 513."""
+LOOPS = ("a loader", "no loader")
+ORDERS = (("bare", "probed"), ("probed", "bare"))
 
 
 class Loop:
@@ -60,17 +68,18 @@ class Loop:
             torch.zeros(100_000, 64), torch.zeros(100_000, dtype=torch.long)
         )
 
-    def run(self, steps: int) -> tuple[float, float]:
-        """(mean seconds of a step after the first ones, seconds of the first ones together), the
-        fetch of the batch included."""
-        batches = iter(torch.utils.data.DataLoader(self._data, batch_size=8))
-        begin = time.thread_time()
-        for _ in range(WARM):
-            self._step(next(batches))
+    def batches(self, loop: str) -> Iterator[Any]:
+        """Of a loader, again and again, or one that is there already."""
+        while loop == "a loader":
+            yield from torch.utils.data.DataLoader(self._data, batch_size=8)
+        yield from itertools.repeat((torch.zeros(8, 64), torch.zeros(8, dtype=torch.long)))
+
+    def take(self, batches: Iterator[Any], steps: int) -> float:
+        """Mean seconds of a step, the fetch of its batch included."""
         start = time.thread_time()
         for _ in range(steps):
             self._step(next(batches))
-        return (time.thread_time() - start) / steps, start - begin
+        return (time.thread_time() - start) / steps
 
     def without_a_loader(self, steps: int, pad_ms: float) -> float:
         """Mean seconds of a step on one batch, which is there already."""
@@ -124,19 +133,66 @@ class Arms:
         return rounds, min(self.probed) / min(self.bare)
 
 
-def compare(pad_ms: float, steps: int, rounds: int, folder: str) -> tuple[Arms, Arms]:
-    """Seconds of a step, and of the first steps together, arms in flipped order."""
-    loop = Loop(pad_ms)
-    loop.run(steps)
-    later, first = Arms(), Arms()
+def first_steps(rounds: int, folder: str) -> Arms:
+    """Seconds of the first steps together, arms in flipped order."""
+    loop, arms = Loop(0.0), Arms()
+    loop.take(loop.batches("a loader"), WARM)
     for number in range(rounds):
         seconds = {}
-        for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+        for arm in ORDERS[number % 2]:
             with probed(folder) if arm == "probed" else contextlib.nullcontext():
-                seconds[arm] = loop.run(steps)
-        later.add({arm: both[0] for arm, both in seconds.items()})
-        first.add({arm: both[1] for arm, both in seconds.items()})
-    return later, first
+                seconds[arm] = WARM * loop.take(loop.batches("a loader"), WARM)
+        arms.add(seconds)
+    return arms
+
+
+def by_turns(loop: str, pad_ms: float, turns: int) -> Arms:
+    """Seconds of a step in either process, turn by turn."""
+    arms = Arms()
+    with contextlib.ExitStack() as ends:
+        begun = {
+            arm: ends.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-m", __spec__.name, "--take", loop, arm, str(pad_ms)],
+                    env={**os.environ, "OMP_NUM_THREADS": "1"},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for arm in ORDERS[0]
+        }
+
+        def turn(arm: str) -> float:
+            asked, told = begun[arm].stdin, begun[arm].stdout
+            assert asked is not None
+            assert told is not None
+            asked.write("\n")
+            asked.flush()
+            return float(told.readline())
+
+        for number in range(turns + 1):
+            seconds = {arm: turn(arm) for arm in ORDERS[number % 2]}
+            if number:  # in the first one the hooks are built and everything is learnt
+                arms.add(seconds)
+        for process in begun.values():
+            assert process.stdin is not None
+            process.stdin.close()
+    return arms
+
+
+def taken(loop: str, arm: str, pad_ms: float) -> None:
+    """One of two processes: a turn for each line that comes in, answered by its seconds."""
+    work = Loop(pad_ms)
+    with tempfile.TemporaryDirectory() as folder:
+        with probed(folder) if arm == "probed" else contextlib.nullcontext() as session:
+            batches = work.batches(loop)
+            steps = LEARNT
+            for _ in sys.stdin:
+                print(work.take(batches, steps), flush=True)
+                steps = TURN
+        if session is not None and session.errors:
+            raise RuntimeError(session.errors[0])
 
 
 def over_length(rounds: int, folder: str) -> Iterator[tuple[int, Arms, int]]:
@@ -157,7 +213,7 @@ def over_length(rounds: int, folder: str) -> Iterator[tuple[int, Arms, int]]:
         arms = Arms()
         for number in range(rounds):
             seconds = {}
-            for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+            for arm in ORDERS[number % 2]:
                 run = probed_steps if arm == "probed" else loop.without_a_loader
                 seconds[arm] = run(PADDED_STEPS, SHORT_STEP_MS)
             arms.add(seconds)
@@ -176,7 +232,7 @@ def start_up(rounds: int, folder: str) -> Arms:
     arms = Arms()
     for number in range(rounds):
         seconds = {}
-        for arm in ("bare", "probed") if number % 2 else ("probed", "bare"):
+        for arm in ORDERS[number % 2]:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(
                 [sys.executable, "-c", "import torch"],
@@ -203,14 +259,20 @@ def interval(values: list[float]) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--turns", type=int, default=300)
+    parser.add_argument("--take", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.take:
+        loop, arm, pad_ms = args.take
+        taken(loop, arm, float(pad_ms))
+        return
+    tight = {loop: by_turns(loop, 0.0, args.turns) for loop in LOOPS}
+    padded = by_turns("a loader", STEP_MS, args.turns // 10)
     with tempfile.TemporaryDirectory() as folder:
-        tight, first = compare(0.0, args.steps, args.rounds, folder)
-        padded, _ = compare(STEP_MS, 100, args.rounds, folder)
+        first = first_steps(args.rounds, folder)
         boots = start_up(max(7, args.rounds // 2), folder)
     rows = (
-        ("added a step", "us", tight.added(1e6), 15.0),
+        *((f"added a step, {loop}", "us", arms.added(1e6), 15.0) for loop, arms in tight.items()),
         (f"step-time ratio at {STEP_MS:g} ms", "", padded.ratios(), 1.005),
         ("added to start-up with torch", "ms", boots.added(1e3), 50.0),
         (f"added to the first {WARM} steps", "ms", first.added(1e3), float("nan")),
