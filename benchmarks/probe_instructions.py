@@ -40,7 +40,7 @@ COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")
 def steps(loop: str, arm: str, many: int) -> float:
     """Take so many steps; mean seconds of one."""
     control.BEAT_S = 1e9
-    work = Loop(0.0)
+    work = Loop()
     with tempfile.TemporaryDirectory() as folder:
         session = Session({"records": folder, "plan": {"mode": "observe"}})
         if arm == "probed":

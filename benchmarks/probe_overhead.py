@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SITE = Path(hooks.__file__).parent / "site"
 STEP_MS = 10.0
 LENGTHS = (10, 1_000, 100_000)
-SHORT_STEP_MS, PADDED_STEPS = 1.0, 100
+SHORT_STEP_MS = 1.0
 ENDLESS = {"mode": "window", "measure_s": 3.0, "min_steps": 10, "whole_batches": 10**9}
 """A plan that is looked at again and again, and never done."""
 WARM = 40
@@ -56,9 +56,8 @@ ORDERS = (("bare", "probed"), ("probed", "bare"))
 class Loop:
     """A training loop with everything the probe hooks: loader, forward, loss, backward, step."""
 
-    def __init__(self, pad_ms: float) -> None:
+    def __init__(self) -> None:
         torch.set_num_threads(1)
-        self._pad_ms = pad_ms
         self._model = torch.nn.Sequential(
             torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)
         )
@@ -74,29 +73,21 @@ class Loop:
             yield from torch.utils.data.DataLoader(self._data, batch_size=8)
         yield from itertools.repeat((torch.zeros(8, 64), torch.zeros(8, dtype=torch.long)))
 
-    def take(self, batches: Iterator[Any], steps: int) -> float:
-        """Mean seconds of a step, the fetch of its batch included."""
+    def take(self, batches: Iterator[Any], steps: int, pad_ms: float = 0.0) -> float:
+        """Mean seconds of a step that is made longer by `pad_ms` of Python, the fetch of its batch
+        included."""
         start = time.thread_time()
         for _ in range(steps):
-            self._step(next(batches))
+            self._step(next(batches), pad_ms)
         return (time.thread_time() - start) / steps
 
-    def without_a_loader(self, steps: int, pad_ms: float) -> float:
-        """Mean seconds of a step on one batch, which is there already."""
-        self._pad_ms = pad_ms
-        batch = torch.zeros(8, 64), torch.zeros(8, dtype=torch.long)
-        start = time.thread_time()
-        for _ in range(steps):
-            self._step(batch)
-        return (time.thread_time() - start) / steps
-
-    def _step(self, batch: Any) -> None:
+    def _step(self, batch: Any, pad_ms: float) -> None:
         x, y = batch
         self._optimizer.zero_grad()
         self._loss(self._model(x), y).backward()
         self._optimizer.step()
-        until = time.thread_time() + self._pad_ms / 1000
-        while self._pad_ms and time.thread_time() < until:
+        until = time.thread_time() + pad_ms / 1000
+        while pad_ms and time.thread_time() < until:
             pass
 
 
@@ -135,7 +126,7 @@ class Arms:
 
 def first_steps(rounds: int, folder: str) -> Arms:
     """Seconds of the first steps together, arms in flipped order."""
-    loop, arms = Loop(0.0), Arms()
+    loop, arms = Loop(), Arms()
     loop.take(loop.batches("a loader"), WARM)
     for number in range(rounds):
         seconds = {}
@@ -181,15 +172,15 @@ def by_turns(loop: str, pad_ms: float, turns: int) -> Arms:
     return arms
 
 
-def taken(loop: str, arm: str, pad_ms: float) -> None:
+def answer(loop: str, arm: str, pad_ms: float) -> None:
     """One of two processes: a turn for each line that comes in, answered by its seconds."""
-    work = Loop(pad_ms)
+    work = Loop()
     with tempfile.TemporaryDirectory() as folder:
         with probed(folder) if arm == "probed" else contextlib.nullcontext() as session:
             batches = work.batches(loop)
             steps = LEARNT
             for _ in sys.stdin:
-                print(work.take(batches, steps), flush=True)
+                print(work.take(batches, steps, pad_ms), flush=True)
                 steps = TURN
         if session is not None and session.errors:
             raise RuntimeError(session.errors[0])
@@ -197,26 +188,24 @@ def taken(loop: str, arm: str, pad_ms: float) -> None:
 
 def over_length(rounds: int, folder: str) -> Iterator[tuple[int, Arms, int]]:
     """(steps so far, seconds of a step then, entries held) of one session that never ends."""
-    loop, done = Loop(0.0), 0
+    loop, done = Loop(), 0
+    batches = loop.batches("no loader")
     session = Session({"records": folder, "plan": ENDLESS})
 
-    def probed_steps(steps: int, pad_ms: float) -> float:
-        hooks.install(torch, session)
+    def taken(arm: str, steps: int, pad_ms: float) -> float:
+        if arm == "probed":
+            hooks.install(torch, session)
         try:
-            return loop.without_a_loader(steps, pad_ms)
+            return loop.take(batches, steps, pad_ms)
         finally:
             session.patches.undo()
 
-    loop.without_a_loader(WARM, 0.0)
+    taken("bare", WARM, 0.0)
     for length in LENGTHS:
-        probed_steps(length - done, 0.0)
+        taken("probed", length - done, 0.0)
         arms = Arms()
         for number in range(rounds):
-            seconds = {}
-            for arm in ORDERS[number % 2]:
-                run = probed_steps if arm == "probed" else loop.without_a_loader
-                seconds[arm] = run(PADDED_STEPS, SHORT_STEP_MS)
-            arms.add(seconds)
+            arms.add({arm: taken(arm, TURN, SHORT_STEP_MS) for arm in ORDERS[number % 2]})
         done = session.log.count("opts")
         yield length, arms, sum(len(getattr(session.log, kind)) for kind in KINDS)
 
@@ -264,7 +253,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.take:
         loop, arm, pad_ms = args.take
-        taken(loop, arm, float(pad_ms))
+        answer(loop, arm, float(pad_ms))
         return
     tight = {loop: by_turns(loop, 0.0, args.turns) for loop in LOOPS}
     padded = by_turns("a loader", STEP_MS, args.turns // 10)

@@ -134,7 +134,7 @@ def advisor() -> Callable[..., NoReturn]:
     what is read from the package's own data was read.
     """
     from advisor.__main__ import COMMANDS, main
-    from advisor.knobs import catalogue, names
+    from advisor.knobs import catalogue, vocabulary
     from advisor.report import rendering
 
     for module, _ in COMMANDS.values():
@@ -142,7 +142,7 @@ def advisor() -> Callable[..., NoReturn]:
     for module in ("matplotlib.figure", "matplotlib.backends.backend_svg"):
         importlib.import_module(module)
     catalogue.catalogue()
-    names.speaks("batch_size")
+    vocabulary.speaks("batch_size")
     templates = rendering.environment()
     for name in templates.list_templates():
         templates.get_template(name)

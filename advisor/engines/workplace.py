@@ -79,24 +79,22 @@ def scratch_folder() -> Iterator[Path]:
             kept.communicate(timeout=5.0)
 
 
-def beside(folder: Path) -> list[Path]:
-    """The folders of other calls that stand where that of this one does, living or left."""
-    return [each for each in folder.parent.glob(f"{PREFIX}*") if each != folder]
+def calls_in(temporary: Path) -> Iterator[Path]:
+    """The folders of all calls, of living ones and left ones, whoever's they are."""
+    return temporary.glob(f"{PREFIX}*")
 
 
 def abandoned(temporary: Path) -> list[Path]:
     """Folders of this user's calls that no living process holds."""
     found = []
     with contextlib.suppress(OSError):
-        for entry in os.scandir(temporary):
-            if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
-                continue
-            with contextlib.suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
+        for folder in calls_in(temporary):
+            with contextlib.suppress(OSError):  # no folder, or held
+                status = folder.lstat()
                 mine = status.st_uid == os.geteuid()
                 if mine and status.st_mtime < time.time() - YOUNG_S:
-                    with locked(Path(entry.path)):
-                        found.append(Path(entry.path))
+                    with locked(folder):
+                        found.append(folder)
     return found
 
 

@@ -66,7 +66,8 @@ def of_setup(
     checkouts that are not its own, to `ours`, to what other gates of this host measure or to the
     files that steer the job. `scratch` is its own.
     """
-    protected = [*(top for top in others if top != checkout.top), ours, *workplace.beside(ours)]
+    protected = [top for top in others if top != checkout.top]
+    protected += [ours, *workplace.calls_in(ours.parent)]
     protected += [path.parent for path in steering]
     if environ.get("RUNNER_TEMP"):
         protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))

@@ -3,7 +3,8 @@
 finder.py      which leaves are knobs, which only look like it, and why: findings.py
 tree.py        the leaves with what stands around them
 catalogue.py   catalogue.toml: whole names that mean something else than their words say
-names.py       names.toml: what the words of a name, and what stands around it, speak for
+vocabulary.py  names.toml: what the words of a name say by themselves
+names.py       what they and what stands around a name speak for
 phases.py      train, eval, test, or any
 references.py  leaves whose values live elsewhere
 values.py      precisions in the spelling that a file uses

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.documents.argv import first_own_word
-from advisor.knobs import multiples, names, phases, references
+from advisor.knobs import multiples, names, phases, references, vocabulary
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
 from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of
@@ -138,7 +138,7 @@ class _Finder:
 
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""
-        known = self.catalogue.rules_for(leaf.name) or names.speaks(leaf.name)
+        known = self.catalogue.rules_for(leaf.name) or vocabulary.speaks(leaf.name)
         link = references.reference(self.document, leaf) if known else None
         if link:
             self.links.append(link)
@@ -194,8 +194,8 @@ class _Finder:
             kind=reading.kind,
             trap=None if reading.is_knob else f"no {reading.kind}: {reading.why}",
             or_only=reading.is_only,
-            unit=names.unit_of(leaf.name) if batch else None,
-            scope=names.scope_of(leaf.name) if batch else None,
+            unit=vocabulary.unit_of(leaf.name) if batch else None,
+            scope=vocabulary.scope_of(leaf.name) if batch else None,
             why=reading.why if reading.is_sure else f"{reading.why}: barely enough",
         )
 
@@ -204,7 +204,7 @@ class _Finder:
         for path, target in self.document.aliases.items():
             key = next((part for part in reversed(parts_of(path)) if isinstance(part, str)), "")
             name = canonical(key)
-            known = self.catalogue.rules_for(name) or names.speaks(name)
+            known = self.catalogue.rules_for(name) or vocabulary.speaks(name)
             if path not in self.document.scalars and known:
                 self.links.append(references.repeats(self.document, path, target))
 
@@ -239,7 +239,7 @@ class _Finder:
             return None
         if leaf.path in self._of_models:
             return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
-        if meaning.kind == "image_size" and names.speaks(leaf.name):
+        if meaning.kind == "image_size" and vocabulary.speaks(leaf.name):
             equal = [t for t in twins if t.value == leaf.value and t.path != leaf.path]
             for twin in equal:
                 if (twin.ancestors and not leaf.ancestors) or self._is_of_model(twin):

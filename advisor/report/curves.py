@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 PROVING = ("confirm", "tier")
 """Purposes of runs that prove a gain in rounds, beside the original's."""
-SEARCHED = ("baseline", "search", "effects", *PROVING)
-"""Those whose rates may be set side by side."""
 MEANT = ("baseline", "search", *PROVING)
-"""Those whose rates may be the best so far: what only shows which settings are followed takes the
-fewest steps that a sampler can do, whatever they are worth."""
+"""Those whose rates may be the best so far."""
+SEARCHED = (*MEANT, "effects")
+"""Those whose rates may be set side by side. What only shows which settings are followed takes the
+fewest steps that a sampler can do, whatever they are worth: it is no best so far."""
 
 SAME_WORK = (*MEANT, "whatif")
 """Those that do the work of the original; with a tenth of a sampler's steps all else would be flat

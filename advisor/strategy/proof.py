@@ -139,10 +139,8 @@ def proven_candidate(now: Standing) -> Candidate:
 
 def front_of(now: Standing, candidate: Candidate) -> Run:
     """A run of what was proven: its best in the proof, or the original's."""
-    for proof in reversed(now.proofs):
-        if proof.contest.after.arm.candidate.key == candidate.key and proof.runs("after"):
-            return now.facts.objective.best(proof.runs("after"))
-    return now.original
+    runs = now.proof_runs(candidate)
+    return now.facts.objective.best(runs) if runs else now.original
 
 
 def back_to(now: Standing, candidate: Candidate) -> Standing:

@@ -124,9 +124,12 @@ class Standing:
         luckiest; of the original those that did not collapse."""
         if not self.best.changes:
             return self.usual
-        sides = ((p.contest.after.arm.candidate.key, p) for p in self.proofs)
-        own = [p.runs(AFTER) for key, p in sides if key == self.best.key]
-        return (own[-1] if own else ()) or (self.front,)
+        return self.proof_runs(self.best) or (self.front,)
+
+    def proof_runs(self, candidate: Candidate) -> tuple[Run, ...]:
+        """Runs of `candidate` in the latest proof of it that has some."""
+        own = [p for p in self.proofs if p.contest.after.arm.candidate.key == candidate.key]
+        return next(filter(None, (proof.runs(AFTER) for proof in reversed(own))), ())
 
     @property
     def iterative(self) -> bool:

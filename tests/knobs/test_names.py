@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.knobs import names
+from advisor.knobs import vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +226,7 @@ def test_words_tell_what_a_batch_counts_and_who_shares_it(
 def test_glued_words_are_parted_only_where_all_of_them_are_known(
     name: str, words: tuple[str, ...]
 ) -> None:
-    assert names.words_in(name) == words
+    assert vocabulary.words_in(name) == words
 
 
 @pytest.mark.parametrize(

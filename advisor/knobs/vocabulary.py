@@ -1,0 +1,274 @@
+"""What the words of a name say by themselves, by names.toml."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from advisor.knobs.catalogue import Family, catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Words = tuple[str, ...]
+
+_LEAST_PLURAL = 4
+_LONG_PART = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phrases:
+    """What a name says for one kind, and what it says against it."""
+
+    weight: int
+    """Of every phrase and unknown word together."""
+    speaks: tuple[str, ...]
+    """Phrases that speak for the kind, as read."""
+    objects: tuple[str, ...]
+    """Phrases that speak against it."""
+    speaking: int
+    """The weight of `speaks` alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOfName:
+    kind: str
+    family: Family
+    phrases: Mapping[Words, int]
+    """The longest first, of those the heaviest."""
+    speaking: frozenset[str]
+    """First words of the phrases that speak for the kind."""
+    called: Mapping[str, int]
+    above: Mapping[str, int]
+    beside: Mapping[str, int]
+    comment: re.Pattern[str] | None
+    not_comment: re.Pattern[str] | None
+    usual: tuple[float, float] | None
+    as_list: int
+    as_round: int
+    only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """Everything names.toml says."""
+
+    enough: int
+    high: int
+    unknown: int
+    stage: tuple[str, ...]
+    """Keys that, with a strange word before them, tell of a stage of training."""
+    spelling: Mapping[str, Words]
+    neutral: frozenset[str]
+    known: frozenset[str]
+    """Every word of the file."""
+    parts: frozenset[str]
+    """Those that a glued word may be made of: neutral ones and such as speak for a kind. What
+    speaks against one must stand alone, or `gammanet` would be two."""
+    kinds: tuple[KindOfName, ...]
+    scope: Mapping[str, tuple[Words, ...]]
+    unit: Mapping[str, tuple[Words, ...]]
+    value_names: Mapping[str, str]
+    """Names of a leaf that is what the key above it names, and of which kind that must be."""
+    names_of_parts: frozenset[str]
+    """Words that, like neutral ones, only say for which part of it."""
+    several: tuple[str, ...]
+    """Ends of keys below which a number names one of several values."""
+    bounds: frozenset[str]
+    """Keys beside such a leaf that tell of a search space."""
+
+
+@functools.cache
+def table() -> Vocabulary:
+    text = resources.files("advisor.knobs").joinpath("names.toml").read_text("utf-8")
+    told = tomllib.loads(text)
+    spelling = {
+        other: tuple(word.split()) for word, others in told["spelling"].items() for other in others
+    }
+    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in told["kind"].items())
+    neutral = frozenset(w for word in told["neutral"]["words"] for w in spelling.get(word, (word,)))
+    weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
+    known = {word for phrase, _ in weighed for word in phrase}
+    speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
+    said = {
+        part: {
+            meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
+            for meaning, phrases in told[part].items()
+        }
+        for part in ("scope", "unit")
+    }
+    return Vocabulary(
+        enough=told["enough"],
+        high=told["high"],
+        unknown=told["unknown"],
+        stage=tuple(told["stage"]),
+        spelling=spelling,
+        neutral=neutral,
+        known=frozenset(known) | neutral | spelling.keys(),
+        parts=frozenset(speaking) | neutral | spelling.keys(),
+        kinds=kinds,
+        scope=said["scope"],
+        unit=said["unit"],
+        value_names=told["value-of-the-key-above"]["names"],
+        names_of_parts=neutral | frozenset(told["value-of-the-key-above"]["parts"]),
+        several=tuple(told["value-of-the-key-above"]["several"]),
+        bounds=frozenset(told["value-of-the-key-above"]["bounds"]),
+    )
+
+
+def _kind_of_name(kind: str, row: dict[str, Any], spelling: Mapping[str, Words]) -> KindOfName:
+    weights = {
+        _respelled(phrase, spelling): int(weight)
+        for weight, phrases in row["name"].items()
+        for phrase in phrases
+    }
+    order = sorted(weights, key=lambda phrase: (-len(phrase), -abs(weights[phrase])))
+    return KindOfName(
+        kind=kind,
+        family=catalogue().families[row["value"]],
+        phrases={phrase: weights[phrase] for phrase in order},
+        speaking=frozenset(phrase[0] for phrase in order if weights[phrase] > 0),
+        called=_weights(row.get("called", {})),
+        above=_weights(row.get("above", {})),
+        beside=_weights(row.get("beside", {})),
+        comment=_pattern(row.get("comment")),
+        not_comment=_pattern(row.get("not-comment")),
+        usual=tuple(row["usual"]) if "usual" in row else None,
+        as_list=row.get("list", 0),
+        as_round=row.get("round", 0),
+        only=row.get("only", False),
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    return re.compile(text, re.IGNORECASE) if text else None
+
+
+def _weights(row: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    return {word: int(weight) for weight, words in row.items() for word in words}
+
+
+def _respelled(phrase: str, spelling: Mapping[str, Words]) -> Words:
+    return tuple(w for word in phrase.split() for w in spelling.get(word, (word,)))
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8192)
+def words_in(name: str) -> Words:
+    """The words of a canonical name in one spelling: `maxbatchsize0` is max, batch, size."""
+    vocabulary = table()
+    found: list[str] = []
+    for token in filter(None, name.split("_")):
+        bare = token.rstrip("0123456789")
+        one = token.removesuffix("s") if len(token) > _LEAST_PLURAL else token
+        parts = (token,) if token in vocabulary.known else _parted(token) or _parted(bare)
+        if not parts and one in vocabulary.known:
+            parts = (one,)
+        for word in parts or filter(None, (bare,)):
+            found.extend(vocabulary.spelling.get(word, (word,)))
+    return tuple(found)
+
+
+def _parted(token: str) -> Words:
+    """As `_unglued`; two abbreviations make no word, or `bsft` would be a batch size."""
+    parts = _unglued(token)
+    return parts if any(len(part) >= _LONG_PART for part in parts) else ()
+
+
+@functools.lru_cache(maxsize=8192)
+def _unglued(token: str) -> Words:
+    """The fewest words of the vocabulary that `token` is written of; empty where there are none."""
+    parts = table().parts
+    if token in parts:
+        return (token,)
+    found = []
+    for cut in range(1, len(token)):
+        head, tail = token[:cut], token[cut:]
+        if head in parts and (cut > 1 or head == "n") and len(tail) > 1:
+            rest = _unglued(tail)
+            found += [(head, *rest)] if rest else []
+    return min(found, key=len, default=())
+
+
+@functools.lru_cache(maxsize=8192)
+def spoken(name: str) -> Mapping[str, Phrases]:
+    """What a canonical name says about each kind that it has a word for."""
+    words = words_in(name)
+    found = {
+        kind.kind: _phrases(words, kind.phrases)
+        for kind in table().kinds
+        if not kind.speaking.isdisjoint(words)
+    }
+    return {kind: phrases for kind, phrases in found.items() if phrases.speaks}
+
+
+def _phrases(words: Words, weights: Mapping[Words, int]) -> Phrases:
+    vocabulary = table()
+    left = dict(enumerate(words))
+    speaks, objects, weight, speaking = [], [], 0, 0
+    for phrase in weights:
+        if phrase[0] not in words:
+            continue
+        while (at := _where(phrase, left)) is not None:
+            for place in at:
+                del left[place]
+            weight += weights[phrase]
+            if weights[phrase] > 0:
+                speaks.append(" ".join(phrase))
+                speaking += weights[phrase]
+            elif weights[phrase] < 0:
+                objects.append(" ".join(phrase))
+    strange = sum(word not in vocabulary.neutral for word in left.values())
+    return Phrases(
+        weight=weight + vocabulary.unknown * strange,
+        speaks=tuple(speaks),
+        objects=tuple(objects),
+        speaking=speaking,
+    )
+
+
+def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
+    """Places of the words of `phrase` in order, with at most neutral words between them."""
+    neutral = table().neutral
+    places = sorted(left)
+    for start, first in enumerate(places):
+        if left[first] != phrase[0]:
+            continue
+        at = [first]
+        for place in places[start + 1 :]:
+            if len(at) == len(phrase):
+                break
+            if left[place] == phrase[len(at)]:
+                at.append(place)
+            elif left[place] not in neutral:
+                break
+        if len(at) == len(phrase):
+            return tuple(at)
+    return None
+
+
+def speaks(name: str) -> bool:
+    """Whether a canonical name alone is enough to be taken for a knob of some kind."""
+    return any(said.weight >= table().enough for said in spoken(name).values())
+
+
+def scope_of(name: str) -> str | None:
+    """Who shares a batch of this name: micro, device or global."""
+    return _said(name, table().scope)
+
+
+def unit_of(name: str) -> str | None:
+    """What a batch of this name counts, where it is no sample."""
+    return _said(name, table().unit)
+
+
+def _said(name: str, phrases: Mapping[str, tuple[Words, ...]]) -> str | None:
+    words = dict(enumerate(words_in(name)))
+    said = (m for m, several in phrases.items() for p in several if _where(p, words) is not None)
+    return next(said, None)
