@@ -31,6 +31,8 @@ class Counter:
         """A sequence less deep is a container, and its length no number of items."""
         self._path: tuple[Any, ...] | None = None
         self._shaped = False
+        self._key: Any = None
+        """Of the tensor, where it lies right in the batch."""
         self._constant: float | None = None
 
     @property
@@ -40,6 +42,13 @@ class Counter:
 
     def count(self, batch: Any) -> float:
         """Items in `batch`; 1 where nothing says how many."""
+        key = self._key
+        if key is not None:
+            try:
+                many: float = batch[key].shape[0]
+                return many
+            except Exception:
+                self._key = self._path = None
         if self._path is not None:
             try:
                 value = batch
@@ -92,6 +101,8 @@ class Counter:
     def _keep(self, path: tuple[Any, ...], size: float, tensors: list[Any]) -> float:
         self._path = path
         self._shaped = any(path == other for _, other in tensors)
+        if self._shaped and len(path) == 1 and path[0][0]:
+            self._key = path[0][1]
         return size
 
 

@@ -22,6 +22,7 @@ from . import (
 )
 from .clock import start_if_in_use
 from .in_turn import InTurn
+from .resting import filled
 from .session import KEPT, Session
 
 BEAT_S = 1.0
@@ -138,12 +139,13 @@ def missing_s(session: Session, now: float) -> float | None:
     if now >= _last_moment(session):
         session.cut_short = True
         return None
-    ledger = steps.read(session.log, session.plan)
+    log = filled(session.log)
+    ledger = steps.read(log, session.plan)
     if ledger is None:
         return 0.2
     if _about_to_train(session, ledger, now):
         return 0.5
-    found, need = window.find(session.log, ledger, session.plan)
+    found, need = window.find(log, ledger, session.plan)
     if need is not None:
         return need.seconds
     return None if found is None else _more_s(session, found)

@@ -24,11 +24,13 @@ class Entrance:
     ) -> None:
         self._hooks = hooks
         self._hook = hook
-        self._resting = 0
-        """Updates since new modules were looked for, in a training that rests from it."""
+        self.rests = 0
+        """Updates until new modules are looked for again, in a training that rests from it."""
         self.met = True
         """A module was called that is not settled, or whose class tells nothing."""
         self.open = False
+        self.hooked = False
+        """Torch tells of every module."""
         self.reopen()
 
     @property
@@ -41,28 +43,31 @@ class Entrance:
         if not self.open:
             return False
         self.open = False
-        if not self._resting:
-            self._hooks.pop(KEY, None)
+        if self.hooked:
+            self._hook_out()
         return True
 
     def reopen(self) -> None:
         """Notice calls again."""
         if self._hook is not None:
             self.open = True
-            if not self._resting:
-                self._hooks[KEY] = self._hook
+            if not self.rests:
+                self._hook_in()
 
     def remove(self) -> None:
         """For good."""
         self.open, self._hook = False, None
-        self._hooks.pop(KEY, None)
+        self._hook_out()
 
-    def updated(self) -> None:
-        """Between two updates of a training: whether new modules are looked for until the next."""
+    def updated(self, resting: bool) -> None:
+        """Between two updates of a training: whether new modules are looked for until the next;
+        while all of the probe is `resting`, they are when it no longer does."""
         if self.met:
             self.met = False
+        elif resting:
+            self._rest(1)
         else:
-            self._rest((self._resting + 1) % SPARED)
+            self._rest((self.rests or SPARED) - 1)
 
     def look(self) -> None:
         """Look for new modules until the next update at least."""
@@ -70,8 +75,16 @@ class Entrance:
         self._rest(0)
 
     def _rest(self, updates: int) -> None:
-        was, self._resting = self._resting, updates
-        if not updates and was and self.open:
-            self._hooks[KEY] = self._hook
-        elif updates and not was:
-            self._hooks.pop(KEY, None)
+        self.rests = updates
+        if updates:
+            self._hook_out()
+        elif self.open:
+            self._hook_in()
+
+    def _hook_in(self) -> None:
+        self._hooks[KEY] = self._hook
+        self.hooked = True
+
+    def _hook_out(self) -> None:
+        self._hooks.pop(KEY, None)
+        self.hooked = False

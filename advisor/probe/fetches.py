@@ -45,49 +45,81 @@ def handed_out(torch: Any, session: Session) -> None:
     step_ended = step_end(session)
     iterator = torch.utils.data.dataloader._BaseDataLoaderIter
     fetch = iterator.__next__
-    keeps = bool(session.plan.get("ceilings_workers"))
+    rest = session.rest
 
     def __next__(self: Any) -> Any:
+        enter = clock()
+        if not rest.left or enter >= rest.calm_until:
+            return in_full(self, enter)
+        session.fetching = True
+        try:
+            batch = fetch(self)
+        except BaseException as problem:
+            session.attempt(_ended, session, self, enter, problem)
+            raise
+        end = clock()
+        session.fetching = False
+        try:
+            number, log = self.__dict__[NUMBER], session.log
+        except KeyError:  # begun before the hooks were there
+            return batch
+        items = log.loaders[number]["counter"].count(batch)
+        log.nexts.append((enter, end, number, items, False))
+        return batch
+
+    def in_full(self: Any, enter: float) -> Any:
         number = self.__dict__.get(NUMBER)
         if session.muted or number is None:
             return fetch(self)
         if session.replay is not None and session.replay.covers(number):
             return control.replayed(session)
-        enter = clock()
         if enter >= session.due or session.clock is not None:
             step_ended(enter)
-        log, rota, entrance, thread = session.log, session.rota, session.entrance, get_ident()
-        if entrance.open and (log.thread is None or log.thread == thread):  # else work goes on
+        entrance, working = session.entrance, session.log.thread
+        if entrance.open and working in (None, get_ident()):  # else work goes on
             entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
             batch = fetch(self)
         except BaseException as problem:
-            session.fetching = False
-            if isinstance(problem, StopIteration):
-                log.nexts.append((enter, clock(), number, EXHAUSTED, True))
-                self.__dict__[DONE] = True
-            rota.on = True
-            entrance.reopen()
+            session.attempt(_ended, session, self, enter, problem)
             raise
         end = clock()
         session.fetching = False
         try:
-            watched = rota.turn(number, log)
-            facts = log.loaders[number]
-            facts["thread"] = thread
-            if watched and (not session.root_runs or log.thread == thread):
-                entrance.reopen()
-            padding = facts["padding"]
-            if padding is not None and not padding.note(batch):
-                facts["padding"] = None
-            items = facts["counter"].count(batch)
-            log.nexts.append((enter, end, number, items, watched))
-            if keeps and not len(log.nexts) % KEEP_EVERY:
-                session.kept_batch = (number, batches.copied(batch), items)
+            _came(session, number, batch, enter, end)
         except Exception as problem:
             session.step_aside(problem)
         return batch
 
     dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
+
+
+def _came(session: Session, number: int, batch: Any, enter: float, end: float) -> None:
+    """Note a batch, and have its forwards watched if it is its turn."""
+    log, entrance, thread = session.log, session.entrance, get_ident()
+    watched = not session.rest.left and session.rota.turn(number, log)
+    facts = log.loaders[number]
+    facts["thread"] = thread
+    if watched and (not session.root_runs or log.thread == thread):
+        entrance.reopen()
+    padding = facts["padding"]
+    if padding is not None and not padding.note(batch):
+        facts["padding"] = None
+    items = facts["counter"].count(batch)
+    log.nexts.append((enter, end, number, items, watched))
+    if session.plan.get("ceilings_workers") and not len(log.nexts) % KEEP_EVERY:
+        session.kept_batch = (number, batches.copied(batch), items)
+
+
+def _ended(session: Session, iterator: Any, enter: float, problem: BaseException) -> None:
+    """No batch came: the pass is over, or something was raised."""
+    session.fetching = False
+    number = iterator.__dict__.get(NUMBER)
+    if isinstance(problem, StopIteration) and number is not None:
+        session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
+        iterator.__dict__[DONE] = True
+    session.rest.wake(session.log)
+    session.rota.on = True
+    session.entrance.reopen()

@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import steps
+from .resting import filled
 from .switches import compilations
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def begin(session: Session, measured: dict[str, Any] | None) -> bool:
 
 def ended(session: Session) -> bool:
     """Whether the count is over; then it is in the session."""
-    ledger = steps.read(session.log, session.plan)
+    ledger = steps.read(filled(session.log), session.plan)
     session.flops = session.tally.told([] if ledger is None else ledger.bounds)
     if session.flops is None:
         return False

@@ -21,6 +21,7 @@ PARTS = (
     updates.asked_for,
     updates.scaler,
     updates.optimizers,
+    updates.steps,
     graphs.install,
     recomputing.watch,
     applying.install,

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from . import applying, measure, steps, window
+from .resting import filled
 from .session import Session
 from .whatif import WhatIf
 
@@ -114,10 +115,11 @@ class InTurn:
     def _missing_s(self) -> float | None:
         """Seconds that the spell may still take; None when it is over, and kept."""
         session = self._session
-        ledger = steps.read(session.log, self._plan)
+        log = filled(session.log)
+        ledger = steps.read(log, self._plan)
         if ledger is None:
             return 0.2
-        found, need = window.find(session.log, ledger, self._plan, since=self._since)
+        found, need = window.find(log, ledger, self._plan, since=self._since)
         if need is not None:
             return need.seconds
         if session.root_runs or found is None:  # nothing is switched within a forward

@@ -98,6 +98,7 @@ def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note what an epoch really runs with."""
     if NUMBER not in loader.__dict__:
         built(session, loader)
+    session.rest.wake(session.log)
     session.entrance.look()  # from now on batches tell when
     number = _apart(session, loader.__dict__[NUMBER], loader)
     loader.__dict__[NUMBER] = iterator.__dict__[NUMBER] = number

@@ -128,15 +128,15 @@ class Root:
 
     def counted(self, args: Any, kwargs: Any) -> float:
         """Items of one more call like the others, of which the `place` is known."""
-        assert self.place is not None
-        in_args, key, axis = self.place
         try:
+            in_args, key, axis = self.place  # type: ignore[misc]
             value = args[key] if in_args else kwargs[key]
-            items: float = value.size(axis)
+            items: float = value.shape[axis]
         except Exception:  # it is called in another way now: learn it anew
             self.place = None
             return self.items((args, kwargs or {}))
-        if self.layout is not None and self.layout.tokens is not None:
+        layout = self.layout
+        if layout is not None and layout.tokens is not None:
             tokens, before = self.tokens
             self.tokens = tokens + value.numel(), before + items
         return items
@@ -165,6 +165,8 @@ class Rota:
         self.on = True
         self.always = False
         """Every batch, for a while."""
+        self.few = False
+        """So few batches come by here that all of them are watched."""
         self._seen: dict[int, int] = {}
         """Batches so far, by loader; negative for an iterative sampler's."""
         self._began: dict[int, int] = {}
@@ -183,7 +185,7 @@ class Rota:
                 if many or 0 < forwards < USED_AT_FIRST:
                     self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
         else:
-            self.on = self.always or not seen % WATCHED_LATER
+            self.on = self.always or self.few or not seen % WATCHED_LATER
         return self.on
 
 

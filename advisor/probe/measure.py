@@ -8,12 +8,13 @@ from . import cards, gradients, observe, stages, steps, window
 from .averages import not_above
 from .clock import DeviceClock
 from .log import Root
+from .resting import filled
 from .session import Session
 
 
 def measured(session: Session, ended: bool) -> dict[str, Any]:
     """`measured`: rate, window, waits, shares; null where no step was recognised."""
-    log, plan = session.log, session.plan
+    log, plan = filled(session.log), session.plan
     ledger = steps.read(log, plan, ended)
     if ledger is None:
         return {"measured": None}
@@ -89,7 +90,7 @@ def read_clock(session: Session) -> DeviceClock | None:
 
 def facts(session: Session, ended: bool) -> dict[str, Any]:
     """Everything that does not depend on the window; one fact that fails takes no other along."""
-    log = session.log
+    log = filled(session.log)
     ledger = session.ledger
     root = ledger.root if ledger is not None else steps.dominant_root(log)
     dominant = log.roots[root] if root is not None else None

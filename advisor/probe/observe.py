@@ -13,7 +13,7 @@ from .session import Session
 
 GIB = 1024.0**3
 LOSSES_KEPT = 256
-LOSSES_LATER = 16
+LOSSES_LATER = 4
 """Beyond those kept at first, every so many."""
 
 

@@ -13,6 +13,7 @@ from .entrance import Entrance
 from .learning import Learning
 from .log import Log, Root, Rota
 from .patches import Patches
+from .resting import Rest
 
 if TYPE_CHECKING:
     from .steps import Ledger
@@ -44,6 +45,7 @@ class Session:
         """Where calls of root modules are noticed."""
         self.settled: Any = None
         """The classes that tell of them by themselves."""
+        self.rest = Rest()
         self.reset()
 
     def reset(self) -> None:
@@ -71,6 +73,9 @@ class Session:
         self.rota = Rota()
         self.clock: DeviceClock | None = None
         """Once the program uses CUDA."""
+        self.replay: Any = None
+        """Set while a cached batch stands in for the loader."""
+        self.due = 0.0
         self.fetching = False
         """Inside a loader's `next`."""
         self.syncs: Any = None
@@ -79,8 +84,6 @@ class Session:
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
         self.optimizers_built = 0
-        self.updates = 0
-        """Optimizer steps, which a GradScaler may leave out."""
         self.skipped_updates = 0
         self.learning = Learning()
         self.fused: bool | None = None
@@ -106,8 +109,6 @@ class Session:
         self.notes: list[str] = []
         self.errors: list[str] = []
 
-        self.due = 0.0
-        """When a tick has something to do; infinite once the probe stepped aside."""
         self.next_beat = 0.0
         self.next_check = float("inf")
         self.first_event: float | None = None
@@ -116,8 +117,6 @@ class Session:
         self.cut_short = False
         """The longest time of the plan was over before the window was full."""
         self.stopping = False
-        self.replay: Any = None
-        """Set while a cached batch stands in for the loader."""
         self.ceilings: dict[str, Any] | None = None
         self.tally: Any = None
         """Set while the operations of a step are counted, after the window."""
@@ -137,6 +136,29 @@ class Session:
         """Of the last full reading."""
         self.window: Window | None = None
         """Of that."""
+
+    @property
+    def due(self) -> float:
+        """When a tick has something to do; infinite once the probe stepped aside."""
+        return self._due
+
+    @due.setter
+    def due(self, moment: float) -> None:
+        self._due = moment
+        everything = self.clock is not None or self.replay is not None
+        self.rest.calm_until = 0.0 if everything else moment
+
+    @property
+    def wants_no_more(self) -> bool:
+        """Than to know how long each step takes."""
+        return (
+            self.state == "stepping"
+            and self.frozen is None
+            and self.clock is None
+            and self.target is None
+            and not self.recomputes
+            and all(facts["padding"] is None for facts in self.log.loaders)
+        )
 
     def step_aside(self, problem: BaseException) -> None:
         """An error of ours that the measurement does not survive: take every hook back."""

@@ -45,39 +45,50 @@ class Settled:
 def _call(torch: Any, session: Session) -> Callable[..., Any]:
     base, entrance = torch.nn.Module, session.entrance
     step_ended, with_gradients = step_end(session), torch.is_grad_enabled
-    tracing = torch._C._get_tracing_state
+    tracing, rest = torch._C._get_tracing_state, session.rest
+    known: Any = None
+    known_id = 0
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not entrance.open:
             return base.__call__(self, *args, **kwargs)
-        root = session.roots.get(id(self))
-        if (
-            root is None
-            or root.place is None
-            or root.module() is not self
-            or session.tally is not None
-            or tracing()
-        ):
-            entrance.look()  # more is to be learnt of this one
-            return base.__call__(self, *args, **kwargs)
-        entrance.shut()
-        session.root_runs = True
+        if not rest.left or entrance.hooked or id(self) != known_id or tracing():
+            if not may_tell(self):
+                entrance.look()  # more is to be learnt of this one
+                return base.__call__(self, *args, **kwargs)
+            entrance.shut()
+            session.root_runs = True
+        entrance.open = False
         entered = clock()
-        output = None
         try:
             output = base.__call__(self, *args, **kwargs)
-            return output
-        finally:
-            end = clock()
-            session.root_runs = False
-            if session.rota.on:
-                entrance.reopen()
-            if output is None:  # it raised, or is called for what it does
-                session.attempt(roots.leave, session, root, args, kwargs, None, entered, end)
-            else:
-                items = root.counted(args, kwargs)
-                session.log.forwards.append((entered, end, root.number, items, with_gradients()))
-            if end >= session.due or session.clock is not None:
-                step_ended(end)
+        except BaseException:
+            ended()
+            session.attempt(roots.leave, session, known, args, kwargs, None, entered, clock())
+            raise
+        end = clock()
+        if rest.left and entrance.rests:
+            entrance.open = True
+        else:
+            ended()
+        root = known
+        items = root.counted(args, kwargs)
+        session.log.forwards.append((entered, end, root.number, items, with_gradients()))
+        if end >= rest.calm_until:
+            step_ended(end)
+        return output
+
+    def may_tell(module: Any) -> bool:
+        nonlocal known, known_id
+        root = session.roots.get(id(module))
+        if root is None or root.place is None or root.module() is not module:
+            return False
+        known, known_id = root, id(module)
+        return session.tally is None and not tracing()
+
+    def ended() -> None:
+        session.root_runs = False
+        if session.rota.on:
+            entrance.reopen()
 
     return __call__

@@ -55,8 +55,17 @@ def backwards(torch: Any, session: Session) -> None:
             step_ended(end)
         return result
 
+    def out() -> None:
+        if torch.autograd.backward is backward:
+            torch.autograd.backward = original
+
+    def back() -> None:
+        if torch.autograd.backward is original:
+            torch.autograd.backward = backward
+
     dress(backward, original)
     session.patches.put(torch.autograd, "backward", backward)
+    session.rest.part(out, back)
 
 
 def asked_for(torch: Any, session: Session) -> None:
@@ -97,9 +106,9 @@ def scaler(torch: Any, session: Session) -> None:
     update = scaler.step
 
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before = session.updates
+        before = session.log.count("opts")
         result = update(self, *args, **kwargs)
-        if self.is_enabled() and session.updates == before:
+        if self.is_enabled() and session.log.count("opts") == before:
             session.skipped_updates += 1
         return result
 
@@ -110,12 +119,9 @@ def scaler(torch: Any, session: Session) -> None:
 
 
 def optimizers(torch: Any, session: Session) -> None:
-    """What they are built for, their steps, and how they forget gradients."""
-    optim = sys.modules["torch.optim.optimizer"]
-    optimizer_class: Any = optim.Optimizer
+    """That some were built, and how they forget gradients."""
+    optimizer_class: Any = sys.modules["torch.optim.optimizer"].Optimizer
     build, zero = optimizer_class.__init__, optimizer_class.zero_grad
-    step_ended = step_end(session)
-    entered = 0.0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
@@ -125,34 +131,68 @@ def optimizers(torch: Any, session: Session) -> None:
         session.set_to_none = set_to_none
         return zero(self, set_to_none)
 
+    def zero_grad_out() -> None:
+        if vars(optimizer_class)["zero_grad"] is zero_grad:
+            optimizer_class.zero_grad = zero
+
+    dress(__init__, build)
+    dress(zero_grad, zero)
+    session.patches.put(optimizer_class, "__init__", __init__)
+    session.patches.put(optimizer_class, "zero_grad", zero_grad)
+    session.rest.part(zero_grad_out, bool)  # it stays out: what it is asked for is known by then
+
+
+def steps(torch: Any, session: Session) -> None:
+    """The steps of optimizers."""
+    optim = sys.modules["torch.optim.optimizer"]
+    step_ended, rest = step_end(session), session.rest
+    entered, resting = 0.0, 0
+    handle: Any = None
+
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
         entered = clock()
 
+    def before_in() -> None:
+        nonlocal handle
+        handle = optim.register_optimizer_step_pre_hook(before)
+
+    def before_out() -> None:
+        handle.remove()
+
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        end, key = clock(), id(optimizer)
+        left = rest.left - 1
+        if left > 0 and end < rest.calm_until and key == resting:
+            rest.left = left
+            session.log.opts.append((end, end, key))
+        else:
+            in_full(optimizer, end)
+
+    def in_full(optimizer: Any, end: float) -> None:
+        nonlocal resting
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
-        end, key, log = clock(), id(optimizer), session.log
-        log.opts.append((entered, end, key))
-        session.updates += 1
-        if not (log.nexts or session.rota.always):
-            session.entrance.updated()
-        if session.updates == 1:
+        log, key = session.log, id(optimizer)
+        if not log.opts:
             session.fused = _is_fused(optimizer)
+        log.opts.append((end if rest.left else entered, end, key))
         if key not in session.learning.seen:
             session.attempt(session.learning.stepped, optimizer)
         if session.footprint is not None:
             session.attempt(session.footprint.stepped, optimizer)
         if end >= session.due or session.clock is not None:
             step_ended(end)
+        session.attempt(rest.updated, session, key)
+        if not (log.nexts or session.rota.always):
+            session.entrance.updated(rest.left > 0)
+        resting = key
 
-    dress(__init__, build)
-    dress(zero_grad, zero)
-    session.patches.put(optimizer_class, "__init__", __init__)
-    session.patches.put(optimizer_class, "zero_grad", zero_grad)
-    session.patches.on_undo(optim.register_optimizer_step_pre_hook(before).remove)
+    before_in()
+    session.patches.on_undo(before_out)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)
+    session.rest.part(before_out, before_in)
 
 
 def _is_fused(optimizer: Any) -> bool | None:

@@ -11,6 +11,7 @@ import torch
 
 from advisor.probe import hooks
 from advisor.probe.entrance import SPARED
+from advisor.probe.resting import SPELL
 from advisor.probe.session import Session
 from tests.probe.program import compiling, in_a_file
 
@@ -88,10 +89,10 @@ def test_a_module_that_comes_late_is_found(session: Session) -> None:
     model, late = Net(), Other()
     train(STEPS, model)
     seen = session.log.count("forwards")
-    train(SPARED + 1, model, late)
+    train(SPELL + 2, model, late)
     own = [entry for entry in session.log.forwards[seen:] if session.log.roots[entry[2]].name]
     names = [session.log.roots[entry[2]].name for entry in own]
-    assert names.count("Net") == SPARED + 1
+    assert names.count("Net") == SPELL + 2
     assert names.count("Other") >= 1
     train(10, model, late)
     assert [session.log.roots[e[2]].name for e in session.log.forwards[-20:]].count("Other") == 10

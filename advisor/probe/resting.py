@@ -1,0 +1,135 @@
+"""A training whose updates are all alike is looked through now and then; in between most hooks are
+out, and only the batch, or the forward without a loader, and the end of the update are noted.
+
+Alike: one backward pass in each update, of one optimizer, and as many batches as in the one before.
+What is not seen then is filled in where the log is read: as long as in the updates that were looked
+through, and where it was in them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import copy
+from typing import TYPE_CHECKING, Any, Callable
+
+from .averages import median
+from .log import EXHAUSTED, Log
+
+if TYPE_CHECKING:
+    from .session import Session
+
+ALIKE = 512
+"""Updates in a row that have to be alike before a rest."""
+SPELL = 60
+"""Updates that a rest takes. Nothing that comes by turns of few goes into it and the one after."""
+PAUSE = 16
+"""Updates after one that was unlike the one before, in which none is compared."""
+BATCHES = 8
+"""More of them in one update are not told apart."""
+
+
+class Rest:
+    """Who may rest, and for how long."""
+
+    __slots__ = ("_alike", "_last", "_parts", "_pause", "_seen", "calm_until", "left")
+
+    def __init__(self) -> None:
+        self.left = 0
+        """Updates that are only noted, the running one included; 0: every hook is in."""
+        self.calm_until = 0.0
+        """Until then the session has nothing to do at the end of a step."""
+        self._parts: list[tuple[Callable[[], object], Callable[[], object]]] = []
+        self._alike = self._pause = 0
+        self._seen = 0, 0
+        """Passes and batches by the end of the last update."""
+        self._last: tuple[int, int, int] | None = None
+        """(passes, batches, optimizer) of the last one that was looked through."""
+
+    def part(self, out: Callable[[], object], back: Callable[[], object]) -> None:
+        """A hook that `out` takes out for a rest, and `back` puts in again."""
+        self._parts.append((out, back))
+
+    def updated(self, session: Session, optimizer: int) -> None:
+        """After an update that is in the log."""
+        log = session.log
+        if self.left > 1 and session.wants_no_more:
+            self.left -= 1
+        elif self.left:
+            self.wake(log)
+        elif self._pause:
+            self._pause -= 1
+            self._seen = log.count("backwards"), log.count("nexts")
+        else:
+            self._look_through(log, optimizer)
+            if self._alike >= ALIKE and session.wants_no_more:
+                self._begin(session)
+
+    def wake(self, log: Log) -> None:
+        """Look through what comes, until the end of the next update at least."""
+        if self.left:
+            self.left = 0
+            for _, back in self._parts:
+                back()
+            self._seen = log.count("backwards"), log.count("nexts")
+
+    def _begin(self, session: Session) -> None:
+        for out, _ in self._parts:
+            out()
+        if session.log.nexts:
+            session.rota.on, session.rota.few = False, True
+            session.entrance.shut()
+        self.left = SPELL
+
+    def _look_through(self, log: Log, optimizer: int) -> None:
+        """Whether the update was like the one before."""
+        before = self._seen
+        self._seen = log.count("backwards"), log.count("nexts")
+        passes, many = self._seen[0] - before[0], self._seen[1] - before[1]
+        came = log.nexts[-many:] if 0 < many <= BATCHES else []
+        batches = many - sum(entry[3] == EXHAUSTED for entry in came)
+        this = passes, batches, optimizer
+        if this == self._last and passes == 1:
+            self._alike += 1
+        else:
+            self._alike, self._pause, self._last = 0, PAUSE * bool(self._alike), this
+
+
+def filled(log: Log) -> Log:
+    """The log with what was not seen while the probe rested; `log` itself where it never did.
+
+    An update that was only noted has no length there: none that was seen takes no time.
+    """
+    if all(enter < end for enter, end, _ in log.opts):
+        return log
+    whole = copy.copy(log)
+    exits = [end for _, end, *_ in log.backwards]
+    last_s, apart_s, pass_s = _usual(log, exits)
+    fed = sorted([*(entry[1] for entry in log.nexts), *(entry[1] for entry in log.forwards)])
+    passes: list[Any] = []
+    whole.opts = []
+    begin = float("-inf")
+    for enter, end, optimizer in log.opts:
+        if enter == end and bisect.bisect(exits, begin) == bisect.bisect(exits, end):
+            at = bisect.bisect(fed, end) - 1
+            least = max(begin, fed[at]) if at >= 0 else begin
+            enter = max(least, end - last_s)
+            done = max(least, enter - apart_s)
+            passes.append((max(least, done - pass_s), done, False))
+        whole.opts.append((enter, end, optimizer))
+        begin = end
+    whole.backwards = sorted([*log.backwards, *passes])
+    return whole
+
+
+def _usual(log: Log, exits: list[float]) -> tuple[float, float, float]:
+    """Seconds of an update, between its pass and itself, and of that pass, where they were seen."""
+    found: list[tuple[float, float, float]] = []
+    for enter, end, _ in log.opts:
+        at = bisect.bisect(exits, enter) - 1
+        if enter < end and at >= 0:
+            began, done, _ = log.backwards[at]
+            found.append((end - enter, enter - done, done - began))
+    if not found:
+        return 0.0, 0.0, 0.0
+    last_s, apart_s, pass_s = (median(list(each)) for each in zip(*found))
+    return last_s, apart_s, pass_s

@@ -1,0 +1,192 @@
+"""A training whose updates are alike is looked through now and then: what is not seen is filled in,
+and whatever is unlike the rest is seen."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from advisor.probe import hooks, training
+from advisor.probe.log import EXHAUSTED, Log
+from advisor.probe.resting import ALIKE, SPELL, filled
+from advisor.probe.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ROUND = SPELL + 1
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    torch.set_num_threads(1)
+    session = Session({"records": str(tmp_path), "plan": {"mode": "observe"}})
+    hooks.install(torch, session)
+    yield session
+    session.patches.undo()
+    assert session.errors == []
+
+
+def batches(many: int, size: int = 4) -> Iterator[Any]:
+    """Of a loader of torch's; the last one of a pass is as large as the others."""
+    data = torch.utils.data.TensorDataset(
+        torch.zeros(many * size, 8), torch.zeros(many * size, dtype=torch.long)
+    )
+    return iter(torch.utils.data.DataLoader(data, batch_size=size))
+
+
+def without_a_loader() -> Iterator[Any]:
+    return itertools.repeat((torch.zeros(4, 8), torch.zeros(4, dtype=torch.long)))
+
+
+class Program:
+    """A training loop, update by update."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Linear(8, 3)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
+
+    def update(self, source: Iterator[Any], *, passes: int = 1, skipped: int = 0) -> None:
+        for _ in range(skipped):
+            next(source)
+        self.optimizer.zero_grad()
+        for _ in range(passes):
+            x, y = next(source)
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+        self.optimizer.step()
+
+    def run(self, source: Iterator[Any], updates: int) -> None:
+        for _ in range(updates):
+            self.update(source)
+
+
+@pytest.mark.parametrize("source", [lambda: batches(4 * ALIKE), without_a_loader])
+def test_an_update_that_is_not_looked_through_has_its_pass_all_the_same(
+    session: Session, source: Callable[[], Iterator[Any]]
+) -> None:
+    """One in each update, after its batch and before the optimizer."""
+    untouched = torch.autograd.backward.__wrapped__
+    program, own, seen = Program(), source(), 0
+    for _ in range(2 * ALIKE):
+        program.update(own)
+        seen += torch.autograd.backward is not untouched
+    assert ALIKE < seen < ALIKE + 2 * (1 + ALIKE / ROUND) + 10
+    log = session.log
+    assert len(log.backwards) < len(log.opts) == 2 * ALIKE
+    whole = filled(log)
+    assert len(whole.backwards) == len(whole.opts) == 2 * ALIKE
+    for (enter, end, _), (begin, done, _) in zip(whole.backwards, whole.opts, strict=True):
+        assert enter <= end <= begin < done
+    for (_, fed, *_), (enter, *_) in zip(log.nexts or whole.backwards, whole.backwards, strict=True):
+        assert not log.nexts or fed <= enter
+    ledger = training.read(whole)
+    assert ledger is not None
+    assert (ledger.accumulation, ledger.batch) == (1, 4)
+    assert sum(ledger.units) == 4 * (2 * ALIKE - 1)
+
+
+def test_lengths_are_those_of_the_updates_that_were_seen() -> None:
+    """Of a log of which three in four updates are taken away, all comes back as it was."""
+    whole, noted = Log(), Log()
+    for update in range(40):
+        at = float(update)
+        for log in (whole, noted):
+            log.nexts.append((at, at + 0.1, 0, 4, False))
+        whole.backwards.append((at + 0.4, at + 0.7, False))
+        whole.opts.append((at + 0.75, at + 0.95, 1))
+        if update % 4:
+            noted.opts.append((at + 0.95, at + 0.95, 1))
+        else:
+            noted.backwards.append(whole.backwards[-1])
+            noted.opts.append(whole.opts[-1])
+    back = filled(noted)
+    for found, true in ((back.backwards, whole.backwards), (back.opts, whole.opts)):
+        assert [each[:2] for each in found] == [pytest.approx(each[:2]) for each in true]
+    assert filled(whole) is whole
+
+
+def test_a_shorter_update_has_room_for_what_is_filled_in() -> None:
+    """Nothing begins before the batch came, or before the update in front ended."""
+    log = Log()
+    log.nexts = [(0.0, 0.1, 0, 4, False), (1.0, 1.1, 0, 4, False)]
+    log.backwards = [(0.4, 0.7, False)]
+    log.opts = [(0.75, 0.95, 1), (1.3, 1.3, 1)]
+    _, (enter, end, _) = filled(log).backwards
+    _, (begin, done, _) = filled(log).opts
+    assert 1.1 <= enter <= end <= begin < done == 1.3
+
+
+def accumulating(program: Program, source: Iterator[Any], number: int) -> None:
+    program.update(source, passes=2)
+
+
+def skipping(program: Program, source: Iterator[Any], number: int) -> None:
+    program.update(source, skipped=number % 3 == 0)
+
+
+@pytest.mark.parametrize("update", [accumulating, skipping])
+def test_updates_that_are_not_one_pass_of_as_many_batches_are_all_looked_through(
+    session: Session, update: Callable[[Program, Iterator[Any], int], None]
+) -> None:
+    program, source = Program(), batches(8 * ALIKE)
+    for number in range(2 * ALIKE):
+        update(program, source, number)
+        assert not session.rest.left
+    assert filled(session.log) is session.log
+
+
+def test_two_optimizers_in_turn_are_looked_through(session: Session) -> None:
+    programs, source = (Program(), Program()), without_a_loader()
+    for _ in range(2 * ALIKE):
+        for program in programs:
+            program.update(source)
+            assert not session.rest.left
+
+
+def test_the_end_of_a_pass_ends_the_rest(session: Session) -> None:
+    """A validation may follow: its network's calls are seen from the first on."""
+    program = Program()
+    source = batches(ALIKE + ROUND // 2)
+    with pytest.raises(StopIteration):
+        program.run(source, 2 * ALIKE)
+    assert session.log.nexts[-1][3] == EXHAUSTED
+    assert not session.rest.left
+    calls = session.log.count("forwards")
+    for _ in range(3):
+        program.model(torch.zeros(4, 8))
+    assert session.log.count("forwards") == calls + 3
+
+
+def test_another_number_of_passes_is_found_by_the_end_of_the_rest(session: Session) -> None:
+    """A schedule of the accumulation: from then on all updates are looked through."""
+    program, source = Program(), batches(8 * ALIKE)
+    program.run(source, ALIKE + 10)
+    assert session.rest.left
+    for _ in range(ROUND):
+        program.update(source, passes=2)
+    for _ in range(2 * ROUND):
+        program.update(source, passes=2)
+        assert not session.rest.left
+
+
+def test_what_the_program_put_in_place_of_backward_stays_there(session: Session) -> None:
+    """Its own wrapper is not taken out with ours, which it calls."""
+    program, source = Program(), without_a_loader()
+    ours, calls = torch.autograd.backward, 0
+
+    def own(*args: Any, **kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        ours(*args, **kwargs)
+
+    torch.autograd.backward = own
+    try:
+        program.run(source, ALIKE + 2 * ROUND)
+        assert torch.autograd.backward is own
+        assert calls == len(filled(session.log).backwards) == ALIKE + 2 * ROUND
+    finally:
+        torch.autograd.backward = ours
