@@ -1,15 +1,16 @@
 """What the probe costs the program it watches: microseconds a step, and start-up.
 
-    taskset -c 1 python -m benchmarks.probe_overhead [--rounds N]
+    taskset -c 1 python -m benchmarks.probe_overhead [--pairs N] [--turns N]
 
 Two processes on one core, one with the hooks, take steps by turns of some milliseconds, so that
-both share the machine's moods; a pair of turns is one sample. CPU time is compared, not the wall's:
-the hooks never wait. Other tenants of the machine empty its caches all the same. `least` compares
-each arm's least disturbed turn. What the probe does once, in the first steps of a program, is a row
-of its own, for which hooks are put in and taken out inside one process: it belongs to the warm-up
-that is discarded. The last rows are of one session that goes on and on, over a loop without a
-loader whose window is never full: what a step costs after so many of them, looks at the log
-included, and what is held by then.
+both share the machine's moods. CPU time is compared, not the wall's: the hooks never wait. Where a
+process lies in memory alone makes its steps some percent longer or shorter, so there are several
+pairs, and one pair is one sample. A turn holds whole rounds of the probe's rests.
+
+The rows by length are of steps of a millisecond without a loader, in a session whose window is
+never full and that is looked at all the time. What the probe does once, in the first steps of a
+program, is a row of its own, for which hooks are put in and taken out inside one process: it
+belongs to the warm-up that is discarded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import resource
 import statistics
@@ -32,6 +34,7 @@ import torch
 
 from advisor.probe import hooks
 from advisor.probe.log import KINDS
+from advisor.probe.resting import SPELL
 from advisor.probe.session import Session
 
 if TYPE_CHECKING:
@@ -41,14 +44,17 @@ SITE = Path(hooks.__file__).parent / "site"
 STEP_MS = 10.0
 LENGTHS = (10, 1_000, 100_000)
 SHORT_STEP_MS = 1.0
+PLAIN = {"mode": "observe"}
 ENDLESS = {"mode": "window", "measure_s": 3.0, "min_steps": 10, "whole_batches": 10**9}
 """A plan that is looked at again and again, and never done."""
 WARM = 40
 """First steps, in which the probe looks at everything once."""
-TURN = 40
+TURN = 2 * (SPELL + 1)
 """Steps of a turn."""
 LEARNT = 1_200
-"""Steps before the first turn: the probe looks at fewer and fewer of the first 513."""
+"""Steps before the first turn, but for the rows by length."""
+FEW = 3
+"""Pairs of the rows by length: a hundred thousand steps take minutes."""
 LOOPS = ("a loader", "no loader")
 ORDERS = (("bare", "probed"), ("probed", "bare"))
 
@@ -92,9 +98,9 @@ class Loop:
 
 
 @contextlib.contextmanager
-def probed(folder: str) -> Iterator[Session]:
+def probed(folder: str, plan: dict[str, Any]) -> Iterator[Session]:
     """The hooks in this process, never stopping it."""
-    session = Session({"records": folder, "plan": {"mode": "observe"}})
+    session = Session({"records": folder, "plan": plan})
     hooks.install(torch, session)
     try:
         yield session
@@ -102,49 +108,29 @@ def probed(folder: str) -> Iterator[Session]:
         session.patches.undo()
 
 
-class Arms:
-    """Paired rounds of the same work, bare and probed."""
-
-    def __init__(self) -> None:
-        self.bare: list[float] = []
-        self.probed: list[float] = []
-
-    def add(self, seconds: dict[str, float]) -> None:
-        self.bare.append(seconds["bare"])
-        self.probed.append(seconds["probed"])
-
-    def added(self, scale: float) -> tuple[list[float], float]:
-        """Differences of the rounds, and of the least disturbed ones."""
-        rounds = [scale * (b - a) for a, b in zip(self.bare, self.probed, strict=True)]
-        return rounds, scale * (min(self.probed) - min(self.bare))
-
-    def ratios(self) -> tuple[list[float], float]:
-        """The same as ratios."""
-        rounds = [b / a for a, b in zip(self.bare, self.probed, strict=True)]
-        return rounds, min(self.probed) / min(self.bare)
-
-
-def first_steps(rounds: int, folder: str) -> Arms:
-    """Seconds of the first steps together, arms in flipped order."""
-    loop, arms = Loop(), Arms()
+def first_steps(rounds: int, folder: str) -> list[float]:
+    """Milliseconds that are added to the first steps together, arms in flipped order."""
+    loop, added = Loop(), []
     loop.take(loop.batches("a loader"), WARM)
     for number in range(rounds):
         seconds = {}
         for arm in ORDERS[number % 2]:
-            with probed(folder) if arm == "probed" else contextlib.nullcontext():
+            with probed(folder, PLAIN) if arm == "probed" else contextlib.nullcontext():
                 seconds[arm] = WARM * loop.take(loop.batches("a loader"), WARM)
-        arms.add(seconds)
-    return arms
+        added.append(1e3 * (seconds["probed"] - seconds["bare"]))
+    return added
 
 
-def by_turns(loop: str, pad_ms: float, turns: int) -> Arms:
-    """Seconds of a step in either process, turn by turn."""
-    arms = Arms()
+def by_turns(
+    loop: str, pad_ms: float, turns: int, learnt: int = LEARNT, *, endless: bool = False
+) -> tuple[float, float, int]:
+    """(microseconds added to a step, ratio of the steps, entries held at the end) of one pair."""
+    told = ("--take", loop, str(pad_ms), str(learnt), str(int(endless)))
     with contextlib.ExitStack() as ends:
         begun = {
             arm: ends.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", __spec__.name, "--take", loop, arm, str(pad_ms)],
+                    [sys.executable, "-m", __spec__.name, *told, arm],
                     env={**os.environ, "OMP_NUM_THREADS": "1"},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -154,71 +140,55 @@ def by_turns(loop: str, pad_ms: float, turns: int) -> Arms:
             for arm in ORDERS[0]
         }
 
-        def turn(arm: str) -> float:
-            asked, told = begun[arm].stdin, begun[arm].stdout
+        def turn(arm: str) -> tuple[float, int]:
+            asked, answered = begun[arm].stdin, begun[arm].stdout
             assert asked is not None
-            assert told is not None
+            assert answered is not None
             asked.write("\n")
             asked.flush()
-            return float(told.readline())
+            seconds, held = answered.readline().split()
+            return float(seconds), int(held)
 
-        for number in range(turns + 1):
-            seconds = {arm: turn(arm) for arm in ORDERS[number % 2]}
-            if number:  # in the first one the hooks are built and everything is learnt
-                arms.add(seconds)
+        seconds: dict[str, list[float]] = {arm: [] for arm in begun}
+        for number in range(turns + 1):  # in the first turn everything is learnt
+            for arm in ORDERS[number % 2]:
+                took_s, held = turn(arm)
+                seconds[arm].extend([took_s] if number else [])
+        held = turn("probed")[1]
         for process in begun.values():
             assert process.stdin is not None
             process.stdin.close()
-    return arms
+    pairs = list(zip(seconds["bare"], seconds["probed"], strict=True))
+    added_us = 1e6 * statistics.median(b - a for a, b in pairs)
+    return added_us, statistics.median(b / a for a, b in pairs), held
 
 
-def answer(loop: str, arm: str, pad_ms: float) -> None:
-    """One of two processes: a turn for each line that comes in, answered by its seconds."""
+def answer(loop: str, pad_ms: float, learnt: int, plan: dict[str, Any], arm: str) -> None:
+    """One of two processes: a turn for each line that comes in, answered by its seconds and by how
+    much is held."""
     work = Loop()
     with tempfile.TemporaryDirectory() as folder:
-        with probed(folder) if arm == "probed" else contextlib.nullcontext() as session:
+        with probed(folder, plan) if arm == "probed" else contextlib.nullcontext() as session:
             batches = work.batches(loop)
-            steps = LEARNT
+            steps, pad = learnt, 0.0
             for _ in sys.stdin:
-                print(work.take(batches, steps, pad_ms), flush=True)
-                steps = TURN
+                took_s = work.take(batches, steps, pad)
+                held = sum(len(getattr(session.log, kind)) for kind in KINDS) if session else 0
+                print(took_s, held, flush=True)
+                steps, pad = TURN, pad_ms
         if session is not None and session.errors:
             raise RuntimeError(session.errors[0])
 
 
-def over_length(rounds: int, folder: str) -> Iterator[tuple[int, Arms, int]]:
-    """(steps so far, seconds of a step then, entries held) of one session that never ends."""
-    loop, done = Loop(), 0
-    batches = loop.batches("no loader")
-    session = Session({"records": folder, "plan": ENDLESS})
-
-    def taken(arm: str, steps: int, pad_ms: float) -> float:
-        if arm == "probed":
-            hooks.install(torch, session)
-        try:
-            return loop.take(batches, steps, pad_ms)
-        finally:
-            session.patches.undo()
-
-    taken("bare", WARM, 0.0)
-    for length in LENGTHS:
-        taken("probed", length - done, 0.0)
-        arms = Arms()
-        for number in range(rounds):
-            arms.add({arm: taken(arm, TURN, SHORT_STEP_MS) for arm in ORDERS[number % 2]})
-        done = session.log.count("opts")
-        yield length, arms, sum(len(getattr(session.log, kind)) for kind in KINDS)
-
-
-def start_up(rounds: int, folder: str) -> Arms:
-    """CPU seconds of a process that imports torch."""
+def start_up(rounds: int, folder: str) -> list[float]:
+    """CPU milliseconds that are added to a process that imports torch."""
     spec = Path(folder, "spec.json")
     spec.write_text(
         json.dumps({"records": folder, "scratch": folder, "protect": folder, "plan": {}})
     )
     bare = {k: v for k, v in os.environ.items() if k != "GPU_ADVISOR_SPEC"}
     with_probe = {**bare, "GPU_ADVISOR_SPEC": str(spec), "PYTHONPATH": str(SITE)}
-    arms = Arms()
+    added = []
     for number in range(rounds):
         seconds = {}
         for arm in ORDERS[number % 2]:
@@ -230,8 +200,8 @@ def start_up(rounds: int, folder: str) -> Arms:
             )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             seconds[arm] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        arms.add(seconds)
-    return arms
+        added.append(1e3 * (seconds["probed"] - seconds["bare"]))
+    return added
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -245,39 +215,39 @@ def interval(values: list[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[k], ordered[n - 1 - k]
 
 
+def row(name: str, values: list[float], limit: float, beside: str = "") -> None:
+    """Print one."""
+    middle, low, high = interval(values)
+    print(f"{name:38}{middle:9.4g}{low:11.4g} {high:8.4g}{limit:9.4g}{beside}", flush=True)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--turns", type=int, default=300)
-    parser.add_argument("--take", nargs=3, help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=7, help="of processes, for each row")
+    parser.add_argument("--turns", type=int, default=40, help="of each process of a pair")
+    parser.add_argument("--take", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.take:
-        loop, arm, pad_ms = args.take
-        answer(loop, arm, float(pad_ms))
+        loop, pad_ms, learnt, endless, arm = args.take
+        answer(loop, float(pad_ms), int(learnt), ENDLESS if int(endless) else PLAIN, arm)
         return
-    tight = {loop: by_turns(loop, 0.0, args.turns) for loop in LOOPS}
-    padded = by_turns("a loader", STEP_MS, args.turns // 10)
+    print(f"{'':38}{'median':>9}{'95 % interval':>20}{'limit':>9}")
+    for loop in LOOPS:
+        added = [by_turns(loop, 0.0, args.turns)[0] for _ in range(args.pairs)]
+        row(f"added a step, {loop} [us]", added, 15.0)
+    for length in LENGTHS:
+        pairs = [
+            by_turns("no loader", SHORT_STEP_MS, args.turns // 4, length, endless=True)
+            for _ in range(min(args.pairs, FEW))
+        ]
+        held = max(held for *_, held in pairs)
+        name = f"added a step after {length:,} [us]"
+        row(name, [added for added, *_ in pairs], 15.0, f"  {held:,} entries held")
+    padded = [by_turns("a loader", STEP_MS, args.turns // 4)[1] for _ in range(args.pairs)]
+    row(f"step-time ratio at {STEP_MS:g} ms", padded, 1.005)
     with tempfile.TemporaryDirectory() as folder:
-        first = first_steps(args.rounds, folder)
-        boots = start_up(max(7, args.rounds // 2), folder)
-    rows = (
-        *((f"added a step, {loop}", "us", arms.added(1e6), 15.0) for loop, arms in tight.items()),
-        (f"step-time ratio at {STEP_MS:g} ms", "", padded.ratios(), 1.005),
-        ("added to start-up with torch", "ms", boots.added(1e3), 50.0),
-        (f"added to the first {WARM} steps", "ms", first.added(1e3), float("nan")),
-    )
-    print(f"{'':34}{'median':>9}{'95 % interval':>20}{'least':>9}{'limit':>9}")
-    for name, unit, (values, least), limit in rows:
-        middle, low, high = interval(values)
-        label = f"{name} [{unit}]" if unit else name
-        print(f"{label:34}{middle:9.4g}{low:11.4g} {high:8.4g}{least:9.4g}{limit:9.4g}")
-    with tempfile.TemporaryDirectory() as folder:
-        for length, arms, held in over_length(args.rounds, folder):
-            values, least = arms.added(1e6)
-            middle, low, high = interval(values)
-            label = f"added a step after {length:,} [us]"
-            print(f"{label:34}{middle:9.4g}{low:11.4g} {high:8.4g}{least:9.4g}{15.0:9.4g}", end="")
-            print(f"  {held:,} entries held")
+        row(f"added to the first {WARM} steps [ms]", first_steps(3 * args.pairs, folder), math.nan)
+        row("added to start-up with torch [ms]", start_up(args.pairs, folder), 50.0)
 
 
 if __name__ == "__main__":

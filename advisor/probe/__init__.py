@@ -24,6 +24,7 @@ program's namespace is shadowed; for that reason its modules import each other r
     entrance.py             where a call of a module from outside is noticed
     below.py                what lies below a module: modules, parameters
     looks.py                dtype, flags and layout in force during a call
+    resting.py              updates that are alike are looked through now and then
     settled.py              calls of which no more is to be learnt than time and items
     inner.py                networks that a root calls many times within its own forward
     batches.py              how many items a batch holds

@@ -171,6 +171,7 @@ def window_is_full(session: Session) -> None:
     """Go on to switches in turn, or to what is told of the parts, where that is asked for; else
     stop."""
     plan = session.plan
+    session.rest.wake(session.log)
     turns = plan.get("in_turn") and not session.replayed
     if not (turns or plan.get("ceilings_workers")) or session.world_size > 1:
         stop(session)

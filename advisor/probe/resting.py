@@ -61,7 +61,8 @@ class Rest:
             self._seen = log.count("backwards"), log.count("nexts")
         else:
             self._look_through(log, optimizer)
-            if self._alike >= ALIKE and session.wants_no_more:
+            session.rota.few = self._alike >= ALIKE
+            if session.rota.few and session.wants_no_more:
                 self._begin(session)
 
     def wake(self, log: Log) -> None:
@@ -72,11 +73,16 @@ class Rest:
                 back()
             self._seen = log.count("backwards"), log.count("nexts")
 
+    def start_over(self, log: Log) -> None:
+        """In a process of its own."""
+        self.wake(log)
+        self._alike = self._pause = 0
+
     def _begin(self, session: Session) -> None:
         for out, _ in self._parts:
             out()
         if session.log.nexts:
-            session.rota.on, session.rota.few = False, True
+            session.rota.on = False
             session.entrance.shut()
         self.left = SPELL
 
@@ -108,8 +114,9 @@ def filled(log: Log) -> Log:
     passes: list[Any] = []
     whole.opts = []
     begin = float("-inf")
-    for enter, end, optimizer in log.opts:
-        if enter == end and bisect.bisect(exits, begin) == bisect.bisect(exits, end):
+    for noted, end, optimizer in log.opts:
+        enter = noted
+        if noted == end and bisect.bisect(exits, begin) == bisect.bisect(exits, end):
             at = bisect.bisect(fed, end) - 1
             least = max(begin, fed[at]) if at >= 0 else begin
             enter = max(least, end - last_s)

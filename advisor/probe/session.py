@@ -58,6 +58,7 @@ class Session:
         """perf_counter + epoch = seconds since 1970."""
 
         self.log = Log()
+        self.rest.start_over(self.log)
         self.roots: dict[int, Root] = {}
         """By id of the module; an id may come back after its module is gone."""
         self.watch: Any = None

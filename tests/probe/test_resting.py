@@ -81,7 +81,9 @@ def test_an_update_that_is_not_looked_through_has_its_pass_all_the_same(
     assert len(whole.backwards) == len(whole.opts) == 2 * ALIKE
     for (enter, end, _), (begin, done, _) in zip(whole.backwards, whole.opts, strict=True):
         assert enter <= end <= begin < done
-    for (_, fed, *_), (enter, *_) in zip(log.nexts or whole.backwards, whole.backwards, strict=True):
+    for (_, fed, *_), (enter, *_) in zip(
+        log.nexts or whole.backwards, whole.backwards, strict=True
+    ):
         assert not log.nexts or fed <= enter
     ledger = training.read(whole)
     assert ledger is not None
@@ -159,6 +161,17 @@ def test_the_end_of_a_pass_ends_the_rest(session: Session) -> None:
     for _ in range(3):
         program.model(torch.zeros(4, 8))
     assert session.log.count("forwards") == calls + 3
+
+
+def test_a_process_of_its_own_starts_over(session: Session) -> None:
+    """After a fork nothing is known: what the child does is looked through from its first step."""
+    program, source = Program(), without_a_loader()
+    program.run(source, ALIKE + 10)
+    assert session.rest.left
+    session.reset()
+    program.run(source, ALIKE // 2)
+    assert not session.rest.left
+    assert len(session.log.backwards) == len(session.log.opts) == ALIKE // 2
 
 
 def test_another_number_of_passes_is_found_by_the_end_of_the_rest(session: Session) -> None:
