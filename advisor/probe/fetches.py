@@ -92,8 +92,14 @@ def handed_out(torch: Any, session: Session) -> None:
             session.step_aside(problem)
         return batch
 
+    def unwatch() -> None:
+        if session.log.nexts:
+            session.rota.on = False
+            session.entrance.shut()
+
     dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
+    session.rest.part(unwatch, bool)
 
 
 def _came(session: Session, number: int, batch: Any, enter: float, end: float) -> None:

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import bisect
 import copy
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from .averages import median
 from .log import EXHAUSTED, Log
-
-if TYPE_CHECKING:
-    from .session import Session
 
 ALIKE = 512
 """Updates in a row that have to be alike before a rest."""
@@ -49,10 +46,15 @@ class Rest:
         """A hook that `out` takes out for a rest, and `back` puts in again."""
         self._parts.append((out, back))
 
-    def updated(self, session: Session, optimizer: int) -> None:
-        """After an update that is in the log."""
-        log = session.log
-        if self.left > 1 and session.wants_no_more:
+    @property
+    def samples(self) -> bool:
+        """So many updates were alike that not all have to be seen."""
+        return self._alike >= ALIKE
+
+    def updated(self, log: Log, optimizer: int, may_rest: Callable[[], bool]) -> None:
+        """After an update that is in the log; `may_rest` where nobody wants to see more of each
+        than how long it takes."""
+        if self.left > 1 and may_rest():
             self.left -= 1
         elif self.left:
             self.wake(log)
@@ -61,9 +63,10 @@ class Rest:
             self._seen = log.count("backwards"), log.count("nexts")
         else:
             self._look_through(log, optimizer)
-            session.rota.few = self._alike >= ALIKE
-            if session.rota.few and session.wants_no_more:
-                self._begin(session)
+            if self.samples and may_rest():
+                for out, _ in self._parts:
+                    out()
+                self.left = SPELL
 
     def wake(self, log: Log) -> None:
         """Look through what comes, until the end of the next update at least."""
@@ -77,14 +80,6 @@ class Rest:
         """In a process of its own."""
         self.wake(log)
         self._alike = self._pause = 0
-
-    def _begin(self, session: Session) -> None:
-        for out, _ in self._parts:
-            out()
-        if session.log.nexts:
-            session.rota.on = False
-            session.entrance.shut()
-        self.left = SPELL
 
     def _look_through(self, log: Log, optimizer: int) -> None:
         """Whether the update was like the one before."""

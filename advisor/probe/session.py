@@ -149,9 +149,8 @@ class Session:
         everything = self.clock is not None or self.replay is not None
         self.rest.calm_until = 0.0 if everything else moment
 
-    @property
-    def wants_no_more(self) -> bool:
-        """Than to know how long each step takes."""
+    def may_rest(self) -> bool:
+        """Nobody wants to see more of a step than how long it takes."""
         return (
             self.state == "stepping"
             and self.frozen is None

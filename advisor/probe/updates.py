@@ -184,7 +184,8 @@ def steps(torch: Any, session: Session) -> None:
             session.attempt(session.footprint.stepped, optimizer)
         if end >= session.due or session.clock is not None:
             step_ended(end)
-        session.attempt(rest.updated, session, key)
+        session.attempt(rest.updated, log, key, session.may_rest)
+        session.rota.few = rest.samples
         if not (log.nexts or session.rota.always):
             session.entrance.updated(rest.left > 0)
         resting = key
