@@ -98,40 +98,49 @@ class Rest:
 def filled(log: Log) -> Log:
     """The log with what was not seen while the probe rested; `log` itself where it never did.
 
-    An update that was only noted has no length there: none that was seen takes no time.
+    An update that was only noted has no length there: none that was seen takes no time. Its pass
+    may lie before it, or inside of it where the program hands it over as a closure.
     """
     if all(enter < end for enter, end, _ in log.opts):
         return log
     whole = copy.copy(log)
     exits = [end for _, end, *_ in log.backwards]
-    last_s, apart_s, pass_s = _usual(log, exits)
-    fed = sorted([*(entry[1] for entry in log.nexts), *(entry[1] for entry in log.forwards)])
+    update_s, after_s, pass_s = _usual(log, exits)
+    fed, called = ([entry[1] for entry in entries] for entries in (log.nexts, log.forwards))
     passes: list[Any] = []
     whole.opts = []
     begin = float("-inf")
     for noted, end, optimizer in log.opts:
         enter = noted
         if noted == end and bisect.bisect(exits, begin) == bisect.bisect(exits, end):
-            at = bisect.bisect(fed, end) - 1
-            least = max(begin, fed[at]) if at >= 0 else begin
-            enter = max(least, end - last_s)
-            done = max(least, enter - apart_s)
-            passes.append((max(least, done - pass_s), done, False))
+            came = max(begin, _last(fed, end))
+            done = max(came, _last(called, end), end - after_s)
+            passes.append((max(came, _last(called, end), done - pass_s), done, False))
+            enter = max(came, end - update_s, done if after_s >= update_s else came)
         whole.opts.append((enter, end, optimizer))
         begin = end
     whole.backwards = sorted([*log.backwards, *passes])
     return whole
 
 
+def _last(times: list[float], until: float) -> float:
+    """The last of the sorted `times` up to `until`."""
+    at = bisect.bisect(times, until) - 1
+    return times[at] if at >= 0 else float("-inf")
+
+
 def _usual(log: Log, exits: list[float]) -> tuple[float, float, float]:
-    """Seconds of an update, between its pass and itself, and of that pass, where they were seen."""
+    """Seconds of an update, from the end of its pass to its own, and of that pass, where they were
+    seen."""
     found: list[tuple[float, float, float]] = []
+    begin = float("-inf")
     for enter, end, _ in log.opts:
-        at = bisect.bisect(exits, enter) - 1
-        if enter < end and at >= 0:
+        at = bisect.bisect(exits, end) - 1
+        if enter < end and at >= 0 and exits[at] > begin:
             began, done, _ = log.backwards[at]
-            found.append((end - enter, enter - done, done - began))
+            found.append((end - enter, end - done, done - began))
+        begin = end
     if not found:
         return 0.0, 0.0, 0.0
-    last_s, apart_s, pass_s = (median(list(each)) for each in zip(*found))
-    return last_s, apart_s, pass_s
+    update_s, after_s, pass_s = (median(list(each)) for each in zip(*found))
+    return update_s, after_s, pass_s

@@ -91,15 +91,17 @@ def test_an_update_that_is_not_looked_through_has_its_pass_all_the_same(
     assert sum(ledger.units) == 4 * (2 * ALIKE - 1)
 
 
-def test_lengths_are_those_of_the_updates_that_were_seen() -> None:
+@pytest.mark.parametrize("began", [0.75, 0.15], ids=["after its pass", "around its pass"])
+def test_lengths_are_those_of_the_updates_that_were_seen(began: float) -> None:
     """Of a log of which three in four updates are taken away, all comes back as it was."""
     whole, noted = Log(), Log()
     for update in range(40):
         at = float(update)
         for log in (whole, noted):
             log.nexts.append((at, at + 0.1, 0, 4, False))
+            log.forwards.append((at + 0.2, at + 0.4, 0, 4, True))
         whole.backwards.append((at + 0.4, at + 0.7, False))
-        whole.opts.append((at + 0.75, at + 0.95, 1))
+        whole.opts.append((at + began, at + 0.95, 1))
         if update % 4:
             noted.opts.append((at + 0.95, at + 0.95, 1))
         else:
