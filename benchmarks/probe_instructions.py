@@ -31,7 +31,7 @@ from advisor.probe.session import Session
 from benchmarks.probe_overhead import LOOPS, Loop
 
 LENGTHS = (1_100, 2_100)
-"""Steps of the shorter and the longer run: past what the probe learns in the first 513."""
+"""Steps of the shorter and the longer run: past what the probe learns in the first 257."""
 ARMS = ("bare", "probed")
 LIMIT_US = 15.0
 COUNTED = re.compile(r"I\s+refs:\s+([\d,]+)")

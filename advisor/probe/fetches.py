@@ -48,36 +48,18 @@ def handed_out(torch: Any, session: Session) -> None:
     rest = session.rest
 
     def __next__(self: Any) -> Any:
-        enter = clock()
-        if not rest.left or enter >= rest.calm_until:
-            return in_full(self, enter)
-        session.fetching = True
-        try:
-            batch = fetch(self)
-        except BaseException as problem:
-            session.attempt(_ended, session, self, enter, problem)
-            raise
-        end = clock()
-        session.fetching = False
-        try:
-            number, log = self.__dict__[NUMBER], session.log
-        except KeyError:  # begun before the hooks were there
-            return batch
-        items = log.loaders[number]["counter"].count(batch)
-        log.nexts.append((enter, end, number, items, False))
-        return batch
-
-    def in_full(self: Any, enter: float) -> Any:
-        number = self.__dict__.get(NUMBER)
-        if session.muted or number is None:
+        enter, number = clock(), self.__dict__.get(NUMBER)
+        seen = not rest.left or enter >= rest.calm_until
+        if number is None or (seen and session.muted):
             return fetch(self)
-        if session.replay is not None and session.replay.covers(number):
-            return control.replayed(session)
-        if enter >= session.due or session.clock is not None:
-            step_ended(enter)
-        entrance, working = session.entrance, session.log.thread
-        if entrance.open and working in (None, get_ident()):  # else work goes on
-            entrance.shut()  # transforms are modules too, and no roots
+        if seen:
+            if session.replay is not None and session.replay.covers(number):
+                return control.replayed(session)
+            if enter >= session.due or session.clock is not None:
+                step_ended(enter)
+            entrance, working = session.entrance, session.log.thread
+            if entrance.open and working in (None, get_ident()):  # else work goes on
+                entrance.shut()  # transforms are modules too, and no roots
         session.fetching = True
         try:
             batch = fetch(self)
@@ -86,6 +68,11 @@ def handed_out(torch: Any, session: Session) -> None:
             raise
         end = clock()
         session.fetching = False
+        if not seen:
+            log = session.log
+            items = log.loaders[number]["counter"].count(batch)
+            log.nexts.append((enter, end, number, items, False))
+            return batch
         try:
             _came(session, number, batch, enter, end)
         except Exception as problem:
@@ -99,13 +86,13 @@ def handed_out(torch: Any, session: Session) -> None:
 
     dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
-    session.rest.part(unwatch, bool)
+    session.rest.part(unwatch)
 
 
 def _came(session: Session, number: int, batch: Any, enter: float, end: float) -> None:
     """Note a batch, and have its forwards watched if it is its turn."""
     log, entrance, thread = session.log, session.entrance, get_ident()
-    watched = not session.rest.left and session.rota.turn(number, log)
+    watched = not session.rest.left and session.rota.turn(number, log, session.rest.samples)
     facts = log.loaders[number]
     facts["thread"] = thread
     if watched and (not session.root_runs or log.thread == thread):

@@ -122,6 +122,15 @@ class Root:
         return self.parts
 
     @property
+    def by_position(self) -> tuple[int, int] | None:
+        """(position of the argument, dimension) that counts the items where nothing else is
+        counted in a call; None where more is, or where that is not known."""
+        tokens = self.layout is not None and self.layout.tokens is not None
+        if self.place is None or tokens or not self.place[0]:
+            return None
+        return self.place[1:]
+
+    @property
     def unit(self) -> str:
         """What one of its items is: sample, or token where the samples cannot be told."""
         return self.layout.unit if self.layout is not None else "sample"
@@ -165,15 +174,13 @@ class Rota:
         self.on = True
         self.always = False
         """Every batch, for a while."""
-        self.few = False
-        """So few batches come by here that all of them are watched."""
         self._seen: dict[int, int] = {}
         """Batches so far, by loader; negative for an iterative sampler's."""
         self._began: dict[int, int] = {}
         """Root forwards when a loader's first batch came."""
 
-    def turn(self, loader: int, log: Log) -> bool:
-        """Whether the batch that just came from `loader` is watched."""
+    def turn(self, loader: int, log: Log, samples: bool) -> bool:
+        """Whether the batch that just came from `loader` is watched; of mere `samples` all are."""
         seen = self._seen[loader] = self._seen.get(loader, 0) + 1
         if seen <= WATCHED_AT_FIRST:
             self.on = True
@@ -185,7 +192,7 @@ class Rota:
                 if many or 0 < forwards < USED_AT_FIRST:
                     self._seen[loader] = -(10**9)  # its forwards are its steps, or it skips some
         else:
-            self.on = self.always or self.few or not seen % WATCHED_LATER
+            self.on = self.always or samples or not seen % WATCHED_LATER
         return self.on
 
 

@@ -15,12 +15,10 @@ from typing import Any, Callable
 from .averages import median
 from .log import EXHAUSTED, Log
 
-ALIKE = 512
+ALIKE = 256
 """Updates in a row that have to be alike before a rest."""
 SPELL = 60
 """Updates that a rest takes. Nothing that comes by turns of few goes into it and the one after."""
-PAUSE = 16
-"""Updates after one that was unlike the one before, in which none is compared."""
 BATCHES = 8
 """More of them in one update are not told apart."""
 
@@ -28,22 +26,22 @@ BATCHES = 8
 class Rest:
     """Who may rest, and for how long."""
 
-    __slots__ = ("_alike", "_last", "_parts", "_pause", "_seen", "calm_until", "left")
+    __slots__ = ("_alike", "_last", "_parts", "_seen", "calm_until", "left")
 
     def __init__(self) -> None:
         self.left = 0
         """Updates that are only noted, the running one included; 0: every hook is in."""
         self.calm_until = 0.0
         """Until then the session has nothing to do at the end of a step."""
-        self._parts: list[tuple[Callable[[], object], Callable[[], object]]] = []
-        self._alike = self._pause = 0
+        self._parts: list[tuple[Callable[[], object], Callable[[], object] | None]] = []
+        self._alike = 0
         self._seen = 0, 0
         """Passes and batches by the end of the last update."""
         self._last: tuple[int, int, int] | None = None
         """(passes, batches, optimizer) of the last one that was looked through."""
 
-    def part(self, out: Callable[[], object], back: Callable[[], object]) -> None:
-        """A hook that `out` takes out for a rest, and `back` puts in again."""
+    def part(self, out: Callable[[], object], back: Callable[[], object] | None = None) -> None:
+        """A hook that `out` takes out for a rest, and `back` puts in again, if it comes back."""
         self._parts.append((out, back))
 
     @property
@@ -58,9 +56,6 @@ class Rest:
             self.left -= 1
         elif self.left:
             self.wake(log)
-        elif self._pause:
-            self._pause -= 1
-            self._seen = log.count("backwards"), log.count("nexts")
         else:
             self._look_through(log, optimizer)
             if self.samples and may_rest():
@@ -73,13 +68,14 @@ class Rest:
         if self.left:
             self.left = 0
             for _, back in self._parts:
-                back()
+                if back is not None:
+                    back()
             self._seen = log.count("backwards"), log.count("nexts")
 
     def start_over(self, log: Log) -> None:
         """In a process of its own."""
         self.wake(log)
-        self._alike = self._pause = 0
+        self._alike = 0
 
     def _look_through(self, log: Log, optimizer: int) -> None:
         """Whether the update was like the one before."""
@@ -92,7 +88,7 @@ class Rest:
         if this == self._last and passes == 1:
             self._alike += 1
         else:
-            self._alike, self._pause, self._last = 0, PAUSE * bool(self._alike), this
+            self._alike, self._last = 0, this
 
 
 def filled(log: Log) -> Log:

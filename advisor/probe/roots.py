@@ -16,10 +16,10 @@ from .session import Session
 OUTPUTS_KEPT = 3
 SAMPLES = 64
 SCALARS_KEPT = 4096
-LOOKS = (2, 8, 64, 512)
+LOOKS = (2, 8, 64, 256)
 """Calls at which dtype, flags and layout are looked at, for settings may change after the first,
 and a few parameters, to be held against those of the first look."""
-SETTLED_AT = LOOKS[-1] + 1
+SETTLED_AT = LOOKS[-1]
 """At so many calls, and each time that it was called as often again, it may have settled."""
 NUMBERS = 16
 """So many of each parameter that is looked at."""

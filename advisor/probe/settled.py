@@ -48,47 +48,94 @@ def _call(torch: Any, session: Session) -> Callable[..., Any]:
     tracing, rest = torch._C._get_tracing_state, session.rest
     known: Any = None
     known_id = 0
+    noted: Any = None
+    noted_id = at = axis = number = 0
+    note: Any = None
+    """While the probe rests: the root whose calls are only noted, where the items are counted, and
+    what takes the note."""
 
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first of them
         if not entrance.open:
-            return base.__call__(self, *args, **kwargs)
-        if not rest.left or entrance.hooked or id(self) != known_id or tracing():
-            if not may_tell(self):
-                entrance.look()  # more is to be learnt of this one
-                return base.__call__(self, *args, **kwargs)
-            entrance.shut()
-            session.root_runs = True
+            return base.__call__(*args, **kwargs)
+        if entrance.hooked or id(args[0]) != noted_id or tracing():
+            return in_full(*args, **kwargs)
         entrance.open = False
         entered = clock()
         try:
-            output = base.__call__(self, *args, **kwargs)
+            output = base.__call__(*args, **kwargs)
         except BaseException:
-            ended()
-            session.attempt(roots.leave, session, known, args, kwargs, None, entered, clock())
+            _failed(session, noted, args[1:], kwargs, entered)
             raise
         end = clock()
-        if rest.left and entrance.rests:
+        if noted_id:
             entrance.open = True
-        else:
-            ended()
-        root = known
-        items = root.counted(args, kwargs)
-        session.log.forwards.append((entered, end, root.number, items, with_gradients()))
+        else:  # the rest ended meanwhile
+            _ended(session)
+        try:
+            items = args[at].shape[axis]
+        except Exception:  # it is called in another way now
+            items = noted.counted(args[1:], kwargs)
+        note((entered, end, number, items, with_gradients()))
         if end >= rest.calm_until:
             step_ended(end)
         return output
 
-    def may_tell(module: Any) -> bool:
+    def in_full(*args: Any, **kwargs: Any) -> Any:
         nonlocal known, known_id
-        root = session.roots.get(id(module))
-        if root is None or root.place is None or root.module() is not module:
-            return False
-        known, known_id = root, id(module)
-        return session.tally is None and not tracing()
+        root = _root(session, args[0])
+        if root is None or tracing():
+            entrance.look()  # more is to be learnt of this one
+            return base.__call__(*args, **kwargs)
+        known, known_id = root, id(args[0])
+        entrance.shut()
+        session.root_runs = True
+        entered = clock()
+        try:
+            output = base.__call__(*args, **kwargs)
+        except BaseException:
+            _failed(session, root, args[1:], kwargs, entered)
+            raise
+        end = clock()
+        _ended(session)
+        items = root.counted(args[1:], kwargs)
+        session.log.forwards.append((entered, end, root.number, items, with_gradients()))
+        step_ended(end)
+        return output
 
-    def ended() -> None:
-        session.root_runs = False
-        if session.rota.on:
-            entrance.reopen()
+    def note_only() -> None:
+        nonlocal noted, noted_id, at, axis, number, note
+        where = None if known is None else known.by_position
+        if where is not None:
+            noted, noted_id, number, note = (
+                known,
+                known_id,
+                known.number,
+                session.log.forwards.append,
+            )
+            at, axis = where[0] + 1, where[1]
 
+    def see_all() -> None:
+        nonlocal noted_id
+        noted_id = 0
+
+    rest.part(note_only, see_all)
     return __call__
+
+
+def _root(session: Session, module: Any) -> Any:
+    """The root that is settled; None where more is to be seen of its calls than is noted here."""
+    root = session.roots.get(id(module))
+    if root is None or root.place is None or root.module() is not module:
+        return None
+    return root if session.tally is None else None
+
+
+def _ended(session: Session) -> None:
+    session.root_runs = False
+    if session.rota.on:
+        session.entrance.reopen()
+
+
+def _failed(session: Session, root: Any, args: Any, kwargs: Any, entered: float) -> None:
+    _ended(session)
+    session.attempt(roots.leave, session, root, args, kwargs, None, entered, clock())

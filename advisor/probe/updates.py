@@ -139,7 +139,7 @@ def optimizers(torch: Any, session: Session) -> None:
     dress(zero_grad, zero)
     session.patches.put(optimizer_class, "__init__", __init__)
     session.patches.put(optimizer_class, "zero_grad", zero_grad)
-    session.rest.part(zero_grad_out, bool)  # it stays out: what it is asked for is known by then
+    session.rest.part(zero_grad_out)  # it stays out: what it is asked for is known by then
 
 
 def steps(torch: Any, session: Session) -> None:
@@ -158,6 +158,8 @@ def steps(torch: Any, session: Session) -> None:
         handle = optim.register_optimizer_step_pre_hook(before)
 
     def before_out() -> None:
+        nonlocal entered
+        entered = 0.0
         handle.remove()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -177,7 +179,7 @@ def steps(torch: Any, session: Session) -> None:
         log, key = session.log, id(optimizer)
         if not log.opts:
             session.fused = _is_fused(optimizer)
-        log.opts.append((end if rest.left else entered, end, key))
+        log.opts.append((entered or end, end, key))
         if key not in session.learning.seen:
             session.attempt(session.learning.stepped, optimizer)
         if session.footprint is not None:
@@ -185,7 +187,6 @@ def steps(torch: Any, session: Session) -> None:
         if end >= session.due or session.clock is not None:
             step_ended(end)
         session.attempt(rest.updated, log, key, session.may_rest)
-        session.rota.few = rest.samples
         if not (log.nexts or session.rota.always):
             session.entrance.updated(rest.left > 0)
         resting = key

@@ -9,26 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from advisor.probe import hooks, training
+from advisor.probe import training
 from advisor.probe.log import EXHAUSTED, Log
 from advisor.probe.resting import ALIKE, SPELL, filled
-from advisor.probe.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
+
+    from advisor.probe.session import Session
 
 ROUND = SPELL + 1
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    torch.set_num_threads(1)
-    session = Session({"records": str(tmp_path), "plan": {"mode": "observe"}})
-    hooks.install(torch, session)
-    yield session
-    session.patches.undo()
-    assert session.errors == []
 
 
 def batches(many: int, size: int = 4) -> Iterator[Any]:
@@ -81,10 +71,8 @@ def test_an_update_that_is_not_looked_through_has_its_pass_all_the_same(
     assert len(whole.backwards) == len(whole.opts) == 2 * ALIKE
     for (enter, end, _), (begin, done, _) in zip(whole.backwards, whole.opts, strict=True):
         assert enter <= end <= begin < done
-    for (_, fed, *_), (enter, *_) in zip(
-        log.nexts or whole.backwards, whole.backwards, strict=True
-    ):
-        assert not log.nexts or fed <= enter
+    came = [entry[1] for entry in log.nexts or log.forwards]
+    assert all(fed <= enter for fed, (enter, *_) in zip(came, whole.backwards, strict=True))
     ledger = training.read(whole)
     assert ledger is not None
     assert (ledger.accumulation, ledger.batch) == (1, 4)
@@ -163,6 +151,20 @@ def test_the_end_of_a_pass_ends_the_rest(session: Session) -> None:
     for _ in range(3):
         program.model(torch.zeros(4, 8))
     assert session.log.count("forwards") == calls + 3
+
+
+def test_a_rest_that_ends_within_a_call_is_over_after_it(session: Session) -> None:
+    """A network begins a pass of a loader in its forward: whatever is called next is seen."""
+    program, source, calls = Program(), without_a_loader(), session.log.forwards
+    program.run(source, ALIKE + 10)
+    assert session.rest.left
+    handle = program.model.register_forward_hook(lambda *_: batches(2) and None)
+    program.model(torch.zeros(4, 8))
+    handle.remove()
+    assert not session.rest.left
+    other, before = torch.nn.Bilinear(8, 8, 2), len(calls)
+    other(torch.zeros(4, 8), torch.zeros(4, 8))
+    assert len(calls) == before + 1
 
 
 def test_a_process_of_its_own_starts_over(session: Session) -> None:

@@ -127,12 +127,13 @@ def test_loops_with_few_forwards_are_watched_now_and_then() -> None:
     log, rota = log_with(), Rota()
     few = []
     for _ in range(96):
-        few.append(rota.turn(0, log))
+        few.append(rota.turn(0, log, samples=False))
         log.forwards.append((0.0, 0.0, 0, 1.0, True))
     assert all(few[:31])
     assert sum(few[32:]) == 4
+    assert all(rota.turn(0, log, samples=True) for _ in range(32))
     many = Rota()
     log.forwards.clear()
     for _ in range(96):
-        assert many.turn(0, log)
+        assert many.turn(0, log, samples=False)
         log.forwards.extend([(0.0, 0.0, 0, 1.0, True)] * 5)

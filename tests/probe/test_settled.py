@@ -6,21 +6,19 @@ import copy
 import pickle
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
-from advisor.probe import hooks
 from advisor.probe.entrance import SPARED
 from advisor.probe.resting import SPELL
-from advisor.probe.session import Session
 from tests.probe.program import compiling, in_a_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-STEPS = 600
-"""After 513 calls a root may be settled."""
+    from advisor.probe.session import Session
+
+STEPS = 300
+"""After 256 calls a root may be settled."""
 
 
 class Net(torch.nn.Module):
@@ -39,16 +37,6 @@ class Net(torch.nn.Module):
 
 class Other(Net):
     """Of another class."""
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    torch.set_num_threads(1)
-    session = Session({"records": str(tmp_path), "plan": {"mode": "observe"}})
-    hooks.install(torch, session)
-    yield session
-    session.patches.undo()
-    assert session.errors == []
 
 
 def train(steps: int, *models: Net) -> None:
