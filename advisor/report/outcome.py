@@ -114,14 +114,18 @@ def gained_by(found: Outcome) -> Interval | None:
 
 
 def verdict_of(found: Outcome) -> OptimizeVerdict:
-    """`unchanged` only where candidates ran and lost, or there was none to run."""
+    """`unchanged` only where candidates ran and lost, or there was none to run; a larger budget
+    would not have told more."""
     if found.interrupted:
         return "partial"
     if found.winner.changes:
         return "improved"
     assert found.stop is not None
-    left_out = bool(never_run(found)) or any(entry.matters for entry in found.standing.skipped)
-    return "partial" if left_out or found.stop.reason == "budget-too-small" else "unchanged"
+    now = found.standing
+    left_out = bool(never_run(found)) or any(entry.matters for entry in now.skipped)
+    open_ = without_its_proof(now) or (bool(now.proofs) and now.proofs[-1].cut_short)
+    ended = left_out or open_ or found.stop.reason == "budget-too-small"
+    return "partial" if ended else "unchanged"
 
 
 def never_run(found: Outcome) -> list[str]:
@@ -165,9 +169,7 @@ def reason(found: Outcome) -> str:
             text += " What was not proven on top of it was left out."
         return text
     text = not_proven(found, now.proofs[-1]) if now.proofs else without_proof(found)
-    cut_short = bool(now.proofs) and now.proofs[-1].cut_short
-    more = cut_short or without_its_proof(now) or verdict_of(found) == "partial"
-    return text + (again(now) if more else "")
+    return text + (again(now) if verdict_of(found) == "partial" else "")
 
 
 def not_proven(found: Outcome, last: Comparison) -> str:

@@ -109,6 +109,7 @@ def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) 
     report = report_of(tmp_path, engine, budget_s=36.0)
     assert any(trial.purpose == "search" for trial in report.trials)
     assert not report.comparisons
+    assert report.verdict == "partial"
     assert "could not be proven before the budget was spent" in report.reason
     told = re.search(r"--budget (\d+)m", report.reason)
     assert told is not None
@@ -125,6 +126,7 @@ def test_a_training_batch_that_was_faster_and_not_proven_is_no_nothing(tmp_path:
     report = report_of(tmp_path, engine, budget_s=70.0)
     assert not report.changes
     assert not report.advice
+    assert report.verdict == "partial"
     assert "Nothing" not in report.reason
     assert "--budget" in report.reason
 
