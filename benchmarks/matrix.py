@@ -117,6 +117,10 @@ CASES = (
             ("train, overflows skipped", "scaler", 11, 0),
             ("GAN, no loader", "gan", 9, None),
             ("LBFGS closure", "closure", 9, None),
+            ("train, evaluated by calls", "evaluated", 9, None),
+            ("train, only validation has a loader", "validated", 9, None),
+            ("train, tensors in memory", "tensors", 9, None),
+            ("train, taught by another", "taught", 9, None),
         )
     ),
     Case(name="train, padded", command=(PYTHON, "matrix_masked.py"), batch=10, workers=0),

@@ -59,13 +59,10 @@ class Entrance:
         self.open, self._hook = False, None
         self._hook_out()
 
-    def updated(self, resting: bool) -> None:
-        """Between two updates of a training: whether new modules are looked for until the next;
-        while all of the probe is `resting`, they are when it no longer does."""
+    def updated(self) -> None:
+        """Between two updates of a training: whether new modules are looked for until the next."""
         if self.met:
             self.met = False
-        elif resting:
-            self._rest(1)
         else:
             self._rest((self.rests or SPARED) - 1)
 

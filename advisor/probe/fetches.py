@@ -79,14 +79,8 @@ def handed_out(torch: Any, session: Session) -> None:
             session.step_aside(problem)
         return batch
 
-    def unwatch() -> None:
-        if session.log.nexts:
-            session.rota.on = False
-            session.entrance.shut()
-
     dress(__next__, fetch)
     session.patches.put(iterator, "__next__", __next__)
-    session.rest.part(unwatch)
 
 
 def _came(session: Session, number: int, batch: Any, enter: float, end: float) -> None:
@@ -114,5 +108,6 @@ def _ended(session: Session, iterator: Any, enter: float, problem: BaseException
         session.log.nexts.append((enter, clock(), number, EXHAUSTED, True))
         iterator.__dict__[DONE] = True
     session.rest.wake(session.log)
-    session.rota.on = True
-    session.entrance.reopen()
+    if not session.rest.left:
+        session.rota.on = True
+        session.entrance.reopen()

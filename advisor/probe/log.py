@@ -122,15 +122,6 @@ class Root:
         return self.parts
 
     @property
-    def by_position(self) -> tuple[int, int] | None:
-        """(position of the argument, dimension) that counts the items where nothing else is
-        counted in a call; None where more is, or where that is not known."""
-        tokens = self.layout is not None and self.layout.tokens is not None
-        if self.place is None or tokens or not self.place[0]:
-            return None
-        return self.place[1:]
-
-    @property
     def unit(self) -> str:
         """What one of its items is: sample, or token where the samples cannot be told."""
         return self.layout.unit if self.layout is not None else "sample"

@@ -1,44 +1,66 @@
 """A training whose updates are all alike is looked through now and then; in between most hooks are
-out, and only the batch, or the forward without a loader, and the end of the update are noted.
+out, and only the batch and the end of the update are noted.
 
-Alike: one backward pass in each update, of one optimizer, and as many batches as in the one before.
-What is not seen then is filled in where the log is read: as long as in the updates that were looked
-through, and where it was in them.
+Alike: one backward pass in each update, of one optimizer, as many batches as in the one before, or
+without any the same calls of as many items. What is not seen then is filled in where the log is
+read: as long as in the updates that were looked through, and where it was in them.
 """
 
 from __future__ import annotations
 
 import bisect
 import copy
-from typing import Any, Callable
+from threading import get_ident
+from typing import Any, Callable, NamedTuple
 
 from .averages import median
 from .log import EXHAUSTED, Log
 
 ALIKE = 256
 """Updates in a row that have to be alike before a rest."""
-SPELL = 60
+SPELL = 126
 """Updates that a rest takes. Nothing that comes by turns of few goes into it and the one after."""
 BATCHES = 8
 """More of them in one update are not told apart."""
 
 
+class Update(NamedTuple):
+    """What was seen of one."""
+
+    passes: int
+    batches: int
+    optimizer: int
+    calls: tuple[tuple[int, float, bool], ...]
+    """(root, items, graded) of each; not where it had batches: they tell the items."""
+    tokens: float
+
+    @property
+    def ungraded(self) -> int:
+        """Calls without gradients."""
+        return sum(not graded for *_, graded in self.calls)
+
+
 class Rest:
     """Who may rest, and for how long."""
 
-    __slots__ = ("_alike", "_last", "_parts", "_seen", "calm_until", "left")
+    __slots__ = (
+        "_alike", "_last", "_parts", "_seen", "_woken", "calm_until", "inside", "left"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.left = 0
         """Updates that are only noted, the running one included; 0: every hook is in."""
         self.calm_until = 0.0
         """Until then the session has nothing to do at the end of a step."""
+        self.inside: Callable[[], bool] = lambda: False
+        """Whether a module is being called."""
         self._parts: list[tuple[Callable[[], object], Callable[[], object] | None]] = []
         self._alike = 0
-        self._seen = 0, 0
-        """Passes and batches by the end of the last update."""
-        self._last: tuple[int, int, int] | None = None
-        """(passes, batches, optimizer) of the last one that was looked through."""
+        self._seen = 0, 0, 0, 0.0
+        """Passes, batches, calls and tokens by the end of the last update."""
+        self._last = Update(0, 0, 0, (), 0.0)
+        self._woken = False
+        """Something else began since."""
 
     def part(self, out: Callable[[], object], back: Callable[[], object] | None = None) -> None:
         """A hook that `out` takes out for a rest, and `back` puts in again, if it comes back."""
@@ -49,53 +71,81 @@ class Rest:
         """So many updates were alike that not all have to be seen."""
         return self._alike >= ALIKE
 
+    @property
+    def last(self) -> Update:
+        """The last update that was looked through and was no interruption."""
+        return self._last
+
     def updated(self, log: Log, optimizer: int, may_rest: Callable[[], bool]) -> None:
         """After an update that is in the log; `may_rest` where nobody wants to see more of each
         than how long it takes."""
         if self.left > 1 and may_rest():
             self.left -= 1
         elif self.left:
-            self.wake(log)
-        else:
-            self._look_through(log, optimizer)
-            if self.samples and may_rest():
-                for out, _ in self._parts:
-                    out()
-                self.left = SPELL
+            self._see_all(log)
+        elif self._is_alike(log, optimizer) and self.samples and may_rest():
+            for out, _ in self._parts:
+                out()
+            self.left = SPELL
 
     def wake(self, log: Log) -> None:
-        """Look through what comes, until the end of the next update at least."""
-        if self.left:
-            self.left = 0
-            for _, back in self._parts:
-                if back is not None:
-                    back()
-            self._seen = log.count("backwards"), log.count("nexts")
+        """Something else begins: look through what comes, until the end of an update that is like
+        the others.
+
+        Inside a module's call, or beside the thread that works, that is put off to the end of the
+        running update: nobody could tell which calls come from outside.
+        """
+        self._woken = True
+        if self.left and (self.inside() or log.thread not in (None, get_ident())):
+            self.left = 1
+        elif self.left:
+            self._see_all(log)
 
     def start_over(self, log: Log) -> None:
         """In a process of its own."""
-        self.wake(log)
+        if self.left:
+            self._see_all(log)
         self._alike = 0
 
-    def _look_through(self, log: Log, optimizer: int) -> None:
-        """Whether the update was like the one before."""
-        before = self._seen
-        self._seen = log.count("backwards"), log.count("nexts")
-        passes, many = self._seen[0] - before[0], self._seen[1] - before[1]
+    def _see_all(self, log: Log) -> None:
+        self.left = 0
+        for _, back in self._parts:
+            if back is not None:
+                back()
+        self._seen = _so_far(log)
+
+    def _is_alike(self, log: Log, optimizer: int) -> bool:
+        """Whether the update was like the one before. An interruption, an evaluation say, is not,
+        and makes those around it no less alike."""
+        passes, many, calls, held = self._seen
+        self._seen = now = _so_far(log)
+        passes, many, calls, tokens = now[0] - passes, now[1] - many, now[2] - calls, now[3] - held
         came = log.nexts[-many:] if 0 < many <= BATCHES else []
         batches = many - sum(entry[3] == EXHAUSTED for entry in came)
-        this = passes, batches, optimizer
+        called = tuple(entry[2:] for entry in log.forwards[-calls:]) if calls else ()
+        this = Update(passes, batches, optimizer, *(((), 0.0) if batches else (called, tokens)))
+        interrupted = self._woken or this.ungraded > self._last.ungraded
+        self._woken = False
         if this == self._last and passes == 1:
             self._alike += 1
-        else:
+            return True
+        if not (interrupted and self._alike):
             self._alike, self._last = 0, this
+        return False
+
+
+def _so_far(log: Log) -> tuple[int, int, int, float]:
+    """Passes, batches, calls, tokens."""
+    tokens = sum(root.tokens[0] for root in log.roots)
+    return log.count("backwards"), log.count("nexts"), log.count("forwards"), tokens
 
 
 def filled(log: Log) -> Log:
     """The log with what was not seen while the probe rested; `log` itself where it never did.
 
     An update that was only noted has no length there: none that was seen takes no time. Its pass
-    may lie before it, or inside of it where the program hands it over as a closure.
+    may lie before it, or inside of it where the program hands it over as a closure. Without a batch
+    it called what the last one called that was looked through.
     """
     if all(enter < end for enter, end, _ in log.opts):
         return log
@@ -104,19 +154,37 @@ def filled(log: Log) -> Log:
     update_s, after_s, pass_s = _usual(log, exits)
     fed, called = ([entry[1] for entry in entries] for entries in (log.nexts, log.forwards))
     passes: list[Any] = []
+    calls: list[Any] = []
+    usual: list[Any] = []
     whole.opts = []
     begin = float("-inf")
     for noted, end, optimizer in log.opts:
-        enter = noted
-        if noted == end and bisect.bisect(exits, begin) == bisect.bisect(exits, end):
-            came = max(begin, _last(fed, end))
-            done = max(came, _last(called, end), end - after_s)
-            passes.append((max(came, _last(called, end), done - pass_s), done, False))
+        enter, at = noted, bisect.bisect(exits, end) - 1
+        passed = at >= 0 and exits[at] > begin
+        came = max(begin, _last(fed, end))
+        seen = log.forwards[bisect.bisect(called, begin) : bisect.bisect(called, end)]
+        if noted == end and not passed:
+            known = max(came, seen[-1][1]) if seen else came
+            done = max(known, end - after_s)
+            start = max(known, done - pass_s)
+            passes.append((start, done, False))
             enter = max(came, end - update_s, done if after_s >= update_s else came)
+            if not seen and came == begin:
+                calls += [_moved(call, start, begin, end) for call in usual]
+        elif noted < end and passed:
+            start = log.backwards[at][0]
+            usual = [(call[0] - start, call[1] - start, *call[2:]) for call in seen]
         whole.opts.append((enter, end, optimizer))
         begin = end
     whole.backwards = sorted([*log.backwards, *passes])
+    whole.forwards = sorted([*log.forwards, *calls])
     return whole
+
+
+def _moved(call: Any, by: float, least: float, most: float) -> Any:
+    """The call later by so much, between two moments."""
+    enter, end = (min(max(least, moment + by), most) for moment in call[:2])
+    return (enter, end, *call[2:])
 
 
 def _last(times: list[float], until: float) -> float:

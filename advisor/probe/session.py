@@ -157,6 +157,7 @@ class Session:
             and self.clock is None
             and self.target is None
             and not self.recomputes
+            and (self.rest.last.batches > 0 or not self.entrance.met)
             and all(facts["padding"] is None for facts in self.log.loaders)
         )
 

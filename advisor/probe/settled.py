@@ -6,6 +6,8 @@ something is compiled, and torch would trace into it, it is taken back for good.
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
 from typing import Any, Callable, List
 
@@ -20,12 +22,12 @@ class Settled:
     """The classes that tell by themselves."""
 
     def __init__(self, torch: Any, session: Session) -> None:
-        self._base = torch.nn.Module
         self._plain = torch.nn.Module.__call__
         self._session = session
         self._call = _call(torch, session)
         self._classes: List[type] = []
         session.patches.on_undo(self.release)
+        session.rest.inside = functools.partial(_is_inside, torch.nn.Module._call_impl.__code__)
 
     def take(self, module: Any) -> None:
         """Have the class of a settled root tell of its calls, if it is called as torch's are."""
@@ -37,63 +39,37 @@ class Settled:
     def release(self) -> None:
         """Back to what they were."""
         while self._classes:
-            kind = self._classes.pop()
+            kind: Any = self._classes.pop()
             if vars(kind).get("__call__") is self._call:
                 del kind.__call__
 
 
 def _call(torch: Any, session: Session) -> Callable[..., Any]:
-    base, entrance = torch.nn.Module, session.entrance
+    call, entrance, rest = torch.nn.Module.__call__, session.entrance, session.rest
     step_ended, with_gradients = step_end(session), torch.is_grad_enabled
-    tracing, rest = torch._C._get_tracing_state, session.rest
-    known: Any = None
-    known_id = 0
-    noted: Any = None
-    noted_id = at = axis = number = 0
-    note: Any = None
-    """While the probe rests: the root whose calls are only noted, where the items are counted, and
-    what takes the note."""
+    tracing = torch._C._get_tracing_state
+    guarded = False
+    """In a rest in which a call without gradients is an evaluation, and ends it."""
 
     def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first of them
+        if guarded:
+            if with_gradients():
+                return call(*args, **kwargs)
+            session.attempt(rest.wake, session.log)
         if not entrance.open:
-            return base.__call__(*args, **kwargs)
-        if entrance.hooked or id(args[0]) != noted_id or tracing():
-            return in_full(*args, **kwargs)
-        entrance.open = False
-        entered = clock()
-        try:
-            output = base.__call__(*args, **kwargs)
-        except BaseException:
-            _failed(session, noted, args[1:], kwargs, entered)
-            raise
-        end = clock()
-        if noted_id:
-            entrance.open = True
-        else:  # the rest ended meanwhile
-            _ended(session)
-        try:
-            items = args[at].shape[axis]
-        except Exception:  # it is called in another way now
-            items = noted.counted(args[1:], kwargs)
-        note((entered, end, number, items, with_gradients()))
-        if end >= rest.calm_until:
-            step_ended(end)
-        return output
-
-    def in_full(*args: Any, **kwargs: Any) -> Any:
-        nonlocal known, known_id
+            return call(*args, **kwargs)
         root = _root(session, args[0])
         if root is None or tracing():
             entrance.look()  # more is to be learnt of this one
-            return base.__call__(*args, **kwargs)
-        known, known_id = root, id(args[0])
+            return call(*args, **kwargs)
         entrance.shut()
         session.root_runs = True
         entered = clock()
         try:
-            output = base.__call__(*args, **kwargs)
+            output = call(*args, **kwargs)
         except BaseException:
-            _failed(session, root, args[1:], kwargs, entered)
+            _ended(session)
+            session.attempt(roots.leave, session, root, args[1:], kwargs, None, entered, clock())
             raise
         end = clock()
         _ended(session)
@@ -102,24 +78,28 @@ def _call(torch: Any, session: Session) -> Callable[..., Any]:
         step_ended(end)
         return output
 
-    def note_only() -> None:
-        nonlocal noted, noted_id, at, axis, number, note
-        where = None if known is None else known.by_position
-        if where is not None:
-            noted, noted_id, number, note = (
-                known,
-                known_id,
-                known.number,
-                session.log.forwards.append,
-            )
-            at, axis = where[0] + 1, where[1]
+    def out() -> None:
+        nonlocal guarded
+        guarded = not (rest.last.batches or rest.last.ungraded)
+        session.rota.on = False
+        entrance.shut()
 
-    def see_all() -> None:
-        nonlocal noted_id
-        noted_id = 0
+    def back() -> None:
+        nonlocal guarded
+        guarded, session.rota.on = False, True
+        entrance.rests = 0
+        entrance.reopen()
 
-    rest.part(note_only, see_all)
+    rest.part(out, back)
     return __call__
+
+
+def _is_inside(call: Any) -> bool:
+    """Whether `call`, the code by which torch calls a module, is running in this thread."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not call:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _root(session: Session, module: Any) -> Any:
@@ -134,8 +114,3 @@ def _ended(session: Session) -> None:
     session.root_runs = False
     if session.rota.on:
         session.entrance.reopen()
-
-
-def _failed(session: Session, root: Any, args: Any, kwargs: Any, entered: float) -> None:
-    _ended(session)
-    session.attempt(roots.leave, session, root, args, kwargs, None, entered, clock())

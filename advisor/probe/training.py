@@ -18,6 +18,9 @@ Fed = list[tuple[float, float]]
 
 OWN_SHARE, ALL_SHARE = 0.5, 0.1
 """A second train loader is trained on with half of its batches, and a tenth of all steps."""
+FED_SHARE = 0.02
+"""A loader whose batches come in fewer of the updates feeds no training, nor one that few of whose
+batches are followed by a pass, where half of the updates come without."""
 BESIDE_SHARE = 0.5
 """A loader is drawn beside another if so many of that one's batches come right after its own."""
 RARE_SHARE = 0.05
@@ -156,6 +159,9 @@ def train_loaders(log: Log) -> tuple[int | None, set[int], set[int]]:
     for _, _, loader, items, _ in log.nexts:
         own[loader] = own.get(loader, 0) + (items != EXHAUSTED)
     main = max(credit, key=lambda key: credit[key])
+    fed = credit[main] / len(log.opts or log.passes)
+    if fed < FED_SHARE or max(fed, credit[main] / own[main]) < OWN_SHARE:
+        return None, set(), set()  # the last batch of each validation
     site = log.loaders[main].get("site")
     total = sum(credit.values())
     work = [end for _, end, _ in log.passes]

@@ -148,6 +148,7 @@ def steps(torch: Any, session: Session) -> None:
     step_ended, rest = step_end(session), session.rest
     entered, resting = 0.0, 0
     handle: Any = None
+    note: Any = None
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
@@ -163,16 +164,15 @@ def steps(torch: Any, session: Session) -> None:
         handle.remove()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-        end, key = clock(), id(optimizer)
-        left = rest.left - 1
-        if left > 0 and end < rest.calm_until and key == resting:
-            rest.left = left
-            session.log.opts.append((end, end, key))
+        end = clock()
+        if rest.left > 1 and end < rest.calm_until and id(optimizer) == resting:
+            rest.left -= 1
+            note((end, end, resting))
         else:
             in_full(optimizer, end)
 
     def in_full(optimizer: Any, end: float) -> None:
-        nonlocal resting
+        nonlocal note, resting
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
@@ -187,14 +187,22 @@ def steps(torch: Any, session: Session) -> None:
         if end >= session.due or session.clock is not None:
             step_ended(end)
         session.attempt(rest.updated, log, key, session.may_rest)
-        if not (log.nexts or session.rota.always):
-            session.entrance.updated(rest.left > 0)
-        resting = key
+        if not (rest.left or rest.last.batches or session.rota.always):
+            _without_batches(session)
+        resting, note = key, log.opts.append
 
     before_in()
     session.patches.on_undo(before_out)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)
     session.rest.part(before_out, before_in)
+
+
+def _without_batches(session: Session) -> None:
+    """After an update that had none: its calls tell the items, whatever came of a loader before."""
+    if not session.rota.on:
+        session.rota.on = True
+        session.entrance.reopen()
+    session.entrance.updated()
 
 
 def _is_fused(optimizer: Any) -> bool | None:

@@ -34,6 +34,24 @@ def test_training_counts_the_train_loader_only() -> None:
     assert window.wait_share(log, found) == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(("updates", "fed"), [(10, True), (200, False)])
+def test_a_loader_feeds_a_training_that_goes_on_with_its_batches(updates: int, fed: bool) -> None:
+    """Chunks of one batch may be many updates; after hundreds it was a validation of one batch."""
+    log = log_with()
+    now = 0.0
+    for _ in range(10):
+        now = train(log, 1, start=now, batch=64.0)
+        for _ in range(updates - 1):
+            log.forwards.append((now, now + 0.004, 0, 4.0, True))
+            log.backwards.append((now + 0.004, now + 0.008, True))
+            now += 0.008
+            log.opts.append((now, now, 1))
+    ledger = training.read(log)
+    assert ledger is not None
+    assert (ledger.loader == 0) == fed
+    assert ledger.batch == (64.0 if fed else 4.0)
+
+
 def test_accumulation_is_one_step() -> None:
     """Units of a step are those of all its batches."""
     log = log_with()

@@ -16,6 +16,7 @@ from advisor.probe.resting import ALIKE, SPELL, filled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from advisor.probe.ledger import Ledger
     from advisor.probe.session import Session
 
 ROUND = SPELL + 1
@@ -71,7 +72,7 @@ def test_an_update_that_is_not_looked_through_has_its_pass_all_the_same(
     assert len(whole.backwards) == len(whole.opts) == 2 * ALIKE
     for (enter, end, _), (begin, done, _) in zip(whole.backwards, whole.opts, strict=True):
         assert enter <= end <= begin < done
-    came = [entry[1] for entry in log.nexts or log.forwards]
+    came = [entry[1] for entry in log.nexts or whole.forwards]
     assert all(fed <= enter for fed, (enter, *_) in zip(came, whole.backwards, strict=True))
     ledger = training.read(whole)
     assert ledger is not None
@@ -153,16 +154,153 @@ def test_the_end_of_a_pass_ends_the_rest(session: Session) -> None:
     assert session.log.count("forwards") == calls + 3
 
 
-def test_a_rest_that_ends_within_a_call_is_over_after_it(session: Session) -> None:
-    """A network begins a pass of a loader in its forward: whatever is called next is seen."""
+def evaluate(program: Program, calls: int, size: int = 4) -> None:
+    with torch.no_grad():
+        for _ in range(calls):
+            program.model(torch.zeros(size, 8))
+
+
+def read(session: Session) -> Ledger:
+    ledger = training.read(filled(session.log))
+    assert ledger is not None
+    return ledger
+
+
+def test_an_evaluation_without_a_loader_ends_the_rest(session: Session) -> None:
+    """Its calls are seen from the first on, and it makes the updates no less alike."""
+    program, source = Program(), without_a_loader()
+    for _ in range(6):
+        program.run(source, ALIKE // 2 + 3)
+        evaluate(program, 5, size=7)
+    assert [entry[3] for entry in session.log.forwards if not entry[4]] == 6 * 5 * [7]
+    program.run(source, 10)
+    assert session.rest.left
+    ledger = read(session)
+    assert len(ledger.marks) == 6
+    assert set(ledger.units) == {4}
+
+
+class CalledItsOwnWay(torch.nn.Linear):
+    """Not as torch calls modules: its class cannot tell of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+def test_where_no_class_tells_of_an_evaluation_every_update_is_looked_through(
+    session: Session,
+) -> None:
+    program = Program()
+    program.model = CalledItsOwnWay(8, 3)
+    program.optimizer = torch.optim.SGD(program.model.parameters(), lr=0.01)
+    program.run(without_a_loader(), 2 * ALIKE)
+    assert not session.rest.left
+    evaluate(program, 5)
+    assert session.log.count("forwards") == 2 * ALIKE + 5
+
+
+@pytest.mark.parametrize("many", [2, 20, 40])
+def test_batches_of_a_validation_are_none_of_the_training(session: Session, many: int) -> None:
+    """A program that has a loader for its validation only, and may leave it early, is counted by
+    its calls; one call after each may be missed."""
+    program, source, validations = Program(), without_a_loader(), 3
+    for _ in range(validations):
+        with torch.no_grad():
+            for x, _ in itertools.islice(batches(40, size=5), many):
+                program.model(x)
+        program.run(source, ALIKE + 10)
+    assert session.rest.left
+    ledger = read(session)
+    assert ledger.loader is None
+    assert ledger.batch == 4
+    assert ledger.units.count(4) >= ledger.steps - validations
+
+
+def test_a_second_network_that_only_answers_is_part_of_the_update(session: Session) -> None:
+    """A teacher: called in each update, without gradients, and no evaluation."""
+    program, teacher, source = Program(), Program(), without_a_loader()
+    for _ in range(ALIKE + ROUND + 10):
+        evaluate(teacher, 1)
+        program.update(source)
+    assert session.rest.left
+    whole = filled(session.log)
+    assert len(session.log.forwards) < len(whole.forwards) == 2 * len(whole.opts)
+    assert [entry[4] for entry in whole.forwards] == len(whole.opts) * [False, True]
+    assert set(read(session).units) == {4}
+
+
+def test_updates_of_as_many_calls_but_other_items_are_all_looked_through(session: Session) -> None:
+    """An epoch over tensors, without a loader: its last batch is smaller."""
+    program, sizes = Program(), itertools.cycle([4] * 20 + [3])
+    source = ((torch.zeros(n, 8), torch.zeros(n, dtype=torch.long)) for n in sizes)
+    for _ in range(2 * ALIKE):
+        program.update(source)
+        assert not session.rest.left
+
+
+def test_epochs_shorter_than_what_must_be_alike_are_alike_together(session: Session) -> None:
+    """Each is followed by a validation with a loader of its own."""
+    program = Program()
+    for _ in range(6):
+        with pytest.raises(StopIteration):
+            program.run(batches(ALIKE // 4), ALIKE)
+        with torch.no_grad():
+            for x, _ in batches(3, size=5):
+                program.model(x)
+    program.run(batches(ALIKE // 4), 10)
+    assert session.rest.left
+    assert read(session).batch == 4
+
+
+class Around(torch.nn.Module):
+    """A network that holds one of a class that is called from outside as well."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner, self.head = inner, torch.nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            x = self.inner(x)
+        return self.head(x)
+
+
+def test_what_a_network_calls_without_gradients_is_no_call_from_outside(session: Session) -> None:
+    """A frozen part of the class of the program's own network: a Linear, in both cases."""
+    first = Program()
+    first.run(without_a_loader(), ALIKE + 10)
+    program = Program()
+    program.model = Around(torch.nn.Linear(8, 3))  # type: ignore[assignment]
+    program.optimizer = torch.optim.SGD(program.model.parameters(), lr=0.01)
+    program.run(without_a_loader(), 4 * ALIKE)
+    assert {root.name for root in session.log.roots if root.calls} == {"Linear", "Around"}
+    around = [root.number for root in session.log.roots if root.name == "Around"]
+    since = [
+        entry for entry in filled(session.log).forwards if entry[0] > session.log.opts[ALIKE + 9][1]
+    ]
+    assert {entry[2] for entry in since[SPELL:]} == set(around)
+    assert len(since) >= 4 * ALIKE - SPELL
+
+
+def test_a_pass_within_a_call_ends_the_rest_after_it(session: Session) -> None:
+    """Nobody could tell until then which calls come from outside."""
     program, source, calls = Program(), without_a_loader(), session.log.forwards
     program.run(source, ALIKE + 10)
     assert session.rest.left
-    handle = program.model.register_forward_hook(lambda *_: batches(2) and None)
-    program.model(torch.zeros(4, 8))
+
+    other = torch.nn.Bilinear(8, 8, 2)
+
+    def look_up(*_: Any) -> None:
+        for x, _ in batches(2):
+            other(x, x)
+        other(x, x)
+
+    handle = program.model.register_forward_hook(look_up)
+    before = len(calls)
+    program.update(source)
     handle.remove()
     assert not session.rest.left
-    other, before = torch.nn.Bilinear(8, 8, 2), len(calls)
+    assert len(calls) == before
     other(torch.zeros(4, 8), torch.zeros(4, 8))
     assert len(calls) == before + 1
 
