@@ -37,9 +37,9 @@ WAIT_SHARE = 0.1
 """Part of the budget that may be spent waiting for others to end what they do."""
 WAIT_S = 10.0
 """Longest wait for others before one process; the engine waits less where that is in vain."""
-LATE_S = 4.0
+LATE_S = 2.0
 """A process that the budget ended amid is stopped so much later: it may be about to end, and with
-the stopping and the report the whole call is no more than ten seconds over."""
+the report the whole call is five seconds over at most, where the program heeds that it is ended."""
 MOST_TIMES = 2
 """A contest has at most so many times the rounds it was planned with."""
 UNTIMED = {"quality", "effects"}

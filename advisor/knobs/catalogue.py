@@ -69,8 +69,9 @@ def types_of(value: JsonScalar | tuple[JsonScalar, ...]) -> frozenset[str]:
             kinds |= {"ints", "floats"}
             if len(value) == 2:
                 kinds.add("pair")
-            if len(value) == 3 and value[0] in {1, 3, 4} and min(map(int, value[1:])) >= 8:  # type: ignore[arg-type]
-                kinds.add("chw")
+            sides = sorted(map(int, value))[1:]  # type: ignore[arg-type]
+            if len(value) == 3 and {value[0], value[2]} & {1, 3, 4} and sides[0] >= 8:
+                kinds.add("sides-and-channels")
         elif all(
             "float" in types_of(v) or "int" in types_of(v) or "numeric-text" in types_of(v)
             for v in value

@@ -49,6 +49,7 @@ LENGTHS = [
     ("rank: {hist_len: 50}", False),
     ("max_txt_len: 160\nbatch_size: 8", True),
     ("model: {max_txt_len: 160}", False),
+    ("max_txt_l: 32\nbatch_size: 8", True),
     ("decoder: {max_len: 128}", False),
     # of a chain of residues
     ("train: {crop_size: 256, max_msa_clusters: 128}", True),
@@ -83,6 +84,9 @@ SIDES = [
     ("eval_width: 512\neval_height: 512", 0),
     ("transforms: [{RecResizeImg: {image_shape: [3, 48, 320]}}]", 1),
     ("global: {image_shape: [3, 224, 224]}", 0),
+    ("data: {input_shape: [96, 96, 3]}", 1),
+    ("model: {input_shape: [96, 96, 3]}", 0),
+    ("data: {input_shape: [3, 4, 96]}", 0),
     ("data: {search: {size: 256}, template: {size: 128}}", 2),
     ("search: {size: 256}", 0),
     ("test: {search_size: 256, template_size: 128}", 2),

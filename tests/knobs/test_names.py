@@ -254,6 +254,7 @@ def test_a_rate_in_a_schedule_is_the_rate_only_where_no_other_is(
         ("max_frames: 2000000", "epochs"),
         ("online_steps: 1000", "epochs"),
         ("num_actors: 64", "num_envs"),
+        ("num_processes: 64\nvalue_loss_coef: 0.5", "num_envs"),
         ("player: {deterministic: true}", None),
         ("deterministic_torch: false", "deterministic"),
     ],

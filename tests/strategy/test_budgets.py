@@ -191,7 +191,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(
     tmp_path: Path, budget_s: float, late: float, held: Any
 ) -> None:
     """However much longer than the others the processes at its end take, and whoever is waited
-    for; ten seconds hold the stopping and the report, too."""
+    for; seven seconds hold the stopping and the report, too."""
 
     def process_s(trial: Trial) -> float:
         return 8.0 if trial.purpose == "baseline" else 8.0 * late
@@ -200,7 +200,7 @@ def test_a_budget_is_overrun_by_a_few_seconds_at_most(
     engine = on_formula(process_s=process_s, noise=0.02, held=held, **costs)
     search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=budget_s, gpu=False)
     assert search.lab.budget.spent_s <= budget_s + LATE_S
-    assert LATE_S + TERM_GRACE_S < 7.0
+    assert LATE_S + TERM_GRACE_S <= 5.0
 
 
 def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
