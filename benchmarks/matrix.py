@@ -121,6 +121,9 @@ CASES = (
             ("train, only validation has a loader", "validated", 9, None),
             ("train, tensors in memory", "tensors", 9, None),
             ("train, taught by another", "taught", 9, None),
+            ("train, validated amid updates", "between", 9, None),
+            ("train, spells of other batches", "spells", 9, None),
+            ("train, optimizers made anew", "anew", 9, None),
         )
     ),
     Case(name="train, padded", command=(PYTHON, "matrix_masked.py"), batch=10, workers=0),

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import inner, roots
 from .entrance import Entrance
-from .hooking import POST, compiling_of, is_muted, step_end
+from .hooking import POST, compiling_of, is_muted, step_end, tracing_of
 from .session import Session
 from .settled import Settled
 
@@ -24,7 +24,7 @@ def watch(torch: Any, session: Session) -> None:
     that outside of it the module can be pickled, copied and scripted as ever.
     """
     step_ended = step_end(session)
-    tracing, compiling = torch._C._get_tracing_state, compiling_of(torch)
+    tracing, compiling = tracing_of(torch), compiling_of(torch)
     entered = 0.0
     current: Any = None
 

@@ -44,3 +44,10 @@ def compiling_of(torch: Any) -> Callable[[], bool]:
     """What tells whether torch is compiling right now."""
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or (lambda: False)
+
+
+def tracing_of(torch: Any) -> Callable[[], object]:
+    """What tells whether a call is only followed into a graph, by torch.jit or torch.fx."""
+    by_jit = torch._C._get_tracing_state
+    fx = sys.modules.get("torch.fx._symbolic_trace")
+    return lambda: by_jit() or getattr(fx, "_is_fx_tracing_flag", False)

@@ -96,7 +96,8 @@ def _in_turn(facts: dict[str, Any], loader: Any) -> bool:
 
 def begins(session: Session, iterator: Any, loader: Any) -> None:
     """Note what an epoch really runs with."""
-    if NUMBER not in loader.__dict__:
+    if loader.__dict__.get(NUMBER, len(session.log.loaders)) >= len(session.log.loaders):
+        loader.__dict__.pop(NUMBER, None)  # of the process that this one was forked from
         built(session, loader)
     session.rest.wake(session.log)
     session.entrance.look()  # from now on batches tell when

@@ -44,10 +44,15 @@ class Rest:
     """Who may rest, and for how long."""
 
     __slots__ = (
-        "_alike", "_last", "_parts", "_seen", "_woken", "calm_until", "inside", "left"
+        "_alike", "_last", "_parts", "_seen", "_woken", "called", "calls", "calm_until", "inside",
+        "left",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.calls: tuple[tuple[int, float, bool], ...] = ()
+        """What each update of a rest calls, if its calls are looked at."""
+        self.called = 0
+        """How many of them came since the last update."""
         self.left = 0
         """Updates that are only noted, the running one included; 0: every hook is in."""
         self.calm_until = 0.0
@@ -88,14 +93,21 @@ class Rest:
                 out()
             self.left = SPELL
 
-    def wake(self, log: Log) -> None:
+    def differ(self) -> None:
+        """The update that ends is unlike those before: so does the rest, and all is learnt anew."""
+        self.left, self._alike = 1, 0
+
+    def wake(self, log: Log, interrupts: bool = True) -> None:
         """Something else begins: look through what comes, until the end of an update that is like
-        the others.
+        the others. What does not interrupt them is part of an update that is unlike them.
 
         Inside a module's call, or beside the thread that works, that is put off to the end of the
         running update: nobody could tell which calls come from outside.
         """
-        self._woken = True
+        if interrupts:
+            self._woken = True
+        else:
+            self._alike = 0
         if self.left and (self.inside() or log.thread not in (None, get_ident())):
             self.left = 1
         elif self.left:
@@ -145,7 +157,8 @@ def filled(log: Log) -> Log:
 
     An update that was only noted has no length there: none that was seen takes no time. Its pass
     may lie before it, or inside of it where the program hands it over as a closure. Without a batch
-    it called what the last one called that was looked through.
+    it called what the last one called that was looked through. Where a rest ended in the midst of
+    an update (a validation before its pass, or before its step), what came before was not seen.
     """
     if all(enter < end for enter, end, _ in log.opts):
         return log
@@ -157,25 +170,34 @@ def filled(log: Log) -> Log:
     calls: list[Any] = []
     usual: list[Any] = []
     whole.opts = []
-    begin = float("-inf")
+    begin, rested, many = float("-inf"), False, 0
     for noted, end, optimizer in log.opts:
         enter, at = noted, bisect.bisect(exits, end) - 1
         passed = at >= 0 and exits[at] > begin
-        came = max(begin, _last(fed, end))
+        got = log.nexts[bisect.bisect(fed, begin) : bisect.bisect(fed, end)]
         seen = log.forwards[bisect.bisect(called, begin) : bisect.bisect(called, end)]
+        own = got[:many] if rested and noted < end else got
+        graded = [call for call in seen if call[4]]
+        start = log.backwards[at][0] if passed else end
         if noted == end and not passed:
+            came = got[-1][1] if got else begin
             known = max(came, seen[-1][1]) if seen else came
             done = max(known, end - after_s)
             start = max(known, done - pass_s)
             passes.append((start, done, False))
             enter = max(came, end - update_s, done if after_s >= update_s else came)
-            if not seen and came == begin:
-                calls += [_moved(call, start, begin, end) for call in usual]
-        elif noted < end and passed:
-            start = log.backwards[at][0]
+        elif rested and noted < end and not passed:  # the rest ended after its pass
+            came = own[-1][1] if own else begin
+            aside = [*got[many:], *(call for call in seen if not call[4])]
+            done = max(came, min([noted, *(each[0] for each in aside)]))
+            start = max(came, done - pass_s)
+            passes.append((start, done, False))
+        elif noted < end and passed and (graded or own or not rested):
             usual = [(call[0] - start, call[1] - start, *call[2:]) for call in seen]
+        if not graded and not own and (noted == end or rested):
+            calls += [_moved(call, start, begin, end) for call in usual]
         whole.opts.append((enter, end, optimizer))
-        begin = end
+        begin, rested, many = end, noted == end, len(got)
     whole.backwards = sorted([*log.backwards, *passes])
     whole.forwards = sorted([*log.forwards, *calls])
     return whole

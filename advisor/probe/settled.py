@@ -12,10 +12,40 @@ import time
 from typing import Any, Callable, List
 
 from . import roots
-from .hooking import step_end
+from .hooking import step_end, tracing_of
 from .session import Session
 
 clock = time.perf_counter
+
+
+class _Usual:
+    """The calls of an update in a rest, of one training without a loader: each must be as in those
+    before."""
+
+    def __init__(self, torch: Any, session: Session) -> None:
+        self._session = session
+        self._with_gradients = torch.is_grad_enabled
+        self.known: List[Any] = []
+        """Of the calls of the rest's first update: (id of the module, shape of what is handed to it
+        first, graded); None where something else tells their items."""
+
+    def is_next(self, args: Any, kwargs: Any) -> bool:
+        """Whether a call is as usual; if it is not, the rest ends. Of a call within a root's
+        nothing is known, nor asked."""
+        session, rest = self._session, self._session.rest
+        root, graded, at = _root(session, args[0]), self._with_gradients(), rest.called
+        if root is None and graded:
+            return True
+        rest.called = at + 1
+        if root and rest.calls[at : at + 1] == (
+            (root.number, root.counted(args[1:], kwargs), graded),
+        ):
+            if at == len(self.known):
+                by_first = root.place and root.place[:2] == (True, 0)
+                self.known.append((id(args[0]), args[1].shape, graded) if by_first else None)
+            return True
+        session.attempt(rest.wake, session.log, not graded)
+        return False
 
 
 class Settled:
@@ -45,28 +75,46 @@ class Settled:
 
 
 def _call(torch: Any, session: Session) -> Callable[..., Any]:
-    call, entrance, rest = torch.nn.Module.__call__, session.entrance, session.rest
+    entrance, rest = session.entrance, session.rest
+    torch_module, plain = torch.nn.Module, torch.nn.Module.__call__
     step_ended, with_gradients = step_end(session), torch.is_grad_enabled
-    tracing = torch._C._get_tracing_state
+    tracing = tracing_of(torch)
     guarded = False
-    """In a rest in which a call without gradients is an evaluation, and ends it."""
+    """In a rest that other calls than the usual ones end, those without gradients among them."""
+
+    usual = _Usual(torch, session)
+    known, as_usual = usual.known, usual.is_next
+
+    def give_way() -> None:
+        session.settled.release()
+        rest.wake(session.log)
+        entrance.look()
 
     def __call__(*args: Any, **kwargs: Any) -> Any:  # the module is the first of them
+        if torch_module.__call__ is not plain:  # another's: torch.fx's while it traces, or to stay
+            if not tracing():
+                session.attempt(give_way)
+            return torch_module.__call__(*args, **kwargs)
         if guarded:
-            if with_gradients():
-                return call(*args, **kwargs)
-            session.attempt(rest.wake, session.log)
+            try:
+                same = known[rest.called] == (id(args[0]), args[1].shape, with_gradients())
+            except Exception:
+                same = False
+            if same:
+                rest.called += 1
+            if same or as_usual(args, kwargs):
+                return plain(*args, **kwargs)
         if not entrance.open:
-            return call(*args, **kwargs)
+            return plain(*args, **kwargs)
         root = _root(session, args[0])
         if root is None or tracing():
             entrance.look()  # more is to be learnt of this one
-            return call(*args, **kwargs)
+            return plain(*args, **kwargs)
         entrance.shut()
         session.root_runs = True
         entered = clock()
         try:
-            output = call(*args, **kwargs)
+            output = plain(*args, **kwargs)
         except BaseException:
             _ended(session)
             session.attempt(roots.leave, session, root, args[1:], kwargs, None, entered, clock())
@@ -80,13 +128,16 @@ def _call(torch: Any, session: Session) -> Callable[..., Any]:
 
     def out() -> None:
         nonlocal guarded
-        guarded = not (rest.last.batches or rest.last.ungraded)
+        guarded = not (rest.last.batches or session.compilations)
+        rest.called, rest.calls = 0, rest.last.calls if guarded else ()
+        known.clear()
         session.rota.on = False
         entrance.shut()
 
     def back() -> None:
         nonlocal guarded
         guarded, session.rota.on = False, True
+        known.clear()
         entrance.rests = 0
         entrance.reopen()
 

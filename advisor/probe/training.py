@@ -41,6 +41,7 @@ def read(log: Log, ended: bool = False) -> Ledger | None:
     updates = _updates(log, ended)
     if not updates:
         return None
+    updates = _as_one(updates)
     main = _main_optimizer(updates)
     ledger = Ledger(OPTIMIZER if log.opts else UPDATE, "")
     ledger.bounds = [end for _, end, optimizer in updates if optimizer == main]
@@ -71,7 +72,7 @@ def read(log: Log, ended: bool = False) -> Ledger | None:
 
 
 Update = Tuple[float, float, int]
-"""(enter, exit, optimizer) of a step."""
+"""(enter, exit, optimizer) of a step; optimizers are numbered by their first ones."""
 
 
 def _updates(log: Log, ended: bool) -> list[Update]:
@@ -88,12 +89,27 @@ def _updates(log: Log, ended: bool) -> list[Update]:
     return [(end, end, 0) for end in ends]
 
 
+def _as_one(updates: list[Update]) -> list[Update]:
+    """With one optimizer for those that followed each other: made anew for each epoch or phase."""
+    spans: dict[int, list[int]] = {}
+    for at, (_, _, optimizer) in enumerate(updates):
+        spans.setdefault(optimizer, [at, at])[1] = at
+    instead: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for optimizer, (first, end) in spans.items():  # in the order of their first updates
+        free = (lead for lead, until in last.items() if until < first)
+        lead = next(free, optimizer)
+        instead[optimizer], last[lead] = lead, end
+    return [(enter, end, instead[which]) for enter, end, which in updates]
+
+
 def _main_optimizer(updates: list[Update]) -> int:
+    """The one of most updates; where several take turns, the one that ends each round."""
     counts: dict[int, int] = {}
     for _, _, optimizer in updates:
         counts[optimizer] = counts.get(optimizer, 0) + 1
-    last = updates[-1][2]
-    return max(counts, key=lambda key: (counts[key], key == last))
+    most = max(counts.values())
+    return max(key for key in counts if counts[key] >= most - 1)
 
 
 def _between(bounds: list[float], moments: Fed) -> list[float]:
@@ -260,13 +276,20 @@ class _Run:
         self.until = until
 
     def forwards(self, log: Log, enters: list[float]) -> list[float] | None:
-        """Items of each root forward with gradients; None where not all were watched."""
-        if not all(entry[4] for entry in self.batches):
+        """Items of each root forward with gradients; None where not all were watched, and no one
+        that was took more than a batch."""
+        if not self.batches[-1][4]:
             return None
         low = bisect.bisect_left(enters, self.batches[0][1])
         high = bisect.bisect_left(enters, self.until)
         inside = log.forwards[low:high]
-        return [e[3] for e in inside if e[4] and log.roots[e[2]].parameters]
+        items = [e[3] for e in inside if e[4] and log.roots[e[2]].parameters]
+        known = all(entry[4] for entry in self.batches) or self.joined(items)
+        return items if known else None
+
+    def joined(self, items: list[float]) -> bool:
+        """Whether a forward took several of them at once."""
+        return max(items, default=0.0) > max(entry[3] for entry in self.batches)
 
 
 def _used(log: Log, mine: list[Next], epochs: int) -> list[Next]:
@@ -311,8 +334,7 @@ def _used(log: Log, mine: list[Next], epochs: int) -> list[Next]:
 def _kept(run: _Run, forwards: list[float], each: float) -> float:
     """How many of the run's batches went through the root's forwards."""
     many = len(run.batches)
-    joined = max(forwards) > max(entry[3] for entry in run.batches)
-    if joined or len(forwards) >= many * each:
+    if run.joined(forwards) or len(forwards) >= many * each:
         return many
     return max(1, round(len(forwards) / each))
 

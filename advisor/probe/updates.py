@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
-from typing import Any
+import weakref
+from typing import Any, Callable
 
 from . import gradients, observe
 from .hooking import compiling_of, dress, is_muted, step_end
@@ -126,6 +128,7 @@ def optimizers(torch: Any, session: Session) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, *args, **kwargs)
         session.optimizers_built += 1
+        session.attempt(session.rest.wake, session.log)
 
     def zero_grad(self: Any, set_to_none: bool = True) -> Any:
         session.set_to_none = set_to_none
@@ -146,9 +149,13 @@ def steps(torch: Any, session: Session) -> None:
     """The steps of optimizers."""
     optim = sys.modules["torch.optim.optimizer"]
     step_ended, rest = step_end(session), session.rest
-    entered, resting = 0.0, 0
+    entered, resting, number = 0.0, 0, 0
+    batches = calls = due = 0
+    """Of each update of a rest; and the batches there will have been by the end of this one."""
+    number_of = _numbers()
     handle: Any = None
     note: Any = None
+    nexts: Any = None
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         nonlocal entered
@@ -164,37 +171,65 @@ def steps(torch: Any, session: Session) -> None:
         handle.remove()
 
     def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        nonlocal due
         end = clock()
-        if rest.left > 1 and end < rest.calm_until and id(optimizer) == resting:
-            rest.left -= 1
-            note((end, end, resting))
-        else:
-            in_full(optimizer, end)
+        if rest.left > 1:
+            if len(nexts) != due or rest.called != calls or id(optimizer) != resting:
+                rest.differ()
+            elif end < rest.calm_until:
+                due += batches
+                rest.called = 0
+                rest.left -= 1
+                note((end, end, number))
+                return
+        in_full(optimizer, end)
 
     def in_full(optimizer: Any, end: float) -> None:
-        nonlocal note, resting
+        nonlocal batches, calls, due, nexts, note, number, resting
         muted = session.muted
         if is_muted(session) if muted is None else muted:
             return
-        log, key = session.log, id(optimizer)
+        log, key = session.log, number_of(optimizer)
         if not log.opts:
             session.fused = _is_fused(optimizer)
         log.opts.append((entered or end, end, key))
-        if key not in session.learning.seen:
-            session.attempt(session.learning.stepped, optimizer)
-        if session.footprint is not None:
-            session.attempt(session.footprint.stepped, optimizer)
+        _learn(session, optimizer)
         if end >= session.due or session.clock is not None:
             step_ended(end)
         session.attempt(rest.updated, log, key, session.may_rest)
         if not (rest.left or rest.last.batches or session.rota.always):
             _without_batches(session)
-        resting, note = key, log.opts.append
+        resting, number, note, nexts = id(optimizer), key, log.opts.append, log.nexts
+        batches, calls, rest.called = rest.last.batches, len(rest.calls), 0
+        due = len(nexts) + batches
 
     before_in()
     session.patches.on_undo(before_out)
     session.patches.on_undo(optim.register_optimizer_step_post_hook(after).remove)
     session.rest.part(before_out, before_in)
+
+
+def _learn(session: Session, optimizer: Any) -> None:
+    """From a step of it."""
+    if id(optimizer) not in session.learning.seen:
+        session.attempt(session.learning.stepped, optimizer)
+    if session.footprint is not None:
+        session.attempt(session.footprint.stepped, optimizer)
+
+
+def _numbers() -> Callable[[Any], int]:
+    """Of optimizers, in the order of their first steps; an id comes back once its owner is gone."""
+    held: dict[int, Any] = {}
+    fresh = itertools.count(1)
+
+    def number_of(optimizer: Any) -> int:
+        owner, number = held.get(id(optimizer), (None, 0))
+        if owner is None or owner() is not optimizer:
+            number = next(fresh)
+            held[id(optimizer)] = weakref.ref(optimizer), number
+        return int(number)
+
+    return number_of
 
 
 def _without_batches(session: Session) -> None:

@@ -80,7 +80,7 @@ def opcodes(session: Session, run: Callable[[int], None]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("batches", "most"), [(forever, 80), (loaded, 165)], ids=["no loader", "loader"]
+    ("batches", "most"), [(forever, 130), (loaded, 165)], ids=["no loader", "loader"]
 )
 def test_a_step_costs_the_same_however_many_came_before(
     session: Session, batches: Callable[[], Iterator[Any]], most: int

@@ -41,13 +41,24 @@ class Program:
         self.model = torch.nn.Linear(8, 3)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
 
-    def update(self, source: Iterator[Any], *, passes: int = 1, skipped: int = 0) -> None:
+    def update(
+        self,
+        source: Iterator[Any],
+        *,
+        passes: int = 1,
+        skipped: int = 0,
+        before_pass: Callable[[], object] = int,
+        after_pass: Callable[[], object] = int,
+    ) -> None:
         for _ in range(skipped):
             next(source)
         self.optimizer.zero_grad()
         for _ in range(passes):
             x, y = next(source)
-            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            loss = torch.nn.functional.cross_entropy(self.model(x), y)
+            before_pass()
+            loss.backward()
+        after_pass()
         self.optimizer.step()
 
     def run(self, source: Iterator[Any], updates: int) -> None:
@@ -197,6 +208,101 @@ def test_where_no_class_tells_of_an_evaluation_every_update_is_looked_through(
     assert not session.rest.left
     evaluate(program, 5)
     assert session.log.count("forwards") == 2 * ALIKE + 5
+
+
+SOURCES = pytest.mark.parametrize("source", [lambda: batches(8 * ALIKE), without_a_loader])
+
+
+@SOURCES
+@pytest.mark.parametrize("when", ["before_pass", "after_pass"])
+@pytest.mark.parametrize("loader", [False, True])
+def test_a_validation_in_the_midst_of_an_update_takes_nothing_from_it(
+    session: Session, source: Callable[[], Iterator[Any]], when: str, loader: bool
+) -> None:
+    """What came before it in that update was not looked through."""
+    program, own = Program(), source()
+
+    def validate() -> None:
+        for x, _ in batches(3, size=7) if loader else [(torch.zeros(7, 8), None)]:
+            with torch.no_grad():
+                program.model(x)
+
+    program.run(own, ALIKE + 10)
+    for number in range(100):
+        program.update(own, **{when: validate if number % 10 == 0 else int})  # type: ignore[arg-type]
+    assert len(session.log.backwards) < ALIKE + 40
+    assert read(session).units == (ALIKE + 109) * [4]
+
+
+def test_items_of_calls_in_a_rest_are_seen(session: Session) -> None:
+    """Spells of other batches that would lie between two updates that are looked through."""
+    program, spells = Program(), 0
+    for _ in range(4):
+        program.run(without_a_loader(), ALIKE + SPELL)
+        assert session.rest.left
+        for _ in range(20):
+            program.update(iter([(torch.zeros(2, 8), torch.zeros(2, dtype=torch.long))]))
+        spells += 1
+    assert sum(read(session).units) == spells * (4 * (ALIKE + SPELL) + 2 * 20) - 4
+
+
+def test_an_update_of_more_batches_ends_the_rest(session: Session) -> None:
+    """Else the batches would be told from skipped ones by nothing."""
+    program, source = Program(), batches(8 * ALIKE)
+    for _ in range(3):
+        program.run(source, ALIKE + 10)
+        assert session.rest.left
+        for _ in range(30):
+            program.update(source, passes=2)
+    assert sum(read(session).units) == 4 * (3 * (ALIKE + 10 + 2 * 30) - 1)
+
+
+def test_batches_joined_into_one_are_not_taken_for_skipped_ones(session: Session) -> None:
+    """In spells, of which few are looked into."""
+    program, source = Program(), batches(8 * ALIKE)
+    for _ in range(3):
+        program.run(source, ALIKE + 10)
+        for _ in range(60):
+            pairs = zip(next(source), next(source), strict=True)
+            program.update(iter([tuple(torch.cat(pair) for pair in pairs)]))
+    assert sum(read(session).units) == 4 * (3 * (ALIKE + 10 + 2 * 60) - 1)
+
+
+def test_a_loader_that_a_process_was_forked_with_is_known_there(session: Session) -> None:
+    program = Program()
+    data = torch.utils.data.TensorDataset(torch.zeros(64, 8), torch.zeros(64, dtype=torch.long))
+    torch.utils.data.DataLoader(data)
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    session.reset()
+    program.run(iter(loader), 10)
+    assert not session.errors
+    assert (read(session).loader, len(session.log.loaders)) == (0, 1)
+
+
+@SOURCES
+def test_optimizers_that_follow_each_other_are_one(
+    session: Session, source: Callable[[], Iterator[Any]]
+) -> None:
+    """Made anew for each epoch; the old one is gone, and its id may come back."""
+    program, own = Program(), source()
+    for _ in range(6):
+        program.optimizer = torch.optim.SGD(program.model.parameters(), lr=0.01)
+        program.run(own, ALIKE + 20)
+        assert session.rest.left
+    assert read(session).units == (6 * (ALIKE + 20) - 1) * [4]
+
+
+def test_of_optimizers_in_turn_the_one_that_ends_the_round_tells_the_steps(
+    session: Session,
+) -> None:
+    """Also where the run ended amid a round: a critic's two passes are no accumulation."""
+    critic, generator, source = Program(), Program(), without_a_loader()
+    for _ in range(20):
+        critic.update(source, passes=2)
+        generator.update(source)
+        assert read(session).accumulation in {None, 1}
+    critic.update(source, passes=2)
+    assert read(session).accumulation == 1
 
 
 @pytest.mark.parametrize("many", [2, 20, 40])

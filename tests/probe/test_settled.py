@@ -125,3 +125,45 @@ def test_what_is_compiled_after_it_was_settled_is_not_traced_into_us(tmp_path: P
     outcome = in_a_file(tmp_path, COMPILED_LATE, begin=compiling)
     assert outcome.stdout.strip() == "breaks 0 False", outcome.stderr
     assert outcome.measured.whole_units == 620 * 4
+
+
+def test_a_graph_that_is_traced_has_a_networks_parts_as_ever(session: Session) -> None:
+    """torch.fx puts a call of its own in the place of torch's meanwhile, and a rest goes on."""
+    layer, steps = torch.nn.Linear(8, 3), 2 * STEPS
+
+    def traced(part: torch.nn.Module) -> list[tuple[str, object]]:
+        graph = torch.fx.symbolic_trace(torch.nn.Sequential(part, torch.nn.ReLU())).graph
+        return [(node.op, node.target) for node in graph.nodes]
+
+    before = traced(torch.nn.Linear(8, 3))
+    train(steps, layer)  # type: ignore[arg-type]
+    assert "__call__" in vars(torch.nn.Linear)
+    assert session.rest.left
+    calls = session.log.count("forwards")
+    assert traced(layer) == before
+    assert ("call_module", "0") in before
+    assert session.rest.left
+    assert session.log.count("forwards") == calls
+    assert not session.errors
+
+
+def test_who_puts_a_call_of_his_own_in_the_place_of_torchs_hears_of_all(session: Session) -> None:
+    """And what is called is counted on."""
+    model = Net()
+    train(2 * STEPS, model)
+    plain, heard = torch.nn.Module.__call__, []
+
+    def own(self: torch.nn.Module, *args: object, **kwargs: object) -> object:
+        heard.append(type(self).__name__)
+        return plain(self, *args, **kwargs)
+
+    torch.nn.Module.__call__ = own  # type: ignore[method-assign]
+    try:
+        train(10, model)
+    finally:
+        torch.nn.Module.__call__ = plain  # type: ignore[method-assign]
+    assert heard == 10 * ["Net", "Linear", "CrossEntropyLoss"]
+    whole = filled(session.log)
+    assert len(whole.opts) == 2 * STEPS + 10
+    names = [session.log.roots[entry[2]].name for entry in whole.forwards]
+    assert names[-10:].count("Net") >= 9
