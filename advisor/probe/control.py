@@ -30,7 +30,7 @@ BEAT_S = 1.0
 FIRST_LOOK = 0.25
 """The first look comes after this part of the seconds to be measured: it tells when a window may
 be full while there is little to read."""
-LIGHT, LIGHTER = 0.01, 0.002
+LIGHT, LIGHTER = 0.005, 0.002
 """Looking takes no larger share of the time, for what has to be read grows with the run."""
 LATE = 5.0
 """Past so many times the seconds to be measured something else is waited for: the smaller one."""

@@ -163,22 +163,24 @@ def filled(log: Log) -> Log:
     if all(enter < end for enter, end, _ in log.opts):
         return log
     whole = copy.copy(log)
-    exits = [end for _, end, *_ in log.backwards]
+    exits, fed, called = (
+        [entry[1] for entry in entries] for entries in (log.backwards, log.nexts, log.forwards)
+    )
     update_s, after_s, pass_s = _usual(log, exits)
-    fed, called = ([entry[1] for entry in entries] for entries in (log.nexts, log.forwards))
     passes: list[Any] = []
     calls: list[Any] = []
     usual: list[Any] = []
     whole.opts = []
     begin, rested, many = float("-inf"), False, 0
+    at = first = since = 0
     for noted, end, optimizer in log.opts:
-        enter, at = noted, bisect.bisect(exits, end) - 1
-        passed = at >= 0 and exits[at] > begin
-        got = log.nexts[bisect.bisect(fed, begin) : bisect.bisect(fed, end)]
-        seen = log.forwards[bisect.bisect(called, begin) : bisect.bisect(called, end)]
+        enter, before = noted, at
+        at, last, until = _past(exits, at, end), _past(fed, first, end), _past(called, since, end)
+        got, seen = log.nexts[first:last], log.forwards[since:until]
+        first, since, passed = last, until, at > before
         own = got[:many] if rested and noted < end else got
         graded = [call for call in seen if call[4]]
-        start = log.backwards[at][0] if passed else end
+        start = log.backwards[at - 1][0] if passed else end
         if noted == end and not passed:
             came = got[-1][1] if got else begin
             known = max(came, seen[-1][1]) if seen else came
@@ -203,16 +205,17 @@ def filled(log: Log) -> Log:
     return whole
 
 
+def _past(times: list[float], at: int, until: float) -> int:
+    """From index `at` on, the first of the sorted `times` that is later than `until`."""
+    while at < len(times) and times[at] <= until:
+        at += 1
+    return at
+
+
 def _moved(call: Any, by: float, least: float, most: float) -> Any:
     """The call later by so much, between two moments."""
-    enter, end = (min(max(least, moment + by), most) for moment in call[:2])
-    return (enter, end, *call[2:])
-
-
-def _last(times: list[float], until: float) -> float:
-    """The last of the sorted `times` up to `until`."""
-    at = bisect.bisect(times, until) - 1
-    return times[at] if at >= 0 else float("-inf")
+    enter, end = call[0] + by, call[1] + by
+    return (min(max(least, enter), most), min(max(least, end), most), *call[2:])
 
 
 def _usual(log: Log, exits: list[float]) -> tuple[float, float, float]:
