@@ -14,12 +14,21 @@ from advisor import __version__
 from advisor.errors import AdvisorError, InterruptedByUserError, UsageError
 
 COMMANDS = {
-    "optimize": ("advisor.optimize", "tune a config by short measured runs of your own command"),
-    "inspect": ("advisor.inspect", "show the knobs of a config; runs nothing"),
-    "profile": ("advisor.profile", "one measured run: where the time goes; changes nothing"),
-    "doctor": ("advisor.doctor.command", "what this machine costs a program; changes nothing"),
+    "optimize": (
+        "advisor.commands.optimize",
+        "tune a config by short measured runs of your own command",
+    ),
+    "inspect": ("advisor.commands.inspect", "show the knobs of a config; runs nothing"),
+    "profile": (
+        "advisor.commands.profile",
+        "one measured run: where the time goes; changes nothing",
+    ),
+    "doctor": (
+        "advisor.commands.doctor.command",
+        "what this machine costs a program; changes nothing",
+    ),
     "gate": ("advisor.gate.command", "fail CI on throughput regressions that are proven"),
-    "revert": ("advisor.revert", "give the original config back"),
+    "revert": ("advisor.commands.revert", "give the original config back"),
     "report": (
         "advisor.report.command",
         "render report.md again from report.json, or one HTML page",
@@ -73,7 +82,7 @@ def dispatch(argv: list[str]) -> int:
         rest, command = rest[:cut], rest[cut + 1 :]
     parser = build_parser(name)
     args, unknown = parser.parse_known_args(rest)
-    from advisor import misplaced  # reads of documents, for which `--help` must not wait
+    from advisor.commands import misplaced
 
     if unknown or (command is None and misplaced.in_place_of_config(name, args)):
         raise UsageError(misplaced.told(parser, name, rest, unknown, command))

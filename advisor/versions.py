@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents
-from advisor.documents.files import read_bytes
+from advisor import config as documents
+from advisor.config.files import read_bytes
 from advisor.errors import (
     AdvisorError,
     RevertConflictError,
@@ -33,8 +33,8 @@ from advisor.errors import (
     StateUnusableError,
 )
 from advisor.files import atomic
+from advisor.runner.prepare import candidate_path
 from advisor.state import existing_folders, project_root
-from advisor.trials.prepare import candidate_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

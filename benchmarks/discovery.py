@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from advisor import inspect_run
+from advisor.commands import inspect_run
 from advisor.errors import AdvisorError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -24,7 +24,7 @@ import psutil
 
 from advisor.machine.others import Others
 from advisor.model import Candidate, MeasurePlan, Run, Trial
-from advisor.trials import run_trial
+from advisor.runner import run_trial
 
 ROOT = Path(__file__).resolve().parents[1]
 STRANGERS_CPUS = 0.08

@@ -34,14 +34,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents
-from advisor.documents.argv import join
-from advisor.engines.local import LocalEngine
-from advisor.experiments.attempts import Arm, Ask, Contest
-from advisor.experiments.comparison import bounds
-from advisor.experiments.lab import WAIT_SHARE, Budget, Lab
-from advisor.experiments.program import COMMAND_LINE, Program
-from advisor.experiments.recall import Recall
+from advisor import config as documents
+from advisor.config.argv import join
+from advisor.executor.attempts import ABTest, TrialRequest, Variant
+from advisor.executor.comparison import bounds
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.lab import WAIT_SHARE, Budget, Executor
+from advisor.executor.program import COMMAND_LINE, Program
+from advisor.executor.recall import RunCache
 from advisor.model import Candidate, Change, Interval, MeasurePlan
 from advisor.objective import THROUGHPUT
 from benchmarks.busy import world
@@ -241,18 +241,18 @@ def rounds(versus: Versus, seconds: float) -> list[float]:
     )
     with LocalEngine(patience_s=WAIT_SHARE * seconds) as engine:
         begun = engine.clock()
-        lab = Lab(
+        lab = Executor(
             engine=engine,
             program=Program(config=None, command_line=line, cwd=ROOT, unit="step"),
             commands={},
-            recall=Recall(history=Forgetful(), machine_key="m", program_key="p"),
+            recall=RunCache(history=Forgetful(), machine_key="m", program_key="p"),
             budget=Budget(total_s=seconds, clock=engine.clock, started=begun),
             listener=Quiet(),
         )
 
-        def ask(candidate: Candidate, expected_s: float) -> Ask:
-            return Ask(
-                arm=Arm(candidate=candidate),
+        def ask(candidate: Candidate, expected_s: float) -> TrialRequest:
+            return TrialRequest(
+                arm=Variant(candidate=candidate),
                 purpose="scaling",
                 plan=MeasurePlan(measure_s=WINDOW_S, min_steps=2),
                 fresh=True,
@@ -265,7 +265,7 @@ def rounds(versus: Versus, seconds: float) -> list[float]:
         price_s = max(engine.clock() - begun, 0.1) / len(first)
         lab.budget.started = engine.clock()  # they are not counted, so nor is what they took
         before, after = (ask(each, price_s) for each in candidates)
-        contest = Contest(
+        contest = ABTest(
             purpose="scaling", title="rounds", before=before, after=after, rounds=MOST_ROUNDS
         )
         return lab.compare(contest).log_gains(THROUGHPUT)
@@ -278,7 +278,7 @@ METHODS: dict[str, Callable[[Versus, float], list[float]]] = {"rounds": rounds, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class GridPoint:
     """What one method said of one program in one world."""
 
     world: str
@@ -302,7 +302,7 @@ class Cell:
 
 def measured(
     worlds: Sequence[str], names: Sequence[str], methods: Sequence[str], seconds: float
-) -> Iterator[Cell]:
+) -> Iterator[GridPoint]:
     """Every cell once; the methods take turns in going first."""
     for number, (name, place) in enumerate((n, p) for n in names for p in worlds):
         for method in methods if number % 2 == 0 else reversed(methods):
@@ -310,7 +310,7 @@ def measured(
             begun = time.monotonic()
             with world(place):
                 found = METHODS[method](PROGRAMS[name], seconds)
-            yield Cell(
+            yield GridPoint(
                 world=place,
                 program=name,
                 method=method,
@@ -320,7 +320,7 @@ def measured(
             )
 
 
-def line_of(cell: Cell) -> str:
+def line_of(cell: GridPoint) -> str:
     found = cell.interval
     told = "- | - | -"
     holds = {True: "yes", False: "NO", None: "-"}[cell.holds]
@@ -334,7 +334,7 @@ def line_of(cell: Cell) -> str:
     )
 
 
-def summary(cells: Sequence[Cell]) -> list[str]:
+def summary(cells: Sequence[GridPoint]) -> list[str]:
     """By world and method: spread of one pair of processes, its bias, and how often it held."""
     lines = ["", "| world | method | pairs | spread of a pair | off by | inside |"]
     lines.append("|:--|:--|--:|--:|--:|--:|")
@@ -368,7 +368,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # through the ends of all players
-    cells: list[Cell] = []
+    cells: list[GridPoint] = []
     print(
         "| world | program | method | s | pairs | ratio | bounds | width | inside | load before |"
     )

@@ -2,7 +2,7 @@
 
     python -m benchmarks.failures [NAME ...] [--repeats 20]
 
-Every program of `tests/trials/failures.py` is run to its end, and once more as often with the
+Every program of `tests/runner/failures.py` is run to its end, and once more as often with the
 calling process ended by `kill -9` at a random moment between its start and shortly after the
 failure. Counted is how often kind, evidence and stacks were right, and what was left: processes,
 and files (candidates, temporary directories, shared memory, anything changed in the working
@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 
-from tests.trials.failures import CASES, Attempt, Case, abandon, attempt
+from tests.runner.failures import CASES, Case, TrialResult, abandon, attempt
 
 HEADS = (
     "kind",
@@ -72,7 +72,7 @@ def _row(
     return cells, [problem for one in (*ended, *cut) for problem in one.problems]
 
 
-def _left(attempts: list[Attempt]) -> tuple[int, int]:
+def _left(attempts: list[TrialResult]) -> tuple[int, int]:
     return (
         sum(len(one.processes) for one in attempts),
         sum(len(one.files) for one in attempts),

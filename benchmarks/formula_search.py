@@ -8,30 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, knobs
-from advisor.documents.argv import join
-from advisor.engines.formula import Formula
-from advisor.engines.noise import Noise, Visits
-from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
-from advisor.experiments.lab import Budget, Lab
-from advisor.experiments.program import COMMAND_LINE, Program
-from advisor.experiments.recall import Recall
+from advisor import config as documents
+from advisor import knobs
+from advisor.config.argv import join
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.noise import Noise, Visits
+from advisor.executor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.executor.lab import Budget, Executor
+from advisor.executor.program import COMMAND_LINE, Program
+from advisor.executor.recall import RunCache
 from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
-from advisor.strategy.decisions import decisions
-from advisor.strategy.facts import Earlier, Facts, Source
-from advisor.strategy.journey import journey
-from advisor.strategy.proof import proven_candidate
+from advisor.tuner.decisions import decisions
+from advisor.tuner.facts import PriorData, Source, TuningContext
+from advisor.tuner.journey import journey
+from advisor.tuner.proof import proven_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from advisor.experiments.attempts import Attempt
+    from advisor.executor.attempts import TrialResult
     from advisor.model import Candidate, Decision, Failure, Run, Trial
-    from advisor.strategy.asking import Stop
-    from advisor.strategy.standing import Answer, Standing
+    from advisor.tuner.asking import Stop
+    from advisor.tuner.standing import Result, TunerState
 
 
 class Quiet:
@@ -39,7 +40,7 @@ class Quiet:
 
     def trial_started(self, number: int, label: str, purpose: str) -> None: ...
 
-    def trial_done(self, attempt: Attempt) -> None: ...
+    def trial_done(self, attempt: TrialResult) -> None: ...
 
 
 class Forgetful(History):
@@ -91,13 +92,13 @@ class FormulaSearch:
     """One search that ended, and what can be asked of it."""
 
     engine: RecordedEngine
-    facts: Facts
-    lab: Lab
-    answers: tuple[Answer, ...]
+    facts: TuningContext
+    lab: Executor
+    answers: tuple[Result, ...]
     stop: Stop
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> TunerState:
         return self.stop.standing
 
     @property
@@ -116,7 +117,7 @@ class FormulaSearch:
         found = decisions(self.standing, self.winner, self.lab.attempts, whole=self.stop.whole)
         return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
 
-    def asked(self, purpose: str) -> list[Attempt]:
+    def asked(self, purpose: str) -> list[TrialResult]:
         """Processes for `purpose`, in order."""
         return [attempt for attempt in self.lab.attempts if attempt.ask.purpose == purpose]
 
@@ -143,7 +144,7 @@ def formula_search(
     config.write_text(text)
     document = documents.read(config)
     command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
-    facts = Facts(
+    facts = TuningContext(
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
         objective=objective,
@@ -154,17 +155,17 @@ def formula_search(
         smallest_gain=0.03,
         budget_s=budget_s,
         training_batch=training_batch,
-        earlier=Earlier(host_noise=host_noise),
+        earlier=PriorData(host_noise=host_noise),
     )
-    lab = Lab(
+    lab = Executor(
         engine=engine,
         program=Program(config=document, command_line=command, cwd=folder, unit="item"),
         commands={"quality": command, "confirm-quality": command},
-        recall=Recall(history=history or Forgetful(), machine_key="m", program_key="p"),
+        recall=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),
     )
-    answers: list[Answer] = []
+    answers: list[Result] = []
     steps = journey(facts)  # `next_turn` replays it from the start for each ask
     with engine:
         turn = next(steps)

@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.gate.rule import Outcome, Rule
+from advisor.gate.rule import Rule, TuningResult
 from benchmarks.gate_error_rates import play
 from benchmarks.gate_worlds import WORLDS
 
@@ -35,7 +35,7 @@ def medians(log_rates: Sequence[float]) -> list[float]:
     return [statistics.median(log_rates[start : start + TOGETHER]) for start in starts]
 
 
-def by_medians(world: World, drop: float, seed: int, rule: Rule) -> Outcome:
+def by_medians(world: World, drop: float, seed: int, rule: Rule) -> TuningResult:
     """The verdict on the gate that `gate_error_rates.play` plays for this seed."""
     rng = random.Random(f"{world.name}/{drop}/{seed}")
     base, head = map(medians, world.arms(drop, rng, rule.looks[-1]))

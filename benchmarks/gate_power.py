@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from advisor.gate.assumptions import Arms
 from advisor.gate.power import WORKLOADS
-from advisor.gate.rule import LOOKS, Outcome, Rule, judge
+from advisor.gate.rule import LOOKS, Rule, TuningResult, judge
 
 SIGMA = 0.01
 """Of a pair; any would do."""
@@ -27,7 +27,7 @@ GRID = tuple(0.25 * step for step in range(32))
 ESTIMATES = 4000
 
 
-def chances(outcome: Outcome, workloads: int, seeds: int) -> dict[int, list[float]]:
+def chances(outcome: TuningResult, workloads: int, seeds: int) -> dict[int, list[float]]:
     """By look: the chance of having `outcome` by then, at each distance of GRID."""
     rule = replace(Rule(), alpha=Rule().alpha / workloads)
     side = 1 if outcome == "regression" else -1
@@ -43,7 +43,7 @@ def chances(outcome: Outcome, workloads: int, seeds: int) -> dict[int, list[floa
     return found
 
 
-def played(rule: Rule, centre: float, outcome: Outcome, seed: int) -> float:
+def played(rule: Rule, centre: float, outcome: TuningResult, seed: int) -> float:
     """The look at which a gate with this true centre has `outcome`; infinite if never."""
     rng = random.Random(seed)
     arms = Arms(

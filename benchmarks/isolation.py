@@ -1,7 +1,7 @@
 """What a trial can do to files of the user's, under each kind of isolation; and what it costs.
 
 `python -m benchmarks.isolation`: a table of ways of writing (benchmarks/ways.py) times the kinds
-that hold on this host; `python tests/isolation/refuse.py unshare COMMAND` makes it a lesser one.
+that hold on this host; `python tests/sandbox/refuse.py unshare COMMAND` makes it a lesser one.
 `python -m benchmarks.isolation --cost`: trials in interleaved rounds, with and without isolation.
 """
 
@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from advisor.isolation.confinement import KINDS, Kind
-from advisor.isolation.offer import FORCED, offered
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
-from advisor.trials import run_trial
+from advisor.runner import run_trial
+from advisor.sandbox.confinement import KINDS, Kind
+from advisor.sandbox.offer import FORCED, offered
 from benchmarks import ways
 from benchmarks.ways import WAYS
 
@@ -39,7 +39,7 @@ print((time.perf_counter() - start) / len(names) / {rounds})
 """
 
 
-class Told(NamedTuple):
+class StageLog(NamedTuple):
     """What became of one way under one kind."""
 
     intact: bool
@@ -50,14 +50,14 @@ class Told(NamedTuple):
     """None if the program could read back what it wrote, else what it said."""
 
 
-class Outcome(NamedTuple):
-    told: dict[str, Told]
+class TuningResult(NamedTuple):
+    told: dict[str, StageLog]
     left: tuple[str, ...]
     """What lies in shared places afterwards."""
     result: Run | Failure
 
 
-def outcome(kind: Kind, names: list[str]) -> Outcome:
+def outcome(kind: Kind, names: list[str]) -> TuningResult:
     """One trial that writes in all these ways, under `kind`."""
     with tempfile.TemporaryDirectory(prefix="ways-") as folder:
         root, scratch = Path(folder, "user"), Path(folder, "scratch")
@@ -77,11 +77,11 @@ def outcome(kind: Kind, names: list[str]) -> Outcome:
         others = [path for path in after if ways.belongs(path, name) and path not in before]
         intact = all(ways.kept(before[path], after.get(path)) for path in mine)
         untouched = not others and all(after.get(path) == before[path] for path in mine)
-        told[name] = Told(intact, untouched, views[name])
+        told[name] = StageLog(intact, untouched, views[name])
     left = tuple(path for path in ways.LEFT_OUTSIDE if Path(path).exists())
     for path in left:
         Path(path).unlink()
-    return Outcome(told, left, result)
+    return TuningResult(told, left, result)
 
 
 def trial(words: list[str], *, kind: Kind, cwd: Path, scratch: Path) -> Trial:

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from advisor.commands.revert import revert
 from advisor.errors import AdvisorError, BudgetTooSmallError, RevertConflictError
-from advisor.revert import revert
 from benchmarks import edits
 from benchmarks.rewriting import ORIGINAL, PACKAGE, Failures, child, rewrite, strays
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import documents, knobs
+from advisor import config as documents
+from advisor import knobs
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:

@@ -216,7 +216,7 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TuningResult:
     """What `profile --json` said, and what the program said over the same window."""
 
     told: dict[str, Any]
@@ -237,7 +237,7 @@ class Outcome:
         return self.units_per_s / self.true_units_per_s - 1
 
 
-def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
+def measure(case: Case, folder: Path, window: str = "1s") -> TuningResult:
     """Profile `case` in `folder`, an empty one."""
     work = folder / "work"
     work.mkdir()
@@ -270,7 +270,7 @@ def measure(case: Case, folder: Path, window: str = "1s") -> Outcome:
     if told["ok"]:
         span = told["window"]["start"], told["window"]["end"]
         rate = sum(true_rate(path, *span) for path in folder.glob("truth*") if path.stat().st_size)
-    return Outcome(told=told, true_units_per_s=rate, stderr=done.stderr)
+    return TuningResult(told=told, true_units_per_s=rate, stderr=done.stderr)
 
 
 def _free_port() -> int:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import advisor
-from advisor import documents, versions
+from advisor import config as documents
+from advisor import versions
 from advisor.errors import AdvisorError
 from advisor.model import Change
 from advisor.state import state_folder

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from advisor.engines.formula import Formula
-from advisor.engines.noise import Noise
-from advisor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.noise import Noise
+from advisor.executor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from advisor.objective import THROUGHPUT, Objective
 from benchmarks.formula_search import FormulaSearch, formula_search

@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor import documents
-from advisor.documents.argv import join
-from advisor.experiments.program import COMMAND_LINE, Program
+from advisor import config as documents
+from advisor.config.argv import join
+from advisor.executor.program import COMMAND_LINE, Program
 from advisor.model import Candidate, Change
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import objective
-from advisor.engines.local import LocalEngine
-from advisor.engines.recorded import Cell, RecordedEngine, Table
-from advisor.experiments.attempts import Arm, Ask
+from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.recorded import GridPoint, RecordedEngine, Table
 from advisor.model import Machine, MeasurePlan, Run
 from advisor.stats import two_sample_interval
-from advisor.strategy.standing import MIN_STEPS, SAMPLER_FORWARDS
+from advisor.tuner.standing import MIN_STEPS, SAMPLER_FORWARDS
 from benchmarks.search_quality import RULES, Values, searched
 from benchmarks.surface_programs import SPECS, Spec, at, laid_out
 
@@ -84,8 +84,8 @@ def record(name: str, spec: Spec, window_s: float, processes: int) -> None:
                 if len(found.runs_at(values)) > turn:
                     continue
                 id_ = f"{turn}-{number}"
-                ask = Ask(
-                    arm=Arm(candidate=at(spec, program, values)),
+                ask = TrialRequest(
+                    arm=Variant(candidate=at(spec, program, values)),
                     purpose="search",
                     plan=found.plan(values),
                 )
@@ -109,7 +109,7 @@ class Recording:
     window_s: float
     processes: int
     """Of a cell, when it is whole."""
-    cells: tuple[Cell, ...] = ()
+    cells: tuple[GridPoint, ...] = ()
 
     @classmethod
     def of(
@@ -135,7 +135,7 @@ class Recording:
 
     def plus(self, values: Values, run: Run) -> Recording:
         """With one more."""
-        cell = Cell(values=dict(values), outcomes=(*self.runs_at(values), bare(run)))
+        cell = GridPoint(values=dict(values), outcomes=(*self.runs_at(values), bare(run)))
         others = (each for each in self.cells if each.values != values)
         return replace(self, cells=(*others, cell))
 
@@ -226,7 +226,7 @@ class Recorded:
         """The runs of every cell in the order of the seed."""
         rng = random.Random(self.seed)
         cells = [
-            Cell(values=c.values, outcomes=tuple(rng.sample(c.outcomes, len(c.outcomes))))
+            GridPoint(values=c.values, outcomes=tuple(rng.sample(c.outcomes, len(c.outcomes))))
             for c in self._cells
         ]
         return RecordedEngine(Table(cells, self._machine), seed=self.seed)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.documents import parse
+from advisor.config import parse
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

@@ -18,7 +18,7 @@ from advisor.gate.workbench import decided
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
 
 RULE = Rule()
 
@@ -32,7 +32,7 @@ def suite(benchmarks: int = 10, pairs: int = 24) -> ProgramEntry:
     """A suite on the edge of the threshold, so that every look is taken."""
     rng = random.Random(2)
 
-    def run(arm: Arm) -> RunEntry:
+    def run(arm: Variant) -> RunEntry:
         rates = {f"b{n}": Rate(mean=100 * (1 + rng.gauss(0, 0.02))) for n in range(benchmarks)}
         return RunEntry(arm=arm, started=0.0, wall_s=1.0, source="pytest-benchmark", rates=rates)
 

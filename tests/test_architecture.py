@@ -16,17 +16,13 @@ PACKAGE = ROOT / "advisor"
 
 LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and those below
     {"__main__", "schemas"},
-    {
-        *("optimize", "profile", "inspect", "inspect_run", "gate", "revert"),
-        "doctor",
-        *("job", "entry", "invocation", "misplaced"),
-    },
+    {"commands", "gate"},
     {"report"},
-    {"advice", "strategy", "experiments"},
-    {"engines", "history", "versions", "state", "quality"},
-    {"trials", "knobs", "options"},
-    {"isolation"},
-    {"documents", "machine", "stats", "settings", "probe"},
+    {"patches", "tuner", "executor"},
+    {"history", "versions", "state", "quality"},
+    {"runner", "knobs", "options"},
+    {"sandbox"},
+    {"config", "machine", "stats", "settings", "probe"},
     {"files", "masking", "objective"},
     {"model"},
     {"errors"},
@@ -153,4 +149,4 @@ def test_arms_are_interleaved_in_one_function() -> None:
         for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and flips_an_order(node)
     }
-    assert found == {"advisor.experiments.interleave.interleaved"}
+    assert found == {"advisor.executor.interleave.interleaved"}

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor import entry, invocation, job, knobs
+from advisor import knobs
+from advisor.commands import invocation
+from advisor.commands import session as job
+from advisor.commands import settings_entry as entry
 from advisor.errors import (
     CommandMissingError,
     ConfigMissingError,
@@ -21,8 +24,8 @@ from advisor.errors import (
     OutputRefusedError,
     UsageError,
 )
-from advisor.experiments.attempts import Arm, Ask
-from advisor.experiments.program import Program
+from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.program import Program
 from advisor.model import Candidate, Change, MeasurePlan
 
 if TYPE_CHECKING:
@@ -67,7 +70,9 @@ def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: 
         output_flags=("--out",),
     )  # fmt: skip
     candidate = Candidate(changes=(change("--batch-size", 16),))
-    ask = Ask(arm=Arm(candidate=candidate), purpose="search", plan=MeasurePlan(), expected_s=1.0)
+    ask = TrialRequest(
+        arm=Variant(candidate=candidate), purpose="search", plan=MeasurePlan(), expected_s=1.0
+    )
     assert program.trial("1", ask, project / "s").command == (
         "python", "predict.py", "--batch-size", "16", "--items", "40",
         "--out", str(project / "s" / "outputs"),
@@ -104,7 +109,7 @@ def test_a_value_that_the_program_does_not_take_is_never_tried(project: Path) ->
     document = invocation.resolve(None, ["python", "main.py"]).command_line
     findings = knobs.find(document)
     refused = knobs.move(document, findings, "--batch-size", 32)
-    assert isinstance(refused, knobs.Refusal)
+    assert isinstance(refused, knobs.InvalidChange)
     assert "the program takes only 8, 16" in refused.reason
     assert isinstance(knobs.move(document, findings, "--batch-size", 16), tuple)
 
@@ -123,7 +128,7 @@ def test_a_switch_that_can_only_be_put_on_keeps_what_needs_it(project: Path) -> 
     document = invocation.resolve(None, ["python", "main.py"]).command_line
     findings = knobs.find(document)
     refused = knobs.move(document, findings, "--num-workers", 0)
-    assert isinstance(refused, knobs.Refusal)
+    assert isinstance(refused, knobs.InvalidChange)
     assert "--persistent-workers cannot be set to False" in refused.reason
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
-from advisor.isolation.offer import FORCED
 from advisor.report import writing
 from advisor.report.model import AdviceEntry
+from advisor.sandbox.offer import FORCED
 from benchmarks import kills
 from benchmarks.rewriting import Failures
 from benchmarks.ways import seen

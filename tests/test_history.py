@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.experiments.recall import Recall
+from advisor.executor.recall import RunCache
 from advisor.history import History, program_key, trial_key
 from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
 from advisor.state import state_folder
@@ -229,7 +229,7 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
         next_step="try less",
         gpu_mem_others_gib=others_gib,
     )
-    recall = Recall(
+    recall = RunCache(
         history=History(tmp_path / "h.sqlite"), machine_key="machine", program_key="program"
     )
     recall.append("key", failure)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor import documents, masking
+from advisor import config as documents
+from advisor import masking
 from advisor.masking import MASK, mask_argv, mask_code, mask_text, mask_value
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from advisor import documents, errors
+from advisor import config as documents
+from advisor import errors
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:

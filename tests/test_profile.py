@@ -55,7 +55,7 @@ LINES = (
 WROTE = r"wrote (\d+) files"
 OPTIONS = ("profile", "--window", "0.5s")
 Profile = Callable[..., tuple[int, str, str]]
-Told = Callable[..., dict[str, Any]]
+StageLog = Callable[..., dict[str, Any]]
 
 pytest.importorskip("torch")
 
@@ -90,7 +90,7 @@ def profile(project: Path, gpu_advisor: warm.Server) -> Profile:
 
 
 @pytest.fixture
-def told(profile: Profile) -> Told:
+def told(profile: Profile) -> StageLog:
     """The object that `--json` prints of a run that was measured."""
 
     def call(*words: str) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_what_a_card_says_is_told_and_what_it_withholds_too(
         assert words in stdout
 
 
-def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: Told) -> None:
+def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: StageLog) -> None:
     text = (project / "infer.yaml").read_bytes()
     found = told("infer.yaml")
     assert (found["ok"], found["failure"]) == (True, None)
@@ -134,7 +134,7 @@ def test_a_config_brings_its_workload_and_is_not_changed(project: Path, told: To
     assert not (project / "results").exists(), "outputs belong into scratch"
 
 
-def test_a_workload_may_be_named_without_its_config(told: Told) -> None:
+def test_a_workload_may_be_named_without_its_config(told: StageLog) -> None:
     """Its output lines count where a pattern is given."""
     found = told("--workload", "plain", "--unit", "picture", "--unit-regex", WROTE)
     assert found["unit"] == "pictures"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor import documents
+from advisor import config as documents
 from advisor import versions as versions_module
+from advisor.commands.revert import revert
 from advisor.errors import ConfigMissingError, RevertConflictError, StateBusyError
 from advisor.model import Change, JsonScalar
-from advisor.revert import revert
 from advisor.state import state_folder
 from advisor.versions import Versions, recover
 from benchmarks import edits, kills

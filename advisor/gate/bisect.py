@@ -21,10 +21,10 @@ from advisor.gate.verdict import belongs
 from advisor.gate.workbench import machine_to_itself, measured, open_session, set_up
 
 if TYPE_CHECKING:
-    from advisor.engines import Engine
+    from advisor.executor.engines import Engine
     from advisor.gate.base import Checkout
     from advisor.gate.commits import Commit, Span, Suspects
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.options import Options
     from advisor.gate.program import Program
     from advisor.gate.records import Attribution, GateRecord, HostEntry, Inputs
@@ -96,7 +96,7 @@ class _Walk:
         asked = replace(self.asked, inputs=inputs.model_copy(update={"max_minutes": self.left_min}))
         revision = Revision(sha=commit.sha, ref=commit.subject)
         with base.base_checkout(self.head, revision, asked.links) as checkout:
-            arms: dict[Arm, tuple[Checkout, ...]] = {"base": (self.good,), "head": (checkout,)}
+            arms: dict[Variant, tuple[Checkout, ...]] = {"base": (self.good,), "head": (checkout,)}
             session = open_session(asked, place, arms, programs, self.engine, self.host)
             set_up(asked, place, session, None if self.measurements == 1 else ("head",))
             record = measured(session, self.host, "bisect")

@@ -21,7 +21,7 @@ POINTER_BYTES = 1024
 """A pointer is smaller."""
 
 
-class Link(NamedTuple):
+class KnobConstraint(NamedTuple):
     """A submodule as a commit records it."""
 
     path: str
@@ -64,12 +64,12 @@ def _fill(source: Path, target: Path, commit: str) -> None:
         _fill(inner, place, link.sha)
 
 
-def _links(repository: Path, commit: str) -> Iterator[Link]:
+def _links(repository: Path, commit: str) -> Iterator[KnobConstraint]:
     """The submodules of a commit."""
     for line in (git(repository, "ls-tree", "-r", "-z", "--full-tree", commit) or "").split("\0"):
         facts, _, path = line.partition("\t")
         if facts.startswith("160000 commit "):
-            yield Link(path, facts.split()[2])
+            yield KnobConstraint(path, facts.split()[2])
 
 
 def large_files(head: Path, base: Path) -> None:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.records import Revision
 
 
 @contextlib.contextmanager
 def checkouts(
     head: Checkout, revision: Revision, links: Sequence[str], rebuilds: int
-) -> Iterator[Mapping[Arm, tuple[Checkout, ...]]]:
+) -> Iterator[Mapping[Variant, tuple[Checkout, ...]]]:
     """Base, which is `revision`, in a worktree of its own, and head where it is; or each in as
     many worktrees as it is built. Gone at the end.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.engines.workplace import cancellable, scratch_folder
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -24,6 +23,7 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
+from advisor.executor.engines.workplace import cancellable, scratch_folder
 from advisor.gate import forks, github, modes, options, report, site, texts, walls
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs

@@ -16,7 +16,7 @@ from advisor.gate.records import WorkloadVerdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.entries import Arm, PairEntry, ProgramEntry
+    from advisor.gate.entries import PairEntry, ProgramEntry, Variant
     from advisor.gate.rule import Judgement, Rule
 
 
@@ -41,7 +41,7 @@ class Comparable:
     threshold: float
     """The share by which it may worsen."""
     higher_is_better: bool = True
-    values: Mapping[Arm, Sequence[float]]
+    values: Mapping[Variant, Sequence[float]]
     unit: str
 
     @property
@@ -150,7 +150,7 @@ class Comparable:
             )
         return f"the {change} is too close to {limit} to be told from it"
 
-    def _remarks(self, medians: Mapping[Arm, float], *, faster: bool) -> list[str]:
+    def _remarks(self, medians: Mapping[Variant, float], *, faster: bool) -> list[str]:
         remarks = []
         if self.figure != allowances.THROUGHPUT:
             told = ", ".join(f"{arm} {medians[arm]:.4g} {self.unit}" for arm in ARMS)

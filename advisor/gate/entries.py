@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Arm = Literal["base", "head"]
+Variant = Literal["base", "head"]
 Statistic = Literal["mean", "median"]
 Source = Literal[
     "throughput line", "probe", "whole-run time", "pytest-benchmark", "Google Benchmark", "asv"
 ]
 
-ARMS: tuple[Arm, Arm] = ("base", "head")
+ARMS: tuple[Variant, Variant] = ("base", "head")
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -118,7 +118,7 @@ class LoadedEntry(Part):
 class RunEntry(Part):
     """One process of one arm."""
 
-    arm: Arm
+    arm: Variant
     build: int | None = None
     """Which build of its arm, from 0; null where each was built once."""
     started: float

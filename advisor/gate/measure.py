@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.engines.workplace import require_room
-from advisor.experiments.lab import WAIT_S
+from advisor.executor.engines.workplace import require_room
+from advisor.executor.lab import WAIT_S
 from advisor.files import within
 from advisor.gate import allowances, origins, suites
 from advisor.gate.entries import (
@@ -31,16 +31,16 @@ from advisor.gate.entries import (
 )
 from advisor.gate.suites import NoRateError, checked
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Telemetry, Trial
-from advisor.trials.limits import Limits
-from advisor.trials.output import plain
+from advisor.runner.limits import Limits
+from advisor.runner.output import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from advisor.engines import Engine
+    from advisor.executor.engines import Engine
     from advisor.gate.base import Checkout
-    from advisor.gate.entries import Arm, Source
+    from advisor.gate.entries import Source, Variant
     from advisor.gate.origins import Difference
     from advisor.gate.program import Program
     from advisor.gate.records import Metric, OwnFigure
@@ -74,7 +74,7 @@ class Bench:
     """Runs programs in the two arms, one process at a time."""
 
     engine: Engine
-    builds: Mapping[Arm, Sequence[Checkout]]
+    builds: Mapping[Variant, Sequence[Checkout]]
     """The checkouts of each arm: one, or as many as each was built anew."""
     scratch: Path
     device: Callable[[], Gpu | None]
@@ -91,7 +91,7 @@ class Bench:
     started: int = 0
 
     def run(
-        self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float, build: int = 0
+        self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float, build: int = 0
     ) -> RunEntry:
         """One fresh process of `program` in a build of `arm`. A failure is in the record, never
         raised."""
@@ -152,13 +152,13 @@ class Bench:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def caches(self, arm: Arm, build: int = 0) -> Path:
+    def caches(self, arm: Variant, build: int = 0) -> Path:
         """Folder of what the runs of a build compile and download: no other can write there, and
         each pays for its own."""
         return self.scratch / "caches" / (f"{arm}-{build}" if build else arm)
 
     def environment(
-        self, program: Program, arm: Arm, benchmark_json: Path, kept: Path
+        self, program: Program, arm: Variant, benchmark_json: Path, kept: Path
     ) -> dict[str, str]:
         """What a run of `arm` sees on top of the caller's environment; `kept` are its caches."""
         caches = {name: str(kept / name.lower()) for name in CACHES}
@@ -175,7 +175,7 @@ def entry(
     result: Run | Failure,
     program: Program,
     *,
-    arm: Arm,
+    arm: Variant,
     started: float,
     wall_s: float,
     output: str,

@@ -31,7 +31,7 @@ from advisor.gate.workbench import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.options import Options
     from advisor.gate.records import GateRecord, Mode
     from advisor.gate.workbench import Place
@@ -115,7 +115,7 @@ def with_history(asked: Options, place: Place) -> GateRecord:
     return history.with_verdicts(record, verdicts)
 
 
-def _alone(head: base.Checkout) -> dict[Arm, tuple[base.Checkout, ...]]:
+def _alone(head: base.Checkout) -> dict[Variant, tuple[base.Checkout, ...]]:
     """Head in both arms."""
     return {"base": (head,), "head": (head,)}
 

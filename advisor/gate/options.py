@@ -17,14 +17,14 @@ from advisor.errors import UsageError
 from advisor.gate.accepted import DEFAULT_LABEL
 from advisor.gate.layouts import FEWEST
 from advisor.gate.records import Inputs, Metric, Mode
+from advisor.runner import limits
 from advisor.settings import parse_duration_s, parse_share
-from advisor.trials import limits
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from advisor.trials.limits import Limits
+    from advisor.runner.limits import Limits
 
 T = TypeVar("T", bound=str)
 

@@ -17,13 +17,13 @@ from advisor.gate.entries import ARMS, LoadedEntry
 from advisor.gate.git import git
 from advisor.model import Origins
 from advisor.probe.origins import FILE
-from advisor.trials.prepare import PROBE
+from advisor.runner.prepare import PROBE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.gate.entries import Arm, ProgramEntry, RunEntry
+    from advisor.gate.entries import ProgramEntry, RunEntry, Variant
 
 LOADED_BYTES = 16 << 20
 FOREIGN_KEPT = 8
@@ -38,9 +38,9 @@ HASH_CHARS = 16
 class Difference:
     """What tells the two arms apart. Paths in `changed` are relative to the top of a checkout."""
 
-    tops: Mapping[Arm, Path]
+    tops: Mapping[Variant, Path]
     """Links resolved."""
-    changed: Mapping[str, Mapping[Arm, str | None]]
+    changed: Mapping[str, Mapping[Variant, str | None]]
     """By file that differs: SHA-256 in each arm, None where it is not there."""
     shared: tuple[Path, ...] = ()
     """What both arms were given on purpose."""
@@ -64,11 +64,11 @@ def difference(
     """What differs between the files of two checkouts; None if both are the same folder."""
     if base.top == head.top:
         return None
-    tops: dict[Arm, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
+    tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
     listed = git(head.top, "diff", "--name-only", "-z", "--no-renames", base.revision.sha or "HEAD")
     new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
     paths = sorted({path for text in (listed, new) for path in (text or "").split("\0") if path})
-    changed: dict[str, Mapping[Arm, str | None]] = {}
+    changed: dict[str, Mapping[Variant, str | None]] = {}
     for path in paths:
         hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
         if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none

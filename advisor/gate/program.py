@@ -8,11 +8,12 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor import invocation, settings
+from advisor import settings
+from advisor.commands import invocation
 from advisor.errors import UsageError
-from advisor.experiments.program import with_seed
-from advisor.trials import limits
-from advisor.trials.limits import Limits
+from advisor.executor.program import with_seed
+from advisor.runner import limits
+from advisor.runner.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.records import GateRecord
 
 SUITE = "benchmarks"
@@ -81,7 +81,7 @@ def _content(path: Path) -> bytes:
         raise ReportError(msg) from problem
 
 
-def _run(arm: Arm, path: Path) -> RunEntry:
+def _run(arm: Variant, path: Path) -> RunEntry:
     raw = _content(path)
     try:
         found = suites.read(raw)

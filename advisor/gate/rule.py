@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from advisor.gate.assumptions import Arms
     from advisor.model import Interval
 
-Outcome = Literal["pass", "regression", "inconclusive"]
+TuningResult = Literal["pass", "regression", "inconclusive"]
 
 LOOKS = (5, 9, 12, 17, 24)
 
@@ -55,7 +55,7 @@ keep a pass from falling at 17 pairs; one that speaks against it keeps a regress
 
 ONE_BUILD = "the builds of each arm, counted once each, do not show it: one build may make it"
 
-TELLING: dict[Outcome, int] = {"pass": 9, "regression": 17}
+TELLING: dict[TuningResult, int] = {"pass": 9, "regression": 17}
 """With fewer pairs a verdict needs room."""
 
 
@@ -77,7 +77,7 @@ class Rule:
     def tau(self) -> float:
         return -math.log1p(-self.threshold)
 
-    def level(self, look: int, outcome: Outcome) -> float:
+    def level(self, look: int, outcome: TuningResult) -> float:
         """Error that may be spent at `look` on `outcome`; 0: it cannot fall there."""
         return _levels(self.looks, self.alpha, 0 if outcome == "pass" else 1)[look]
 
@@ -99,7 +99,7 @@ def _levels(looks: tuple[int, ...], alpha: float, side: int) -> dict[int, float]
 class Judgement:
     """What the pairs of one workload prove. All figures on the scale of d."""
 
-    outcome: Outcome
+    outcome: TuningResult
     interval: Interval
     """At the look that decided; of all pairs so far if none did."""
     looked_at: int | None
@@ -173,7 +173,7 @@ class _Sample:
             and self.relied_on("regression")
         )
 
-    def relied_on(self, outcome: Outcome) -> bool:
+    def relied_on(self, outcome: TuningResult) -> bool:
         if self._one_build_decides(outcome):
             self.doubt = ONE_BUILD
             return False
@@ -184,7 +184,7 @@ class _Sample:
         self.doubt = assumptions.why_doubted(*self._between_processes())
         return self.doubt is None
 
-    def _one_build_decides(self, outcome: Outcome) -> bool:
+    def _one_build_decides(self, outcome: TuningResult) -> bool:
         """Whether the builds, each counted once, do not prove it."""
         builds = self._arms and layouts.between_builds(self._arms, self._alpha)
         if not builds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from advisor.errors import InterruptedByUserError
-from advisor.experiments.interleave import Round, interleaved
+from advisor.executor.interleave import Round, interleaved
 from advisor.gate import origins, validity
 from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.measure import WHOLE
@@ -17,7 +17,7 @@ from advisor.gate.verdict import Decided, decide
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.measure import Bench
     from advisor.gate.program import Program
     from advisor.gate.records import Inputs
@@ -109,7 +109,7 @@ class Session:
         runs = [head]
         limit_s = HANGS * head.wall_s
         builds = range(len(self.bench.builds["head"]))
-        turns: list[tuple[Arm, int]] = [("base", 0)]
+        turns: list[tuple[Variant, int]] = [("base", 0)]
         turns += [(arm, build) for build in builds[1:] for arm in ("head", "base")]
         for arm, build in turns:
             if runs[-1].problem:
@@ -220,7 +220,7 @@ class Session:
             limit_s = max(self.left_s, HANGS * self._longest_s(name))
             counted = sum(pair.discarded is None for pair in self.programs[name].pairs)
             build = counted % len(self.bench.builds["head"])  # builds take turns
-            return self._run(program, cast("Arm", arm), self.plans[name], limit_s, build)
+            return self._run(program, cast("Variant", arm), self.plans[name], limit_s, build)
 
         def disturbed(runs: Mapping[str, RunEntry]) -> str | None:
             entry = self.programs[name]
@@ -240,7 +240,7 @@ class Session:
         self.say(f"{program.name}: {self._told(pair)}")
 
     def _run(
-        self, program: Program, arm: Arm, plan: MeasurePlan, limit_s: float, build: int = 0
+        self, program: Program, arm: Variant, plan: MeasurePlan, limit_s: float, build: int = 0
     ) -> RunEntry:
         """One process, stopped after `limit_s`: a program that hangs may not outlast the budget."""
         run = self.bench.run(program, arm, plan, max(SHORT_RUN_S, limit_s), build)

@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
-from advisor.isolation.confinement import Confinement
-from advisor.trials.launch import Launched
-from advisor.trials.output import Tally, plain
-from advisor.trials.prepare import Job
+from advisor.runner.launch import Launched
+from advisor.runner.output import Tally, plain
+from advisor.runner.prepare import Job
+from advisor.sandbox.confinement import SandboxPolicy
 
 if TYPE_CHECKING:
     import threading
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TAIL_LINES = 20
 POLL_S = 0.2
-FREE = Confinement()
+FREE = SandboxPolicy()
 
 
 def set_up(
@@ -30,7 +30,7 @@ def set_up(
     scratch: Path,
     limit_s: float,
     cancel: threading.Event,
-    confined: Confinement = FREE,
+    confined: SandboxPolicy = FREE,
 ) -> str | None:
     """Run the shell string `command` in `cwd`; None if it went well, else why not.
 

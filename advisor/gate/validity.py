@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from advisor.engines.quiet import TOLD, WORTH_A_NAME
-from advisor.experiments.comparison import busiest, held_alike
+from advisor.executor.comparison import busiest, held_alike
+from advisor.executor.engines.quiet import TOLD, WORTH_A_NAME
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Neighbour
 

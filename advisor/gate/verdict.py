@@ -22,7 +22,7 @@ from advisor.gate.rule import Rule, judge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
     from advisor.gate.records import Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
@@ -234,7 +234,7 @@ def _match(
 ) -> tuple[list[Comparable], list[WorkloadVerdict], list[str]]:
     """What can be compared, what cannot (with its verdict), and notes."""
     pairs = _kept(program)
-    runs: dict[Arm, list[RunEntry]] = {
+    runs: dict[Variant, list[RunEntry]] = {
         "base": [pair.base for pair in pairs],
         "head": [pair.head for pair in pairs],
     }
@@ -317,7 +317,7 @@ def _of_figure(
     )
 
 
-def _absent(name: str, present: dict[Arm, int], runs: int) -> tuple[Verdict, str] | None:
+def _absent(name: str, present: dict[Variant, int], runs: int) -> tuple[Verdict, str] | None:
     if present["head"] == present["base"] == runs:
         return None
     if not present["head"]:
@@ -332,7 +332,7 @@ def _absent(name: str, present: dict[Arm, int], runs: int) -> tuple[Verdict, str
     return "no-baseline", f"only {present['base']} of {runs} runs of base measured it"
 
 
-def _different(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str] | None:
+def _different(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:
     """Rates of different kinds are never compared."""
     kinds = {arm: {(run.source, run.rates[key].unit) for run in runs[arm]} for arm in ARMS}
     if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
@@ -344,7 +344,7 @@ def _different(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str]
     return "no-baseline", f"base was measured in {said['base']}, head in {said['head']}"
 
 
-def _less_work(key: str, runs: dict[Arm, list[RunEntry]]) -> tuple[Verdict, str] | None:
+def _less_work(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:
     work = {}
     for arm in ARMS:
         counts = [run.rates[key].work for run in runs[arm]]

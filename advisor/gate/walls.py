@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.engines import workplace
+from advisor.executor.engines import workplace
 from advisor.gate.git import git
-from advisor.isolation.offer import ASKED_FOR, offered, sparing
+from advisor.sandbox.offer import ASKED_FOR, offered, sparing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.isolation.confinement import Confinement
+    from advisor.sandbox.confinement import SandboxPolicy
 
 OWN_FOLDER = "gpu-advisor"
 """Of RUNNER_TEMP: the environment that we run in, and the report."""
@@ -61,7 +61,7 @@ def of_setup(
     ours: Path,
     steering: Sequence[Path],
     environ: Mapping[str, str] = os.environ,
-) -> Confinement:
+) -> SandboxPolicy:
     """The isolation of a setup: it may write where it likes, but not to `others`, the tops of
     checkouts that are not its own, to `ours`, to what other gates of this host measure or to the
     files that steer the job. `scratch` is its own.

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.engines.local import LocalEngine
-from advisor.engines.workplace import require_room
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
-from advisor.experiments.lab import WAIT_SHARE
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.workplace import require_room
+from advisor.executor.lab import WAIT_SHARE
 from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
 from advisor.gate.entries import ARMS
 from advisor.gate.git import git
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from advisor.engines import Engine
+    from advisor.executor.engines import Engine
     from advisor.gate.base import Checkout
-    from advisor.gate.entries import Arm, ProgramEntry, Statistic
+    from advisor.gate.entries import ProgramEntry, Statistic, Variant
     from advisor.gate.options import Options
     from advisor.gate.program import Program
     from advisor.gate.records import Inputs, Mode
@@ -112,7 +112,7 @@ def _leased(uuid: str | None, budget_s: float, place: Place) -> Iterator[Engine]
 def open_session(
     asked: Options,
     place: Place,
-    arms: Mapping[Arm, Sequence[Checkout]],
+    arms: Mapping[Variant, Sequence[Checkout]],
     programs: Sequence[Program],
     engine: Engine,
     host: HostEntry,
@@ -166,7 +166,7 @@ def _why_base_fails(head: Checkout, base: Checkout, said: str) -> str | None:
 
 
 def set_up(
-    asked: Options, place: Place, session: Session, arms: tuple[Arm, ...] | None = None
+    asked: Options, place: Place, session: Session, arms: tuple[Variant, ...] | None = None
 ) -> None:
     """Run --setup once in each build of `arms`, else of both: a head that cannot be built is an
     error, a base no baseline."""
@@ -190,7 +190,7 @@ def set_up(
 
 
 def _set_up(
-    command: str, place: Place, session: Session, arm: Arm, checkout: Checkout
+    command: str, place: Place, session: Session, arm: Variant, checkout: Checkout
 ) -> str | None:
     """Why the setup of one checkout failed; None if it went well."""
     builds = session.bench.builds

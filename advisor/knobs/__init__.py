@@ -27,17 +27,17 @@ from advisor.knobs import finder
 from advisor.knobs.finder import phase_of_command
 from advisor.knobs.findings import Findings, Reference
 from advisor.knobs.links import find_links
-from advisor.knobs.moves import Refusal, move
+from advisor.knobs.moves import InvalidChange, move
 from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.model import Knob, Phase
 
 __all__ = [
     "Findings",
+    "InvalidChange",
     "Reference",
-    "Refusal",
     "find",
     "move",
     "phase_of_command",

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.documents import Absent
+from advisor.config import Absent
 from advisor.knobs.tree import parts_of
 
 if TYPE_CHECKING:
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.model import JsonScalar
 
 DEFAULTS: dict[str, JsonScalar] = {

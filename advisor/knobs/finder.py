@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from advisor.documents.argv import first_own_word
+from advisor.config.argv import first_own_word
 from advisor.knobs import multiples, names, phases, references, vocabulary
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
 from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of
-from advisor.model import Knob, Trap
+from advisor.model import FalseMatch, Knob
 
 if TYPE_CHECKING:
-    from advisor.documents import Document
-    from advisor.model import Link, Phase
+    from advisor.config import Document
+    from advisor.model import KnobConstraint, Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ class Classified:
     document: Document
     leaves: tuple[Leaf, ...]
     knobs: tuple[Knob, ...]
-    traps: tuple[Trap, ...]
-    links: tuple[Link, ...]
+    traps: tuple[FalseMatch, ...]
+    links: tuple[KnobConstraint, ...]
     """Of kind `reference`: values that live elsewhere."""
     references: tuple[Reference, ...]
     outputs: tuple[str, ...]
@@ -88,9 +88,9 @@ class _Finder:
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
         self.phase = told or self._own_phase()
         self.knobs: list[Knob] = []
-        self.traps: list[Trap] = []
+        self.traps: list[FalseMatch] = []
         self._waiting: list[tuple[Leaf, _Meaning]] = []
-        self.links: list[Link] = []
+        self.links: list[KnobConstraint] = []
         self.references: list[Reference] = []
         self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
         self._of_models = references.literals_of_models(document, self.leaves)
@@ -134,7 +134,7 @@ class _Finder:
                 self.knobs.append(self._knob(leaf, replace(meaning, trap=None)))
 
     def _refuse(self, leaf: Leaf, why: str) -> None:
-        self.traps.append(Trap(document=self.document.name, path=leaf.path, why=why))
+        self.traps.append(FalseMatch(document=self.document.name, path=leaf.path, why=why))
 
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from advisor.knobs.traces import Shown
-    from advisor.model import JsonScalar, Knob, Link, Trap
+    from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class Findings:
     document: str
     """Its name: the path as the user wrote it, or `command line`."""
     knobs: tuple[Knob, ...]
-    links: tuple[Link, ...]
-    traps: tuple[Trap, ...]
+    links: tuple[KnobConstraint, ...]
+    traps: tuple[FalseMatch, ...]
     outputs: tuple[str, ...]
     """Paths of the scalars that name directories the program writes to."""
     references: tuple[Reference, ...] = ()

@@ -14,9 +14,9 @@ from advisor.model import Knob
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs.findings import Findings, Followed
-    from advisor.model import Link, Phase
+    from advisor.model import KnobConstraint, Phase
 
 
 def joined(
@@ -37,7 +37,9 @@ def joined(
     )
 
 
-def _links(document: Document, findings: Findings, knobs: Sequence[Knob]) -> tuple[Link, ...]:
+def _links(
+    document: Document, findings: Findings, knobs: Sequence[Knob]
+) -> tuple[KnobConstraint, ...]:
     return find_links(
         Classified(
             document=document,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
 from advisor.knobs.tree import Leaf, Part, number_of, parts_of
-from advisor.model import Knob, Link
+from advisor.model import Knob, KnobConstraint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,13 +18,13 @@ Found = tuple[str, tuple[str, ...], str]
 """Kind, paths and why of a link."""
 
 
-def find_links(found: Classified) -> tuple[Link, ...]:
+def find_links(found: Classified) -> tuple[KnobConstraint, ...]:
     """Every link between the knobs of one document, and between them and its other leaves."""
     around = _Around(found)
     makers = (_products, _exclusives, _needing_workers, _schedules, _fixed_steps,
               _learning_rates, _agreeing_sizes, _multiples)  # fmt: skip
     return tuple(
-        Link(kind=kind, document=found.document.name, paths=paths, why=why)
+        KnobConstraint(kind=kind, document=found.document.name, paths=paths, why=why)
         for maker in makers
         for kind, paths, why in maker(around)
     )

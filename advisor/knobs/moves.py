@@ -15,9 +15,9 @@ from advisor.model import Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs.findings import Findings
-    from advisor.model import JsonScalar, Knob, Link
+    from advisor.model import JsonScalar, Knob, KnobConstraint
 
 
 NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
@@ -26,7 +26,7 @@ MOST_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class InvalidChange:
     """A knob that cannot be moved so, and why."""
 
     reason: str
@@ -40,7 +40,7 @@ def move(
     beside: Mapping[str, JsonScalar] = NOTHING,
     *,
     beyond: bool = False,
-) -> tuple[Change, ...] | Refusal:
+) -> tuple[Change, ...] | InvalidChange:
     """The knob at `path` set to `value` and everything linked to it moved along, or why not.
     `beside`: what other values of the document are set to already. `beyond`: a batch may be larger
     than what the optimizer sees now, if nothing is accumulated then.
@@ -50,21 +50,21 @@ def move(
     """
     knob = findings.knob(path)
     if knob is None:
-        return Refusal(reason=f"{path} is no knob of {findings.document}")
+        return InvalidChange(reason=f"{path} is no knob of {findings.document}")
     if not knob.editable:
-        return Refusal(reason=f"{path}: {knob.why}")
+        return InvalidChange(reason=f"{path}: {knob.why}")
     plan = _Plan(document, findings, knob, value, beside, beyond=beyond)
     if why := plan.not_taken(path, value):
-        return Refusal(reason=f"{path} = {value}: {why}")
+        return InvalidChange(reason=f"{path} = {value}: {why}")
     for link in findings.links:
         linked = path in link.paths and link.kind in _MOVES
         refusal = _MOVES[link.kind](plan, link) if linked else None
         if refusal:
-            return Refusal(reason=f"{path} = {value}: {refusal}")
+            return InvalidChange(reason=f"{path} = {value}: {refusal}")
     changes = tuple(change for change in plan.changes.values() if change.new != change.old)
     for change in changes:
         if not document.takes(change.path, change.new):
-            return Refusal(reason=f"{change.path} cannot be set to {change.new}")
+            return InvalidChange(reason=f"{change.path} cannot be set to {change.new}")
     return changes
 
 
@@ -133,7 +133,7 @@ class _Plan:
         )
 
 
-def _move_product(plan: _Plan, link: Link) -> str | None:
+def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
     """Batch x accumulation x ranks stays; another of them gives way to the one that moved.
 
     An accumulation of one batch has nothing to give: a larger batch is then what it would be if
@@ -197,7 +197,7 @@ _YIELDS = ("grad_accum", "batch_size")
 """Which factor gives way, the first that is there: never the ranks, which the launcher sets."""
 
 
-def _factors(plan: _Plan, link: Link) -> tuple[dict[str, str], str | None]:
+def _factors(plan: _Plan, link: KnobConstraint) -> tuple[dict[str, str], str | None]:
     """Path to kind of what is multiplied, and the path of the product where it is written down."""
     factors, total = {}, None
     for path in link.paths:
@@ -230,14 +230,14 @@ def _like(number: float, old: JsonScalar) -> JsonScalar:
     )
 
 
-def _move_exclusive(plan: _Plan, link: Link) -> str | None:
+def _move_exclusive(plan: _Plan, link: KnobConstraint) -> str | None:
     other = next(path for path in link.paths if path != plan.knob.path)
     if plan.value is True and plan.old(other) is not False:
         return plan.set(other, False)
     return None
 
 
-def _move_needing_workers(plan: _Plan, link: Link) -> str | None:
+def _move_needing_workers(plan: _Plan, link: KnobConstraint) -> str | None:
     dependent, workers = link.paths
     if plan.knob.path == workers:
         unwritten = dependent in plan.absent and dependent not in plan.beside
@@ -249,7 +249,7 @@ def _move_needing_workers(plan: _Plan, link: Link) -> str | None:
     return None
 
 
-def _move_schedule(plan: _Plan, link: Link) -> str | None:
+def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     steps_path, start_path, end_path = link.paths
     if plan.knob.path != steps_path:
         return f"it belongs to {steps_path}"
@@ -284,24 +284,24 @@ def _schedule_word(plan: _Plan, steps_path: str) -> str:
     return "linear"
 
 
-def _move_fixed(plan: _Plan, link: Link) -> str | None:
+def _move_fixed(plan: _Plan, link: KnobConstraint) -> str | None:
     return f"{link.why}: {plan.old(link.paths[1])}"
 
 
-def _move_equal(plan: _Plan, link: Link) -> str | None:
+def _move_equal(plan: _Plan, link: KnobConstraint) -> str | None:
     other = next(path for path in link.paths if path != plan.knob.path)
     number = number_of(plan.value)
     return plan.set(other, plan.value if number is None else _like(number, plan.old(other)))
 
 
-def _move_multiple(plan: _Plan, link: Link) -> str | None:
+def _move_multiple(plan: _Plan, link: KnobConstraint) -> str | None:
     total, new = number_of(plan.old(link.paths[1])), number_of(plan.value)
     if total is not None and total > 0 and new and total % new:
         return f"{link.paths[1]} = {total:g} must be a multiple of it"
     return None
 
 
-_MOVES: Mapping[str, Callable[[_Plan, Link], str | None]] = {
+_MOVES: Mapping[str, Callable[[_Plan, KnobConstraint], str | None]] = {
     "product": _move_product,
     "exclusive": _move_exclusive,
     "needs-workers": _move_needing_workers,

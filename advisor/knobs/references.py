@@ -5,32 +5,32 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from advisor.documents.leaves import COMPUTED
+from advisor.config.leaves import COMPUTED
 from advisor.knobs.tree import Leaf, parts_of, path_of
-from advisor.model import Link
+from advisor.model import KnobConstraint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs.catalogue import Catalogue
 
 _REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
 _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
 
 
-def link(document: Document, why: str, *paths: str) -> Link:
+def link(document: Document, why: str, *paths: str) -> KnobConstraint:
     """That the value at the first of `paths` is found as `why` says, at the second if there is
     one."""
-    return Link(kind="reference", document=document.name, paths=paths, why=why)
+    return KnobConstraint(kind="reference", document=document.name, paths=paths, why=why)
 
 
-def repeats(document: Document, path: str, target: str) -> Link:
+def repeats(document: Document, path: str, target: str) -> KnobConstraint:
     """That what is at `path` stands at `target` once for both."""
     return link(document, f"repeats {target}: change it there", path, target)
 
 
-def reference(document: Document, leaf: Leaf) -> Link | None:
+def reference(document: Document, leaf: Leaf) -> KnobConstraint | None:
     """Where the value of `leaf` lives, if it is no literal."""
     scalar = leaf.scalar
     repeated = document.aliases.get(scalar.path)

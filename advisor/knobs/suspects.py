@@ -20,7 +20,7 @@ from advisor.knobs.values import row_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs.findings import Findings
     from advisor.model import Effects, JsonScalar
 

@@ -55,7 +55,7 @@ containers. Nobody is waited for then, and no run is called disturbed or undistu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class LoadSample:
     """A stretch of time, and what was done in it on the CPUs that we may use."""
 
     start: float
@@ -123,7 +123,7 @@ class Others:
         self._scans: list[tuple[float, dict[str, float]]] = []
         """Epoch seconds, and CPU seconds by command name since the scan before."""
         self._processes: dict[int, ProcessStat] = {}
-        self.slices: list[Slice] = []
+        self.slices: list[LoadSample] = []
         self._before: _Reading | None = None
 
     def look(self, *, now: bool = False) -> bool:
@@ -222,14 +222,14 @@ def look(seconds: float) -> Disturbance:
     )
 
 
-def mean(values: Iterable[tuple[Slice, float | None]]) -> float | None:
+def mean(values: Iterable[tuple[LoadSample, float | None]]) -> float | None:
     """Mean over time of a figure of slices; None where none of them has it."""
     known = [(each.seconds, value) for each, value in values if value is not None]
     seconds = sum(length for length, _ in known)
     return sum(length * value for length, value in known) / seconds if seconds > 0 else None
 
 
-def _slice(before: _Reading, after: _Reading, cpus: int) -> Slice:
+def _slice(before: _Reading, after: _Reading, cpus: int) -> LoadSample:
     seconds = after.time - before.time
     own = max(0.0, after.own_s - before.own_s) / seconds
     others = steal = waited = None
@@ -240,7 +240,7 @@ def _slice(before: _Reading, after: _Reading, cpus: int) -> Slice:
     held = after.throttled_s != before.throttled_s  # then it waited for its own quota too
     if after.waited_s is not None and before.waited_s is not None and not held:
         waited = max(0.0, after.waited_s - before.waited_s) / seconds
-    return Slice(
+    return LoadSample(
         start=before.time,
         end=after.time,
         cpus=cpus,

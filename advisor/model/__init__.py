@@ -36,9 +36,18 @@ from advisor.model.observations import (
     Telemetry,
     WhatIfOutcome,
 )
-from advisor.model.outcomes import Advice, Decision, Interval, Outcome
+from advisor.model.outcomes import Advice, Decision, Interval, TuningResult
 from advisor.model.runs import Failure, Run
-from advisor.model.settings import Candidate, Change, Knob, Link, Scalar, Span, Trap, leaf_of
+from advisor.model.settings import (
+    Candidate,
+    Change,
+    FalseMatch,
+    Knob,
+    KnobConstraint,
+    Scalar,
+    Span,
+    leaf_of,
+)
 from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
@@ -57,6 +66,7 @@ __all__ = [
     "EffectVerdict",
     "Effects",
     "Failure",
+    "FalseMatch",
     "Flops",
     "Footprint",
     "Gpu",
@@ -66,13 +76,12 @@ __all__ = [
     "JsonScalar",
     "Knob",
     "KnobClass",
-    "Link",
+    "KnobConstraint",
     "LoaderCeiling",
     "Machine",
     "MeasurePlan",
     "Neighbour",
     "Origins",
-    "Outcome",
     "Phase",
     "Purpose",
     "ResultFile",
@@ -86,9 +95,9 @@ __all__ = [
     "Telemetry",
     "Tier",
     "TrainingSign",
-    "Trap",
     "Trial",
     "TrialFile",
+    "TuningResult",
     "WhatIfOutcome",
     "leaf_of",
 ]

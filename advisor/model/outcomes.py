@@ -20,7 +20,7 @@ class Interval:
     confidence: float = 0.95
 
 
-Outcome = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
+TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Decision:
     path: str
     kind: str
     knob_class: KnobClass
-    outcome: Outcome
+    outcome: TuningResult
     old: JsonScalar | tuple[JsonScalar, ...]
     new: JsonScalar | tuple[JsonScalar, ...]
     reason: str

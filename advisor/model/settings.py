@@ -66,7 +66,7 @@ class Knob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class KnobConstraint:
     """Knobs that move together or not at all."""
 
     kind: str
@@ -79,7 +79,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trap:
+class FalseMatch:
     """A look-alike that must not be tuned."""
 
     document: str

@@ -20,10 +20,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import documents
-from advisor.documents import argv
-from advisor.documents.files import read_bytes
-from advisor.documents.options import Option
+from advisor import config as documents
+from advisor.config import argv
+from advisor.config.files import read_bytes
+from advisor.config.options import Option
 from advisor.errors import AdvisorError
 from advisor.options import calls, fields, overrides, usage
 from advisor.options.source import Project, reached

@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from advisor.documents.constants import NotConstantError, worth
+from advisor.config.constants import NotConstantError, worth
 from advisor.options.declared import BOOL_OF_TEXT, SEVERAL, Declared
 from advisor.options.source import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from advisor.documents.options import Form
+    from advisor.config.options import Form
     from advisor.model import JsonScalar
     from advisor.options.source import Module, Unit
 

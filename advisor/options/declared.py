@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.documents.options import Form
+    from advisor.config.options import Form
     from advisor.model import JsonScalar
 
 SEVERAL = "it takes several values"

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor import documents
+from advisor import config as documents
 from advisor.errors import AdvisorError
 from advisor.options.calls import called, constant, place
 from advisor.options.declared import Declared
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.model import JsonScalar
     from advisor.options.source import Module, Project, Unit
 

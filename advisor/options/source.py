@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from advisor.documents.constants import NotConstantError, worth
+from advisor.config.constants import NotConstantError, worth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

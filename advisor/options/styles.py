@@ -12,7 +12,7 @@ from advisor.options.source import dotted, single_target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.documents.options import Form
+    from advisor.config.options import Form
     from advisor.options.source import Unit
 
 

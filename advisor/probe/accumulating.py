@@ -1,6 +1,6 @@
 """Gradients of several batches for each update, where a program takes one for each batch.
 
-`advisor.advice.accumulation_patch` gives this function to the program's own code: it stands alone.
+`advisor.patches.accumulation_patch` gives this function to the program's own code: it stands alone.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from . import inner, roots
 from .entrance import Entrance
 from .hooking import POST, compiling_of, is_muted, step_end, tracing_of
 from .session import Session
-from .settled import Settled
+from .settled import KnobVerdict
 
 clock = time.perf_counter
 
@@ -69,7 +69,7 @@ def watch(torch: Any, session: Session) -> None:
 
     hooks = torch.nn.modules.module._global_forward_pre_hooks
     entrance = session.entrance = Entrance(hooks, before)
-    session.settled = Settled(torch, session)
+    session.settled = KnobVerdict(torch, session)
     session.patches.on_undo(functools.partial(_remove, session))
 
 

@@ -17,7 +17,7 @@ CALLS = 512
 """Most calls of layers that are heard."""
 
 
-class Teller:
+class LayerObserver:
     """What the layers of one module say during one call."""
 
     def __init__(self, torch: Any, quiet: bool) -> None:
@@ -134,18 +134,18 @@ def _hearing(nn: Any, layer: Any) -> Callable[..., None] | None:
     return _embedded if isinstance(layer, nn.Embedding) else None
 
 
-def _convolution(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _convolution(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     if x.dim() == len(layer.kernel_size) + 1:
         told.alone.append(tuple(x.shape))
     else:
         told.samples.append((x.dim(), 0, int(x.shape[0])))
 
 
-def _norm(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _norm(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     told.samples.append((x.dim(), 0, int(x.shape[0])))
 
 
-def _recurrent(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _recurrent(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     told.sequential = True
     sizes = getattr(x, "batch_sizes", None)
     if sizes is not None:  # a packed sequence: so many are in its first time step
@@ -154,17 +154,17 @@ def _recurrent(told: Teller, layer: Any, x: Any, output: Any) -> None:
         _along(told, layer.batch_first, x)
 
 
-def _attended(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _attended(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     told.sequential = True
     _along(told, layer.batch_first, output[0])
 
 
-def _transformed(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _transformed(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     told.sequential = True
     _along(told, layer.self_attn.batch_first, output)
 
 
-def _along(told: Teller, batch_first: bool, x: Any) -> None:
+def _along(told: LayerObserver, batch_first: bool, x: Any) -> None:
     if x.dim() == 2:
         told.alone.append(tuple(x.shape))
     else:
@@ -172,17 +172,17 @@ def _along(told: Teller, batch_first: bool, x: Any) -> None:
         told.samples.append((x.dim(), axis, int(x.shape[axis])))
 
 
-def _rows(told: Teller, layer: Any, x: Any, output: Any) -> None:
+def _rows(told: LayerObserver, layer: Any, x: Any, output: Any) -> None:
     if x.dim() == 1:
         told.alone.append(tuple(x.shape))
     elif x.dim() == 2:
         told.flat.append(int(x.shape[0]))
 
 
-def _embedded(told: Teller, layer: Any, ids: Any, output: Any) -> None:
+def _embedded(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
     told.ids.append(tuple(ids.shape))
 
 
-def _bagged(told: Teller, layer: Any, ids: Any, output: Any) -> None:
+def _bagged(told: LayerObserver, layer: Any, ids: Any, output: Any) -> None:
     """Bags of ids, one behind the other: as many as there are offsets, or rows of ids."""
     told.samples.append((ids.dim() + 1, 0, int(output.shape[0])))

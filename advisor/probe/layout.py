@@ -14,7 +14,7 @@ import sys
 from typing import Any, Sequence, Tuple
 
 from . import batches
-from .layers import Shape, Teller
+from .layers import LayerObserver, Shape
 
 Path = Tuple[Any, ...]
 """Steps from (args, kwargs) to a value, as in `batches`."""
@@ -104,7 +104,7 @@ class _Input:
         self.integer = not self.listed and ("int" in kind and "uint8" not in kind)
 
 
-def judge(told: Teller, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
+def judge(told: LayerObserver, inputs: Any, output: Any, loaded: float | None) -> Layout | None:
     """The layout of `inputs`, (args, kwargs) of the call that was listened to; None where the
     layers do not tell and the inputs are no token ids.
 
@@ -159,12 +159,12 @@ def _inputs(inputs: Any) -> list[_Input]:
     return found
 
 
-def _is_ids(each: _Input, told: Teller) -> bool:
+def _is_ids(each: _Input, told: LayerObserver) -> bool:
     embedded = each.shape in told.ids or (told.embeds and len(each.shape) == 2)
     return each.integer and 1 <= len(each.shape) <= 2 and embedded
 
 
-def _is_alone(each: _Input, told: Teller) -> bool:
+def _is_alone(each: _Input, told: LayerObserver) -> bool:
     """Whether a layer without a batch was given this input, or what an embedding made of it."""
     return any(
         math.prod(shape) == math.prod(each.shape) or (each.integer and shape[:1] == each.shape)
@@ -172,7 +172,7 @@ def _is_alone(each: _Input, told: Teller) -> bool:
     )
 
 
-def _language(ids: _Input, told: Teller, outputs: Sequence[Shape]) -> bool:
+def _language(ids: _Input, told: LayerObserver, outputs: Sequence[Shape]) -> bool:
     """Whether its ids are tokens in a row, and no fields of a table."""
     many = math.prod(ids.shape)
     each = any(
@@ -210,7 +210,7 @@ def _by_layers(
 def _by_signs(
     ids: _Input,
     plain: Sequence[_Input],
-    told: Teller,
+    told: LayerObserver,
     outputs: Sequence[Shape],
     loaded: float | None,
 ) -> int | None:

@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from . import batches, below
-from .layers import Teller
+from .layers import LayerObserver
 from .layout import Layout
 
 LIMIT = 40_000
@@ -104,7 +104,7 @@ class Root:
         """Of its calls from outside, those that the log no longer holds."""
         self.watched: list[tuple[Any, dict[str, int]]] = []
         """Leaves that carry a hook during this call, and parameters by output dtype."""
-        self.teller: Teller | None = None
+        self.teller: LayerObserver | None = None
         """What its layers say during its first call, and then what came of that."""
         self.layout: Layout | None = None
         self.tokens = (0.0, 0.0)

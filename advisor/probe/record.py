@@ -11,7 +11,7 @@ from . import measure
 from .session import Session
 
 VERSION = 2
-"""Of the format, which is written down where it is read: `advisor/trials/records.py`."""
+"""Of the format, which is written down where it is read: `advisor/runner/records.py`."""
 
 
 def put(session: Session, content: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from . import batches, below, loaders, looks
-from .layers import Teller
+from .layers import LayerObserver
 from .layout import judge, placed
 from .log import Root
 from .session import Session
@@ -172,7 +172,7 @@ def noted(session: Session, root: Root, args: Any, kwargs: Any, output: Any) -> 
 
 
 def _begin_telling(session: Session, root: Root, module: Any) -> None:
-    root.teller = Teller(session.torch, quiet=looks.any_compiled(module))
+    root.teller = LayerObserver(session.torch, quiet=looks.any_compiled(module))
     root.teller.listen(module)
 
 

@@ -48,7 +48,7 @@ class _Usual:
         return False
 
 
-class Settled:
+class KnobVerdict:
     """The classes that tell by themselves."""
 
     def __init__(self, torch: Any, session: Session) -> None:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from advisor import __version__
-from advisor.experiments.comparison import AFTER, chained, neighbours
-from advisor.experiments.program import COMMAND_LINE
+from advisor.executor.comparison import AFTER, chained, neighbours
+from advisor.executor.program import COMMAND_LINE
 from advisor.model import Candidate
 from advisor.report import ladder, numbers, sentences, surroundings
 from advisor.report.bottleneck import LargerBatch, diagnose
@@ -24,7 +24,7 @@ from advisor.report.entries import (
 )
 from advisor.report.model import Bottleneck, ChangeEntry, QualityPoint, Report
 from advisor.report.outcome import (
-    Outcome,
+    TuningResult,
     chain_of,
     class_of,
     gained_by,
@@ -36,9 +36,9 @@ from advisor.report.outcome import (
     verdict_of,
 )
 from advisor.report.sides import runs_of, sides
-from advisor.strategy import results
-from advisor.strategy.proof import proven_proofs
-from advisor.strategy.tier_points import lower_points
+from advisor.tuner import results
+from advisor.tuner.proof import proven_proofs
+from advisor.tuner.tier_points import lower_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunInfo:
     """What the call was, for the parts of the report that repeat it."""
 
     config: Path | None
@@ -68,7 +68,7 @@ class Asked:
     wall_s: float
 
 
-def optimize_report(found: Outcome, asked: Asked) -> Report:
+def optimize_report(found: TuningResult, asked: RunInfo) -> Report:
     """The whole report of one `optimize`."""
     now, winner, objective = found.standing, found.winner, found.standing.facts.objective
     chain = chain_of(found)
@@ -171,7 +171,7 @@ def optimize_report(found: Outcome, asked: Asked) -> Report:
     )
 
 
-def busy(found: Outcome) -> str:
+def busy(found: TuningResult) -> str:
     """How quiet the machine was while the proof was measured; the search where there is none."""
     proofs = found.standing.proofs
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
@@ -187,7 +187,7 @@ def busy(found: Outcome) -> str:
 # --- parts --------------------------------------------------------------------------------
 
 
-def bottleneck(found: Outcome, candidate: Candidate, asked: Asked) -> Bottleneck | None:
+def bottleneck(found: TuningResult, candidate: Candidate, asked: RunInfo) -> Bottleneck | None:
     """Where the time of one configuration goes; None with fewer than two runs of it."""
     now = found.standing
     runs: Sequence[object] = now.originals if not candidate.changes else ()
@@ -202,7 +202,7 @@ def bottleneck(found: Outcome, candidate: Candidate, asked: Asked) -> Bottleneck
     return Bottleneck(name=told.name, sentence=told.sentence, evidence=list(told.evidence))
 
 
-def larger_batch(found: Outcome) -> LargerBatch | None:
+def larger_batch(found: TuningResult) -> LargerBatch | None:
     """What a larger batch alone was proven to gain over the original."""
     for proof in proven_proofs(found.standing)[:1]:
         changes = proof.contest.after.arm.candidate.changes
@@ -213,14 +213,14 @@ def larger_batch(found: Outcome) -> LargerBatch | None:
     return None
 
 
-def tuned_command(found: Outcome) -> str | None:
+def tuned_command(found: TuningResult) -> str | None:
     """The command with its own knobs changed, if any of them was."""
     if not any(c.document == COMMAND_LINE for c in found.winner.changes):
         return None
     return shlex.join(found.program.argv(found.winner))
 
 
-def how_to_run(found: Outcome, asked: Asked) -> str:
+def how_to_run(found: TuningResult, asked: RunInfo) -> str:
     """The command that uses the result."""
     command = tuned_command(found) or asked.command
     if asked.output not in {None, asked.config}:
@@ -228,7 +228,7 @@ def how_to_run(found: Outcome, asked: Asked) -> str:
     return command
 
 
-def notes(found: Outcome, asked: Asked) -> list[str]:
+def notes(found: TuningResult, asked: RunInfo) -> list[str]:
     """What a reader must know before trusting the figures."""
     now = found.standing
     told = [

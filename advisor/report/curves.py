@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from advisor.documents.spelling import is_number
+from advisor.config.spelling import is_number
 from advisor.model import leaf_of
 from advisor.report import numbers, view
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison, why_disturbed
+from advisor.executor.comparison import AFTER, BEFORE, Comparison, why_disturbed
 from advisor.model import Advice, Decision, Failure, Machine
 from advisor.report import advised, sentences
 from advisor.report.model import (
@@ -21,7 +21,7 @@ from advisor.report.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.experiments.attempts import Attempt
+    from advisor.executor.attempts import TrialResult
     from advisor.machine.target import Target
     from advisor.model import Candidate, Interval
     from advisor.objective import Objective
@@ -35,7 +35,7 @@ def gain_entry(interval: Interval | None) -> Gain | None:
     return Gain(ratio=interval.estimate, low=interval.low, high=high, pairs=interval.n)
 
 
-def decision_entry(decision: Decision, attempts: Mapping[str, Attempt]) -> DecisionEntry:
+def decision_entry(decision: Decision, attempts: Mapping[str, TrialResult]) -> DecisionEntry:
     """One decision for the report."""
 
     def plain(value: object) -> object:
@@ -76,7 +76,7 @@ def settings_of(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def trial_entry(attempt: Attempt) -> TrialEntry:
+def trial_entry(attempt: TrialResult) -> TrialEntry:
     """One process for the report and the progress display."""
     result = attempt.result
     common = {

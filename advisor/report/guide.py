@@ -10,10 +10,10 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.documents import argv
+from advisor.config import argv
 from advisor.report import numbers
 from advisor.report.view import Row, shows_after, start_up_counted
-from advisor.trials.signs import NEXT_STEPS
+from advisor.runner.signs import NEXT_STEPS
 
 if TYPE_CHECKING:
     from advisor.report.model import Report, Side

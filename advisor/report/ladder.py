@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from advisor.report.model import Report, Value
-    from advisor.strategy.standing import Standing
+    from advisor.tuner.standing import TunerState
 
 NOT_RUN = "not-run"
 
 
-def entries(now: Standing) -> list[RungEntry]:
+def entries(now: TunerState) -> list[RungEntry]:
     """What the ladder stands on, and every declared rung, for report.json; none where none ran."""
     climbed = {each.name: each.result for each in now.told.rungs}
     ladder = now.facts.workload.ladder
@@ -80,7 +80,7 @@ def alike(run: Run, below: Run | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class QualityCandidate:
     """One line: what was set on top of the line above, and what came of it."""
 
     name: str
@@ -98,11 +98,11 @@ class Rung:
 PARTS = tuple(GROWS)
 
 
-def rungs(report: Report) -> list[Rung]:
+def rungs(report: Report) -> list[QualityCandidate]:
     """Every rung, what the ladder stands on first."""
     first = report.ladder[0].units_per_s if report.ladder else None
     return [
-        Rung(
+        QualityCandidate(
             name=entry.name or ground(report),
             settings=tuple(entry.settings.items()),
             units_per_s=entry.units_per_s,

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.experiments.comparison import chained
+from advisor.executor.comparison import chained
 from advisor.report import numbers, sentences
-from advisor.strategy.proof import mends, proven_proofs
-from advisor.strategy.standing import SPARE
+from advisor.tuner.proof import mends, proven_proofs
+from advisor.tuner.standing import SPARE
 
 if TYPE_CHECKING:
-    from advisor.experiments.attempts import Attempt
-    from advisor.experiments.comparison import Comparison
-    from advisor.experiments.program import Program
+    from advisor.executor.attempts import TrialResult
+    from advisor.executor.comparison import Comparison
+    from advisor.executor.program import Program
     from advisor.model import (
         Advice,
         Candidate,
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
         Neighbour,
     )
     from advisor.report.model import OptimizeVerdict
-    from advisor.strategy.asking import Stop
-    from advisor.strategy.standing import Standing
+    from advisor.tuner.asking import Stop
+    from advisor.tuner.standing import TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TuningResult:
     """How a search ended, and what is written."""
 
     stop: Stop | None
     """None: interrupted before the strategy stopped."""
-    standing: Standing
-    attempts: tuple[Attempt, ...]
+    standing: TunerState
+    attempts: tuple[TrialResult, ...]
     comparisons: tuple[Comparison, ...]
     winner: Candidate
     decisions: tuple[Decision, ...]
@@ -64,18 +64,18 @@ class Outcome:
         return "command" if self.program.config is None else "config"
 
 
-def unit_of(found: Outcome) -> str:
+def unit_of(found: TuningResult) -> str:
     """What was counted: the workload's unit, or tokens where the samples could not be told."""
     originals = found.standing.originals
     return originals[-1].unit if originals else found.program.unit
 
 
-def chain_of(found: Outcome) -> tuple[Comparison, ...]:
+def chain_of(found: TuningResult) -> tuple[Comparison, ...]:
     """The proofs that lead from the original to the winner; none where nothing is written."""
     return proven_proofs(found.standing) if found.winner.changes else ()
 
 
-def class_of(change: Change, now: Standing) -> KnobClass:
+def class_of(change: Change, now: TunerState) -> KnobClass:
     """A training knob by its name is free in a program that was seen not to train."""
     trains = not now.originals or now.trains
     return "free" if change.knob_class == "training" and not trains else change.knob_class
@@ -87,7 +87,7 @@ def traded(proof: Comparison) -> bool:
     return old.only("numeric", "quality").key != new.only("numeric", "quality").key
 
 
-def quality_proven(found: Outcome) -> bool | None:
+def quality_proven(found: TuningResult) -> bool | None:
     """Whether what is written and may change results was confirmed; None where nothing may. How
     well a model is trained in other batches no short run confirms."""
     if not found.winner.only("numeric", "quality").changes:
@@ -95,12 +95,12 @@ def quality_proven(found: Outcome) -> bool | None:
     return not retrains(found) and found.standing.facts.workload.quality_proof == "bounds"
 
 
-def retrains(found: Outcome) -> bool:
+def retrains(found: TuningResult) -> bool:
     """Whether what is written holds a batch that changes how the model is trained."""
     return any(change.kind == "batch_size" for change in found.winner.only("quality").changes)
 
 
-def mended(found: Outcome) -> list[str]:
+def mended(found: TuningResult) -> list[str]:
     """Constraints that no run of the original was inside of, where something is written."""
     now = found.standing
     if not found.winner.changes or not mends(now, now.originals):
@@ -108,12 +108,12 @@ def mended(found: Outcome) -> list[str]:
     return [each.text for each in now.facts.objective.broken(now.original)]
 
 
-def gained_by(found: Outcome) -> Interval | None:
+def gained_by(found: TuningResult) -> Interval | None:
     """Gain of everything that is written, over the original."""
     return chained(chain_of(found), found.standing.facts.objective)
 
 
-def verdict_of(found: Outcome) -> OptimizeVerdict:
+def verdict_of(found: TuningResult) -> OptimizeVerdict:
     """`unchanged` only where candidates ran and lost, or there was none to run; a larger budget
     would not have told more."""
     if found.interrupted:
@@ -128,12 +128,12 @@ def verdict_of(found: Outcome) -> OptimizeVerdict:
     return "partial" if ended else "unchanged"
 
 
-def never_run(found: Outcome) -> list[str]:
+def never_run(found: TuningResult) -> list[str]:
     """Settings of which the budget held no other value; a larger one would have tried them."""
     return [decision.path for decision in found.decisions if decision.outcome == "skipped"]
 
 
-def reason(found: Outcome) -> str:
+def reason(found: TuningResult) -> str:
     """Why the verdict is what it is."""
     now, stop = found.standing, found.stop
     if stop is None:
@@ -172,7 +172,7 @@ def reason(found: Outcome) -> str:
     return text + (again(now) if verdict_of(found) == "partial" else "")
 
 
-def not_proven(found: Outcome, last: Comparison) -> str:
+def not_proven(found: TuningResult, last: Comparison) -> str:
     """What came of the last proof, which did not hold."""
     if last.failure is not None:
         return (
@@ -194,13 +194,13 @@ def not_proven(found: Outcome, last: Comparison) -> str:
     )
 
 
-def without_its_proof(now: Standing) -> bool:
+def without_its_proof(now: TunerState) -> bool:
     """Whether something was faster in the search, and no round of its proof was run."""
     unproven = any(proposal.outcome is None for proposal in now.proposals)
     return not now.proofs and (unproven or any(word.outcome == "found" for word in now.settled))
 
 
-def without_proof(found: Outcome) -> str:
+def without_proof(found: TuningResult) -> str:
     """Why no candidate came as far as a proof."""
     now = found.standing
     tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
@@ -222,7 +222,7 @@ def without_proof(found: Outcome) -> str:
     return f"Nothing {what} is faster by more than {numbers.percent(now.band)}." + unknown(found)
 
 
-def unknown(found: Outcome) -> str:
+def unknown(found: TuningResult) -> str:
     """What nothing is known of, because the budget was spent; with a space before it."""
     names = never_run(found)
     return (
@@ -233,7 +233,7 @@ def unknown(found: Outcome) -> str:
     )
 
 
-def in_pairs(found: Outcome) -> str:
+def in_pairs(found: TuningResult) -> str:
     """What pairs of runs said of the most promising that they did not prove, where they proved
     nothing else; empty where nothing came as far as that."""
     now = found.standing
@@ -253,7 +253,7 @@ def in_pairs(found: Outcome) -> str:
     return f"{best.title} looked {best.gain:.2f}x better at first; {said}, so no gain was proven."
 
 
-def again(now: Standing) -> str:
+def again(now: TunerState) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
     missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
     starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.report.numbers import as_float, measure
-from advisor.strategy.training_batch import rule_for
+from advisor.tuner.training_batch import rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.documents.spelling import is_number
+from advisor.config.spelling import is_number
 from advisor.report.curves import PROVING, SEARCHED
 
 if TYPE_CHECKING:

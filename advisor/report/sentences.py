@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.experiments.comparison import AFTER, BEFORE
-from advisor.experiments.starts import WHOLE_SEARCH
+from advisor.executor.comparison import AFTER, BEFORE
+from advisor.executor.starts import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run, leaf_of
 from advisor.report import numbers, retrained
 from advisor.report.numbers import as_float
@@ -13,13 +13,13 @@ from advisor.report.numbers import as_float
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.experiments.attempts import Attempt
-    from advisor.experiments.comparison import Comparison
-    from advisor.experiments.starts import Starts
+    from advisor.executor.attempts import TrialResult
+    from advisor.executor.comparison import Comparison
+    from advisor.executor.starts import Starts
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
     from advisor.model import BatchPlace, Interval
-    from advisor.strategy.facts import Skipped
+    from advisor.tuner.facts import Skipped
 
 REASONS = {
     "changed-batch": "Part of what was proven; by the curve fitted to all runs the smallest batch "
@@ -289,7 +289,7 @@ def seen(data: Mapping[str, object]) -> str:
     return ": " + ", ".join(told) if told else ""
 
 
-def evidence(decision: Decision, attempts: Mapping[str, Attempt]) -> list[str]:
+def evidence(decision: Decision, attempts: Mapping[str, TrialResult]) -> list[str]:
     """A line for each process in which the knob was tried: its value, what else was moved, and what
     came of it."""
     lines = []

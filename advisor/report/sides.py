@@ -6,7 +6,7 @@ import statistics
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from advisor.experiments.comparison import AFTER, BEFORE
+from advisor.executor.comparison import AFTER, BEFORE
 from advisor.machine.readings import GIB
 from advisor.model import Candidate, Interval, Run, Shares
 from advisor.report.bottleneck import typical
@@ -17,11 +17,13 @@ from advisor.stats import walsh_interval
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.experiments.comparison import Comparison
-    from advisor.strategy.standing import Standing
+    from advisor.executor.comparison import Comparison
+    from advisor.tuner.standing import TunerState
 
 
-def sides(now: Standing, comparisons: Sequence[Comparison], winner: Candidate) -> tuple[Side, Side]:
+def sides(
+    now: TunerState, comparisons: Sequence[Comparison], winner: Candidate
+) -> tuple[Side, Side]:
     """The two columns of the table; `after` equals `before` when nothing was changed."""
     quality = now.quality
     first = typical(now.originals) if now.originals else None
@@ -33,7 +35,7 @@ def sides(now: Standing, comparisons: Sequence[Comparison], winner: Candidate) -
     return before, side(written, after or dict(quality.before))
 
 
-def runs_of(now: Standing, comparisons: Sequence[Comparison], candidate: Candidate) -> list[Run]:
+def runs_of(now: TunerState, comparisons: Sequence[Comparison], candidate: Candidate) -> list[Run]:
     """Every sound run of one configuration: the baseline, and an arm of whatever contest. The run
     that chose it in the search is none of them. The undisturbed alone where there are several."""
     arms = [

@@ -5,15 +5,15 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from advisor.experiments.attempts import disturbed
-from advisor.experiments.comparison import COLLAPSED
+from advisor.executor.attempts import disturbed
+from advisor.executor.comparison import COLLAPSED
 from advisor.report import numbers
 from advisor.stats import pooled_band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.experiments.attempts import Attempt
+    from advisor.executor.attempts import TrialResult
     from advisor.model import Neighbour, Run
 
 
@@ -38,7 +38,7 @@ def busy(runs: Sequence[Run], who: Sequence[Neighbour], cpus: int, *, stood_in: 
     return text
 
 
-def between_equal_runs(attempts: Sequence[Attempt]) -> float | None:
+def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
     """How far equal processes lay apart in this call, as a band; None where none ran twice. Runs
     that collapsed are counted by themselves elsewhere."""
     rates: dict[tuple[str, str], list[float]] = {}
@@ -84,7 +84,7 @@ ISOLATION = {
 """Kind of isolation to what it means for the user's files."""
 
 
-def left_behind(attempts: Sequence[Attempt]) -> list[str]:
+def left_behind(attempts: Sequence[TrialResult]) -> list[str]:
     """Files that trials wrote outside their scratch and that are still there, sorted."""
     stays = (each.result for each in attempts if each.result.isolation != "overlay")
     return sorted({path for result in stays for path in result.files_created})

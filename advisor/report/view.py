@@ -6,9 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.documents import argv
+from advisor.config import argv
 from advisor.report import markdown, numbers, sentences
-from advisor.strategy.standing import MOST_NOISE
+from advisor.tuner.standing import MOST_NOISE
 
 if TYPE_CHECKING:
     from advisor.report.model import (

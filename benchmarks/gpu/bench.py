@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.machine.telemetry import Sampler
 from advisor.model import Candidate, MeasurePlan, Run, Trial
-from advisor.trials import run_trial
+from advisor.runner import run_trial
 from benchmarks.gpu.record import Line
 
 if TYPE_CHECKING:

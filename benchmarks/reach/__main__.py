@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.reach.measure import Outcome, measured
+from benchmarks.reach.measure import TuningResult, measured
 from benchmarks.reach.table import TABLE
 
 HEADS = (
@@ -62,7 +62,7 @@ def main() -> None:
     raise SystemExit(failed)
 
 
-def row(outcome: Outcome) -> str:
+def row(outcome: TuningResult) -> str:
     """One line of the table."""
     seen, tuned = outcome.profile, outcome.optimize or {}
     rates = ["units_per_s", "true_units_per_s"]

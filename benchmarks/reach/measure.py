@@ -144,7 +144,7 @@ def _free_port() -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TuningResult:
     """What came of one program."""
 
     name: str
@@ -156,7 +156,7 @@ class Outcome:
     """What does not hold; empty where all does."""
 
 
-def measured(program: Program, root: Path, *, window: str, profile_only: bool) -> Outcome:
+def measured(program: Program, root: Path, *, window: str, profile_only: bool) -> TuningResult:
     """Profile, then optimize `program`, and hold both against its table row."""
     here = place(program, root)
     before = here.files()
@@ -167,7 +167,7 @@ def measured(program: Program, root: Path, *, window: str, profile_only: bool) -
     if not profile_only:
         tuned, more = optimized(here, before)
         wrong += more
-    return Outcome(
+    return TuningResult(
         name=program.name,
         load=round(os.getloadavg()[0], 1),
         profile=profile,

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from advisor.doctor.card_checks import CARD_CHECKS
-from advisor.doctor.command import as_json, as_text, checked
-from advisor.doctor.interpreter import TorchFacts
-from advisor.doctor.table import Readings, Row, examine, verdict
-from advisor.isolation.offer import Offer
+from advisor.commands.doctor.card_checks import CARD_CHECKS
+from advisor.commands.doctor.command import as_json, as_text, checked
+from advisor.commands.doctor.interpreter import TorchFacts
+from advisor.commands.doctor.table import Readings, Row, examine, verdict
 from advisor.machine.condition import CardCondition
 from advisor.machine.disk import DiskRead
 from advisor.machine.host_condition import Governor, HostCondition, Limit
 from advisor.machine.readings import GpuProcess, GpuSample
 from advisor.model import Disturbance, Gpu, Neighbour
+from advisor.sandbox.offer import Offer
 
 H100 = CardCondition(
     gpu=Gpu(

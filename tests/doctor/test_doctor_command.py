@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import nvml_stub
 import pytest
 
-from advisor.doctor.interpreter import asking
-from tests.isolation.conftest import NAMESPACE
+from advisor.commands.doctor.interpreter import asking
+from tests.sandbox.conftest import NAMESPACE
 
 if TYPE_CHECKING:
     from tests.warm import Server

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
-from advisor.isolation.offer import FORCED
 from advisor.model import Failure, Shares
+from advisor.sandbox.offer import FORCED
 from tests.runs import a_run
 
 if TYPE_CHECKING:

@@ -16,21 +16,21 @@ from advisor.gate.entries import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.entries import Arm
+    from advisor.gate.entries import Variant
 
 
 def rate(value: float, **more: Any) -> Rate:
     return Rate(mean=value, unit="sample", **more)
 
 
-def run(arm: Arm, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
+def run(arm: Variant, rates: dict[str, float] | None = None, **more: Any) -> RunEntry:
     """One process; `rates` by workload."""
     made = {key: rate(value) for key, value in (rates or {}).items()}
     facts: dict[str, Any] = {"source": "probe", "rates": made, "exit_code": 0, **more}
     return RunEntry(arm=arm, started=0.0, wall_s=1.0, **facts)
 
 
-def failed(arm: Arm, kind: str, evidence: str = "it broke") -> RunEntry:
+def failed(arm: Variant, kind: str, evidence: str = "it broke") -> RunEntry:
     return RunEntry(arm=arm, started=0.0, wall_s=1.0, problem=Problem(kind=kind, evidence=evidence))
 
 
@@ -66,7 +66,7 @@ def suite_of(base: dict[str, float], head: dict[str, float], n: int = 12) -> Pro
     pairs = []
     for number in range(1, n + 1):
         wobble = 1 + 0.001 * ((3 * number) % n / n)
-        runs: dict[Arm, RunEntry] = {
+        runs: dict[Variant, RunEntry] = {
             "base": run("base", {k: v * wobble for k, v in base.items()}),
             "head": run("head", dict(head)),
         }

@@ -12,7 +12,7 @@ import pytest
 from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.isolation.offer import FORCED, offered
+from advisor.sandbox.offer import FORCED, offered
 from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, fork_event
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()

@@ -8,16 +8,16 @@ import os
 
 import pytest
 
-from advisor.engines.formula import Formula
-from advisor.engines.recorded import RecordedEngine
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.recorded import RecordedEngine
 from advisor.gate import suites
 from advisor.gate.base import Checkout
 from advisor.gate.measure import Bench, entry, last_told, probe_rate
 from advisor.gate.program import THROUGHPUT_LINE, Program
 from advisor.gate.records import Revision
 from advisor.model import Effects, Failure, MeasurePlan
-from advisor.trials.limits import Limits
-from advisor.trials.output import plain
+from advisor.runner.limits import Limits
+from advisor.runner.output import plain
 from tests.runs import a_run
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.trials.output import Stream, Tally
+from advisor.runner.output import Stream, Tally
 from tests.gate.repos import STEADY, Gated, Repo
-from tests.isolation.conftest import NAMESPACE
+from tests.sandbox.conftest import NAMESPACE
 
 if TYPE_CHECKING:
     from pathlib import Path

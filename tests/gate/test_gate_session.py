@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.experiments import interleave
+from advisor.executor import interleave
 from advisor.gate import report, workbench
 from advisor.gate.base import Checkout
 from advisor.gate.measure import Bench

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.model import MeasurePlan
 from tests import simulated_gpu
-from tests.probe.program import Outcome, python
+from tests.probe.program import TuningResult, python
 from tests.simulated_gpu import Card, Truth
 
 PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
@@ -21,7 +21,7 @@ PLAN = MeasurePlan(measure_s=0.6, min_steps=8)
 class Simulated:
     """A program's outcome under the probe, and what its cards did."""
 
-    outcome: Outcome
+    outcome: TuningResult
     truth: Truth
 
     @property

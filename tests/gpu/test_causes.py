@@ -11,7 +11,7 @@ from advisor.report.bottleneck import diagnose
 from tests.runs import a_run
 
 if TYPE_CHECKING:
-    from advisor.trials.reading import Reading
+    from advisor.runner.reading import Reading
     from tests.gpu.conftest import Run as RunOnCards
 
 POINTS = 0.05

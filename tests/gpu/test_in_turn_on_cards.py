@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from advisor.strategy.in_turn import gains
+from advisor.tuner.in_turn import gains
 
 if TYPE_CHECKING:
     from tests.gpu.conftest import Run, Simulated

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor import documents, knobs
+from advisor import config as documents
+from advisor import knobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.documents import Document, Format
+    from advisor.config import Document, Format
     from advisor.knobs import Findings
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor import documents, knobs
+from advisor import config as documents
+from advisor import knobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from advisor import knobs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs import Findings
 
 CONFIG = """\
@@ -127,7 +127,7 @@ def test_output_directory(found: Findings) -> None:
 
 def test_steps_move_with_their_schedule(founding: Document, found: Findings) -> None:
     moved = knobs.move(founding, found, f"{SCHEDULE}.test.n_timestep", 512)
-    assert not isinstance(moved, knobs.Refusal)
+    assert not isinstance(moved, knobs.InvalidChange)
     assert {change.path.rsplit(".", 1)[-1]: change.kind for change in moved} == {
         "n_timestep": "timesteps",
         "linear_start": "schedule",

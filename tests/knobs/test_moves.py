@@ -25,7 +25,7 @@ def move(document: Callable[..., object]) -> Callable[..., Moved | str]:
     def build(text: str, path: str, value: JsonScalar) -> Moved | str:
         config = document(text)
         moved = knobs.move(config, knobs.find(config), path, value)  # type: ignore[arg-type]
-        if isinstance(moved, knobs.Refusal):
+        if isinstance(moved, knobs.InvalidChange):
             return moved.reason
         return {change.path: change.new for change in moved}
 
@@ -217,7 +217,7 @@ def test_two_settings_of_one_name_are_told_apart_by_what_stands_above_them(
     labels = []
     for path in ("train.batch_size", "val.batch_size", "workers"):
         moved = knobs.move(config, found, path, 16)  # type: ignore[arg-type]
-        assert not isinstance(moved, knobs.Refusal)
+        assert not isinstance(moved, knobs.InvalidChange)
         labels.append(Candidate(changes=moved).label)
     assert labels == ["train.batch_size=16", "val.batch_size=16", "workers=16"]
 

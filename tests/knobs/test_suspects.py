@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor import documents, knobs
-from advisor.documents.argv import join
+from advisor import config as documents
+from advisor import knobs
+from advisor.config.argv import join
 from advisor.knobs import suspects, tryout
 from advisor.knobs.joining import joined
 from advisor.knobs.traces import ASPECTS
 from advisor.model import Effects
 
 if TYPE_CHECKING:
-    from advisor.documents import Document
+    from advisor.config import Document
     from advisor.knobs.suspects import Suspect
     from advisor.knobs.tryout import Move
 
@@ -259,7 +260,7 @@ def test_what_is_followed_is_a_knob_with_links() -> None:
     links = [link for link in found.links if "zorp" in link.paths]
     assert {link.kind for link in links} == {"product", "lr-batch"}
     changes = knobs.move(document, found, "zorp", 40)
-    assert not isinstance(changes, knobs.Refusal)
+    assert not isinstance(changes, knobs.InvalidChange)
     assert {change.path: change.new for change in changes} == {"zorp": 40, "accumulation_steps": 2}
 
 

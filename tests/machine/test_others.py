@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from advisor.machine.others import UNSEEN, Others, Slice, look
+from advisor.machine.others import UNSEEN, LoadSample, Others, look
 from advisor.machine.processes import TreeClock, read_all, read_stat
 from advisor.model import Disturbance
 
@@ -30,7 +30,7 @@ pytestmark = [
 BURN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 
 
-def piece(**told: float | None) -> Slice:
+def piece(**told: float | None) -> LoadSample:
     """A tenth of a second on two CPUs."""
     facts = {
         "start": 0.0,
@@ -41,7 +41,7 @@ def piece(**told: float | None) -> Slice:
         "waited_cpus": 0.0,
         "steal_share": 0.0,
     }
-    return Slice(**facts | told)  # type: ignore[arg-type]
+    return LoadSample(**facts | told)  # type: ignore[arg-type]
 
 
 @contextmanager

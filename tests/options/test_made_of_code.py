@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor import options
-from advisor.documents import of_command, split_command
+from advisor.config import of_command, split_command
 
 if TYPE_CHECKING:
     from pathlib import Path

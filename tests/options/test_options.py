@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor import options
-from advisor.documents import of_command, split_command
+from advisor.config import of_command, split_command
 from tests.options.programs import ARGPARSE, PROGRAMS, SUBCOMMANDS, Program, write
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor import options
-from advisor.inspect import inspect
+from advisor.commands.inspect import inspect
 from tests.options.programs import write
 
 FILES = {

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.model import MeasurePlan
-from advisor.trials.reading import Reading, read
-from advisor.trials.records import ProcessRecord, Records
+from advisor.runner.reading import Reading, read
+from advisor.runner.records import ProcessRecord, Records
 from tests import light, warm
 from tests.truth import true_rate
 
@@ -31,7 +31,7 @@ WHOLE = MeasurePlan(mode="whole")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TuningResult:
     """What came of one command."""
 
     reading: Reading | None
@@ -118,7 +118,7 @@ def run(
     allow_writes: bool = False,
     timeout_s: float = 60.0,
     begin: Begin = fresh,
-) -> Outcome:
+) -> TuningResult:
     """Run `command` as the launcher would: spec, PYTHONPATH, PATH, process group."""
     records = scratch / "probe"
     records.mkdir(parents=True)
@@ -154,7 +154,7 @@ def run(
             _end(process)
     assert process.returncode is not None
     processes = Records(records).read()
-    return Outcome(
+    return TuningResult(
         reading=read(processes, plan),
         records=processes,
         exit_code=process.returncode,
@@ -183,13 +183,13 @@ def _end(process: Begun) -> None:
     process.wait(60.0)
 
 
-def python(scratch: Path, program: str, *args: str, **options: Any) -> Outcome:
+def python(scratch: Path, program: str, *args: str, **options: Any) -> TuningResult:
     """Run one of the fixture programs, which imports torch, with this interpreter."""
     options.setdefault("begin", forked)
     return run(scratch, sys.executable, str(PROGRAMS / program), *args, **options)
 
 
-def in_a_file(folder: Path, code: str, **options: Any) -> Outcome:
+def in_a_file(folder: Path, code: str, **options: Any) -> TuningResult:
     """Run a program of this code, which imports torch, to its own end."""
     (folder / "program.py").write_text(code)
     command = (sys.executable, str(folder / "program.py"))

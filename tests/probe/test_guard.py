@@ -12,7 +12,7 @@ from tests.probe.program import WHOLE, forked, fresh, python
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.probe.program import Outcome
+    from tests.probe.program import TuningResult
 
 WAYS = (
     "open",
@@ -32,7 +32,7 @@ WAYS = (
 )
 
 
-def saves(folder: Path, how: str, target: str, *, allow_writes: bool = False) -> Outcome:
+def saves(folder: Path, how: str, target: str, *, allow_writes: bool = False) -> TuningResult:
     """The program that does one thing to `target`."""
     return python(
         folder, "ok_saves.py", how, target, plan=WHOLE, allow_writes=allow_writes,

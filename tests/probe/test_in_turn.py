@@ -11,7 +11,7 @@ import pytest
 
 from advisor.model import InTurn, MeasurePlan
 from advisor.probe.in_turn import order
-from advisor.strategy.in_turn import gains
+from advisor.tuner.in_turn import gains
 from tests import simulated_gpu
 from tests.probe import program
 from tests.truth import rate_between
@@ -19,12 +19,12 @@ from tests.truth import rate_between
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.probe.program import Outcome
+    from tests.probe.program import TuningResult
 
 PLAN = MeasurePlan(measure_s=0.4, min_steps=8, in_turn=("threads=2", "autocast=bfloat16"))
 
 
-def looped(folder: Path, *args: str, plan: MeasurePlan) -> Outcome:
+def looped(folder: Path, *args: str, plan: MeasurePlan) -> TuningResult:
     """The program in a time of its own: while it computes, and as long as it says it sleeps."""
     # a second thread that spins would be time of its own
     base = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "OMP_WAIT_POLICY": "PASSIVE"}
@@ -32,22 +32,22 @@ def looped(folder: Path, *args: str, plan: MeasurePlan) -> Outcome:
     return program.python(folder, "switch_loop.py", *args, plan=plan, env=env)
 
 
-def states(outcome: Outcome) -> list[list[str]]:
+def states(outcome: TuningResult) -> list[list[str]]:
     """Switches in force, by the program, each time they changed."""
     return [json.loads(line) for line in outcome.stdout.splitlines() if line.startswith("[")]
 
 
-def accounts(outcome: Outcome) -> dict[str, InTurn]:
+def accounts(outcome: TuningResult) -> dict[str, InTurn]:
     return {each.name: each for each in outcome.measured.in_turn}
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
     folder = tmp_path_factory.mktemp("trained")
     return looped(folder, "--train", plan=PLAN)
 
 
-def test_each_switch_is_taken_off_again(trained: Outcome) -> None:
+def test_each_switch_is_taken_off_again(trained: TuningResult) -> None:
     """There and back, with the program as it is between, and after the window."""
     assert trained.exit_code == 0, trained.stderr
     there = [[], ["threads"], ["autocast"], []]
@@ -57,7 +57,7 @@ def test_each_switch_is_taken_off_again(trained: Outcome) -> None:
     assert all(each.applied for each in found.values())
 
 
-def test_spells_tell_what_the_program_counts(trained: Outcome) -> None:
+def test_spells_tell_what_the_program_counts(trained: TuningResult) -> None:
     """By its own clock, within 2 %, each in its own time after the window and after the others."""
     spells = sorted(
         (spell for each in trained.measured.in_turn for spell in each.spells),
@@ -72,7 +72,7 @@ def test_spells_tell_what_the_program_counts(trained: Outcome) -> None:
     assert len(spells) == 7
 
 
-def test_the_run_is_of_the_program_as_it_is(trained: Outcome) -> None:
+def test_the_run_is_of_the_program_as_it_is(trained: TuningResult) -> None:
     """The window ended before the first switch."""
     reading = trained.measured
     assert reading.effects.threads == 1
@@ -81,7 +81,7 @@ def test_the_run_is_of_the_program_as_it_is(trained: Outcome) -> None:
     assert reading.units_per_s == pytest.approx(trained.true_rate(), rel=0.02)
 
 
-def test_the_switch_that_helps_is_told_and_no_other(trained: Outcome) -> None:
+def test_the_switch_that_helps_is_told_and_no_other(trained: TuningResult) -> None:
     assert [name for name, gain in gains(trained.measured.in_turn, 0.1).items() if gain] == [
         "autocast=bfloat16"
     ]

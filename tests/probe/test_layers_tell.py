@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.probe.layout import Teller, judge
+from advisor.probe.layout import LayerObserver, judge
 
 torch = pytest.importorskip("torch")
 
@@ -32,7 +32,7 @@ class Bags(torch.nn.Module):  # type: ignore[misc, name-defined]
 def test_bags_of_ids_are_the_samples(first: tuple, later: tuple, items: int) -> None:  # type: ignore[type-arg]
     """Not their ids."""
     module = Bags()
-    teller = Teller(torch, quiet=False)
+    teller = LayerObserver(torch, quiet=False)
     teller.listen(module)
     output = module(*first)
     teller.stop()

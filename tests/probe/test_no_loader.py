@@ -13,7 +13,7 @@ from tests.probe.program import PLAN, python
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.probe.program import Outcome
+    from tests.probe.program import TuningResult
 
 WITHIN = 0.02
 BASELINE = MeasurePlan(
@@ -35,11 +35,11 @@ def test_samples_of_a_language_model(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def bigram(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def bigram(tmp_path_factory: pytest.TempPathFactory) -> TuningResult:
     return python(tmp_path_factory.mktemp("bigram"), "own_language.py", "bigram")
 
 
-def test_samples_that_cannot_be_told_are_not_told(bigram: Outcome) -> None:
+def test_samples_that_cannot_be_told_are_not_told(bigram: TuningResult) -> None:
     """An embedding alone has no place for the batch: tokens are counted, and it is said."""
     reading = bigram.measured
     assert reading.effects.batch is None
@@ -49,7 +49,7 @@ def test_samples_that_cannot_be_told_are_not_told(bigram: Outcome) -> None:
     assert any("cannot be told" in note for note in reading.notes)
 
 
-def test_an_experiment_tells_what_no_layer_does(bigram: Outcome, tmp_path: Path) -> None:
+def test_an_experiment_tells_what_no_layer_does(bigram: TuningResult, tmp_path: Path) -> None:
     """Told which dimension followed the batch's setting, samples are counted."""
     seen = bigram.measured.effects
     assert seen.input_dims == ((6, 10),)
@@ -78,7 +78,7 @@ def test_a_validation_first_is_not_the_workload(tmp_path: Path) -> None:
     assert reading.effects.batch == 4
 
 
-def test_nothing_waits_for_a_loader_that_is_not_there(bigram: Outcome) -> None:
+def test_nothing_waits_for_a_loader_that_is_not_there(bigram: TuningResult) -> None:
     """What lies between the calls of the network is host code."""
     reading = bigram.measured
     assert reading.wait_share is None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from advisor.trials.reading import Reading
+    from advisor.runner.reading import Reading
 
 torch = pytest.importorskip("torch")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.advice import proven_advice
-from advisor.engines.recorded import QUIET_MACHINE
+from advisor.executor.engines.recorded import QUIET_MACHINE
 from advisor.machine import target
+from advisor.patches import proven_advice
 from advisor.report import compose
-from advisor.report.outcome import Outcome
+from advisor.report.outcome import TuningResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
     """The report that `optimize` would write."""
     return compose.optimize_report(
-        Outcome(
+        TuningResult(
             stop=search.stop,
             standing=search.standing,
             attempts=tuple(search.lab.attempts),
@@ -33,7 +33,7 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             machine=machine,
             diff="",
         ),
-        compose.Asked(
+        compose.RunInfo(
             config=folder / "train.yaml",
             report=folder / "report.md",
             output=None,

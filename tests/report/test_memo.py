@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from advisor import profile
+from advisor.commands import profile
 from advisor.model import Ceilings, Effects, Shares, Telemetry
 from advisor.report.bottleneck import diagnose
 from tests.runs import a_run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.experiments.attempts import Arm, Ask, Attempt
+from advisor.executor.attempts import TrialRequest, TrialResult, Variant
 from advisor.model import MeasurePlan
 from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.entries import trial_entry
@@ -292,12 +292,12 @@ def test_what_failed_inside_a_trial_alone_is_no_trouble_of_a_user() -> None:
 
 def test_a_trial_tells_what_was_tried_from_inside_it() -> None:
     for arm, turns, told in (
-        (Arm(), (), None),
-        (Arm(whatif="compile"), (), "compile"),
-        (Arm(), ("compile", "threads=1"), "compile, threads=1"),
+        (Variant(), (), None),
+        (Variant(whatif="compile"), (), "compile"),
+        (Variant(), ("compile", "threads=1"), "compile, threads=1"),
     ):
-        ask = Ask(arm=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
-        assert trial_entry(Attempt(id="1", ask=ask, result=a_run(), left_s=1.0)).whatif == told
+        ask = TrialRequest(arm=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
+        assert trial_entry(TrialResult(id="1", ask=ask, result=a_run(), left_s=1.0)).whatif == told
 
 
 def test_a_sign_begins_where_the_search_saw_a_difference() -> None:

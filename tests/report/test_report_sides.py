@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from advisor.experiments.attempts import Arm, Ask, Attempt, Contest
-from advisor.experiments.comparison import AFTER, BEFORE, Comparison
-from advisor.experiments.interleave import Round
+from advisor.executor.attempts import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.interleave import Round
 from advisor.model import Candidate, Change, Disturbance, MeasurePlan
 from advisor.report.sides import runs_of, sides
-from advisor.strategy.standing import Standing
+from advisor.tuner.standing import TunerState
 from tests.runs import a_run
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ TUNED = Candidate(
 BUSY = Disturbance(disturbed=True, others_cpus=1.0)
 
 
-def an_ask(candidate: Candidate, whatif: str | None, purpose: Purpose) -> Ask:
-    arm = Arm(candidate=candidate, whatif=whatif)
-    return Ask(arm=arm, purpose=purpose, plan=MeasurePlan())
+def an_ask(candidate: Candidate, whatif: str | None, purpose: Purpose) -> TrialRequest:
+    arm = Variant(candidate=candidate, whatif=whatif)
+    return TrialRequest(arm=arm, purpose=purpose, plan=MeasurePlan())
 
 
 def contest(
@@ -48,11 +48,11 @@ def contest(
     rounds = []
     for number, runs in enumerate(zip(before, after, strict=True), 1):
         attempts = {
-            arm: Attempt(id="1", ask=ask, result=run, left_s=1.0)
+            arm: TrialResult(id="1", ask=ask, result=run, left_s=1.0)
             for arm, ask, run in zip((BEFORE, AFTER), asks, runs, strict=True)
         }
         rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=attempts))
-    contest = Contest(purpose=purpose, title="t", before=asks[0], after=asks[1], rounds=len(rounds))
+    contest = ABTest(purpose=purpose, title="t", before=asks[0], after=asks[1], rounds=len(rounds))
     return Comparison(contest=contest, rounds=tuple(rounds), left_s=1.0)
 
 
@@ -60,8 +60,8 @@ def at(*rates: float, **given: Any) -> list[Run]:
     return [a_run(units_per_s=rate, **given) for rate in rates]
 
 
-def standing(*originals: Run) -> Standing:
-    return Standing(facts=cast("Any", None), clock_s=0.0, originals=originals)
+def standing(*originals: Run) -> TunerState:
+    return TunerState(facts=cast("Any", None), clock_s=0.0, originals=originals)
 
 
 def rates_of(runs: list[Run]) -> list[float]:

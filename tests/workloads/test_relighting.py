@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
-from advisor.strategy import results
-from advisor.trials import run_trial
+from advisor.runner import run_trial
+from advisor.tuner import results
 from benchmarks.workloads.relighting import portraits, run
 from tests.probe import program as probed
 from tests.workloads import scripts

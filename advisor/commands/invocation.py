@@ -1,0 +1,259 @@
+"""Which program is meant: the config, the user's command, and the settings that go with them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import config as documents
+from advisor import knobs, options, settings
+from advisor.config.argv import first_own_word
+from advisor.config.formats import SUFFIXES
+from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
+from advisor.sandbox.offer import offered
+from advisor.settings import Settings, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.executor.attempts import CommandName
+    from advisor.model import Phase
+
+LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A command, the config it reads if one is known, and the settings that go with them."""
+
+    config: documents.Document | None
+    path: Path | None
+    """The config as the user or gpu-advisor.toml named it."""
+    argv: tuple[str, ...]
+    command_line: documents.Document
+    """`argv` as a document. Without a config the options that nobody typed are part of it: where
+    one is named, its values are the settings of the program."""
+    cwd: Path
+    name: str | None
+    """Name of the workload in gpu-advisor.toml, if it came from there."""
+    workload: Workload
+    settings: Settings
+
+    @property
+    def command(self) -> str:
+        """The command as one would type it."""
+        return shlex.join(self.argv)
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase that gpu-advisor.toml or the command names; None where neither does."""
+        return None if self.workload.phase == "any" else self.workload.phase
+
+    def quality_commands(self) -> dict[CommandName, documents.Document]:
+        """The commands of the quality measures, with the same options as `command_line`.
+
+        Where none is declared it is the command itself; what confirms runs what chose.
+        """
+        chooses = self.workload.quality_command
+        confirms = self.workload.confirm_quality_command or chooses
+        return {"quality": self._declared(chooses), "confirm-quality": self._declared(confirms)}
+
+    def _declared(self, command: str | None) -> documents.Document:
+        argv = self.argv if command is None else split(command, self.path, self.cwd)
+        return command_document(argv, self.cwd, self.config)
+
+
+def resolve(
+    config: Path | None,
+    command: list[str] | None,
+    *,
+    workload: str | None = None,
+    use_case: str = "optimize",
+) -> Invocation:
+    """The invocation that CONFIG, the name of a workload, and what stood after `--` mean.
+
+    What is named here wins over what gpu-advisor.toml says; a command alone is enough. Raises the
+    Config errors for a config that cannot be read, SettingsError (also for a workload that is not
+    there), and CommandMissingError with what was found when there is no command, or it never
+    names the config.
+    """
+    document = documents.read(config) if config else None
+    near = config.parent if config and config.parent.exists() else Path()
+    found = settings.load(settings.find(near))
+    name, entry = _entry(found, config, workload)
+    if config is None and entry is not None and entry.config is not None and not command:
+        config = shown(found.root / entry.config)
+        document = documents.read(config)
+    if command:
+        argv, cwd = tuple(command), Path.cwd()
+        if config is not None:
+            argv = tuple(token.replace("{config}", str(config)) for token in argv)
+    elif entry is not None:
+        argv, cwd = split(entry.command, config, found.root), found.root
+    else:
+        raise CommandMissingError(_no_command(config, found, use_case))
+    if config is not None and (why := why_not_taken(argv, config, document, cwd)):
+        raise CommandMissingError(why)
+    return Invocation(
+        config=document,
+        path=config,
+        argv=argv,
+        command_line=command_document(argv, cwd, document),
+        cwd=cwd,
+        name=name,
+        workload=_of_its_phase(entry or Workload(command=shlex.join(argv)), argv),
+        settings=found,
+    )
+
+
+def command_document(
+    command: tuple[str, ...], cwd: Path, config: documents.Document | None
+) -> documents.Document:
+    """A command as a document; without a config it has the options of the program's source."""
+    known = options.of_command(command, cwd) if config is None else ()
+    return documents.of_command(command, known)
+
+
+def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
+    """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
+    told = knobs.phase_of_command(documents.of_command(argv)) if workload.phase == "any" else None
+    return workload.model_copy(update={"phase": told}) if told else workload
+
+
+def _entry(
+    found: Settings, config: Path | None, workload: str | None
+) -> tuple[str | None, Workload | None]:
+    """The workload asked for by name, else the one of `config`, if any."""
+    if workload is None:
+        return (found.workload_for(config) if config else None) or (None, None)
+    if workload not in found.workload:
+        known = ", ".join(found.workload) or "none"
+        msg = (
+            f"{settings.FILE_NAME} has no workload {workload!r} (known: {known}). Add it, or name "
+            "another."
+        )
+        raise SettingsError(msg)
+    return workload, found.workload[workload]
+
+
+def shown(path: Path) -> Path:
+    """Relative where it lies below the working directory, as a user would name it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
+    """A declared command as argv; one with shell operators goes through `bash -c`.
+
+    `{config}` becomes the config's path as seen from `cwd`, where the command runs.
+    """
+    text = command
+    if config is not None:
+        real = Path(os.path.realpath(config))
+        shown = real.relative_to(cwd) if real.is_relative_to(cwd) else real
+        text = command.replace("{config}", shlex.quote(str(shown)))
+    if settings.needs_shell(command):
+        return ("bash", "-c", text)
+    return tuple(shlex.split(text))
+
+
+def why_not_taken(
+    argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
+) -> str | None:
+    """Why a changed copy of `config` would not reach the program; None where it would."""
+    if names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd):
+        return None
+    return (
+        f"The command never names {config}, so a changed copy could not be passed to it: "
+        f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
+    )
+
+
+def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
+    """Whether some token of `argv` is, or holds, the path of `config`."""
+    real = os.path.realpath(config)
+    for token in argv:
+        for part in (token, token.partition("=")[2]):
+            if part and os.path.realpath(cwd / part) == real:
+                return True
+        if str(config) in token or real in token:
+            return True
+    return False
+
+
+def _is_imported(
+    argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
+) -> bool:
+    """Whether the program imports its config, and sees the candidate in its place when it does."""
+    if document is None or document.format != "python" or offered(str(cwd)).kind != "overlay":
+        return False
+    return options.imports(argv, cwd, config)
+
+
+def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
+    """Config files that the words of a command name, its own program left out."""
+    first = first_own_word(command)
+    found = []
+    for word in command[first:]:
+        path = Path(word.split("=", 1)[-1])
+        with contextlib.suppress(OSError):  # no path at all, such as code of many lines
+            if path.suffix.lower() in SUFFIXES and (cwd / path).is_file():
+                found.append(path)
+    return found
+
+
+def require_writable(config: Path) -> None:
+    """Raise ConfigReadOnlyError when the tuned config could not be put in place of `config`."""
+    real = Path(os.path.realpath(config))
+    for path, what in ((real, "the file"), (real.parent, "its folder")):
+        if not os.access(path, os.W_OK) or not path.stat().st_mode & 0o222:
+            msg = (
+                f"{config} cannot be rewritten: {what} is read-only. Make it writable, or name "
+                "another file with --output, or only look with --dry-run."
+            )
+            raise ConfigReadOnlyError(msg)
+
+
+def _no_command(config: Path | None, found: Settings, use_case: str) -> str:
+    if config is None:
+        known = ", ".join(found.workload) or "none"
+        return (
+            "No command was given. Add it after `--`:\n"
+            f"  gpu-advisor {use_case} -- python YOUR_SCRIPT.py\n"
+            f"or name a workload of {settings.FILE_NAME} with --workload (known: {known})."
+        )
+    seen = mentions(config)
+    shown = "\n".join(f"  {line}" for line in seen) if seen else "  (nothing names it)"
+    return (
+        f"No command is known that uses {config}. Add it after `--`:\n"
+        f"  gpu-advisor {use_case} {config} -- python YOUR_SCRIPT.py --config {config}\n"
+        f"or to {settings.FILE_NAME}:\n"
+        f"  [workload.{config.stem.replace('_', '-')}]\n"
+        f'  config = "{config}"\n'
+        f'  command = "python YOUR_SCRIPT.py --config {{config}}"\n'
+        f"Lines here that name {config.name}:\n{shown}"
+    )
+
+
+def mentions(config: Path, *, most: int = 5) -> list[str]:
+    """`README.md:12: python run.py -c config/x.json`: lines near the config that name it."""
+    found: list[str] = []
+    for folder in dict.fromkeys((Path.cwd(), config.parent, config.parent.parent)):
+        for pattern in LOOKED_THROUGH:
+            for path in sorted(folder.glob(pattern)):
+                try:
+                    if not path.is_file() or path.stat().st_size > 1_000_000:
+                        continue
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                except OSError:
+                    continue
+                for number, line in enumerate(text.splitlines(), 1):
+                    if config.name in line:
+                        found.append(f"{path}:{number}: {line.strip()[:120]}")
+                    if len(found) >= most:
+                        return found
+    return list(dict.fromkeys(found))

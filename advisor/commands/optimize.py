@@ -1,0 +1,389 @@
+"""`gpu-advisor optimize [CONFIG] [-- COMMAND]`: measure, choose, prove, write, report.
+
+Read top to bottom: `run` is the whole journey.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor import config as documents
+from advisor.commands.session import Job, add_arguments, options_of, prepare
+from advisor.errors import (
+    AdvisorError,
+    BudgetTooSmallError,
+    InterruptedByUserError,
+    NotMeasuredError,
+    TrialFailedError,
+)
+from advisor.executor.attempts import TrialResult
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.workplace import cancellable
+from advisor.executor.lab import WAIT_SHARE, Budget, Executor
+from advisor.executor.program import COMMAND_LINE, Program
+from advisor.executor.recall import RunCache
+from advisor.history import History, program_key
+from advisor.machine import target
+from advisor.model import Candidate, Failure
+from advisor.patches import proven_advice
+from advisor.quality import measure_key
+from advisor.report import compose, numbers, sentences, view, writing
+from advisor.report.entries import trial_entry
+from advisor.report.outcome import TuningResult
+from advisor.tuner import next_turn
+from advisor.tuner.asking import Stop
+from advisor.tuner.decisions import decisions
+from advisor.tuner.facts import PriorData, TuningContext
+from advisor.tuner.proof import proven_candidate
+from advisor.versions import Versions
+
+if TYPE_CHECKING:
+    import argparse
+    import threading
+    from pathlib import Path
+
+    from advisor.executor.engines import Engine
+    from advisor.model import Change
+    from advisor.report.model import Report
+    from advisor.report.progress import Progress
+    from advisor.tuner.standing import Result
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace, command: list[str] | None) -> int:
+    """The journey from a config or a command to a tuned one and a report. Raises AdvisorError."""
+    started = time.monotonic()
+    options = options_of(args)
+    job = prepare(options, command)
+    with (
+        job.versions.held(),
+        job.progress,
+        cancellable() as off,
+        engine_of(job, off) as engine,
+    ):
+        lab = open_lab(job, engine, started)
+        aim = TargetContext(job=job, facts=facts_of(job, lab))
+        answers: list[Result] = []
+        problem: AdvisorError | None = None
+        stop: Stop | None = None
+        try:
+            stop = search(aim, lab, answers, job.progress)
+        except InterruptedByUserError as interrupted:
+            problem = interrupted
+        if stop is not None and stop.reason == "baseline-failed":
+            raise baseline_failed(stop)
+        if stop is not None and stop.reason == "not-measured":
+            raise not_measured(stop)
+        took_s = time.monotonic() - started
+        report, refused = conclude(aim.job, lab, aim.facts, answers, stop, wall_s=took_s)
+        problem = problem or refused
+        stays = report.unfinished and writing.holds_finished(options.report)
+        if stays:
+            job.progress.note(f"{options.report} is still that of an earlier call, which finished")
+    if not stays:
+        writing.write(report, options.report, job.report)
+    if problem is not None:
+        raise problem
+    if stop is not None and stop.reason == "budget-too-small":
+        raise BudgetTooSmallError(" ".join(filter(None, (report.busy, report.reason))))
+    show(report, json_only=options.json)
+    return 0
+
+
+@dataclass(kw_only=True)
+class TargetContext:
+    """What is tuned for, which the original's first run may correct."""
+
+    job: Job
+    facts: TuningContext
+
+    def correct(self, answer: Result) -> None:
+        """The card that the program is on is known once it ran: its memory, its precisions."""
+        run = answer.run if isinstance(answer, TrialResult) else None
+        if run is None or not run.cards:
+            return
+        aimed = target.computed_on(self.job.target, self.job.machine, run.cards[0])
+        if aimed != self.job.target:
+            self.job = replace(self.job, target=aimed)
+            self.facts = replace(
+                self.facts,
+                memory_limit_gib=self.job.memory_limit_gib,
+                precisions=aimed.precisions,
+                cards=max(1, self.facts.cards),
+            )
+
+
+def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: Progress) -> Stop:
+    """Ask, answer, ask again; what was answered so far is in `answers`, also when interrupted."""
+    stage = ""
+    while True:
+        turn = next_turn(aim.facts, answers)
+        if isinstance(turn, Stop):
+            return turn
+        if turn.ask.purpose != stage:
+            if stage == "baseline" and (slow := sentences.slow_starts(turn.standing.starts)):
+                progress.note(slow)
+            stage = turn.ask.purpose
+            progress.stage(stage)
+        answers.append(lab.answer(turn.ask))
+        if stage == "baseline":
+            aim.correct(answers[-1])
+
+
+def not_measured(stop: Stop) -> AdvisorError:
+    """The original ran, and does not tell what the objective or a constraint asks for."""
+    run = stop.standing.original
+    names = " and ".join(stop.standing.facts.objective.unmeasured(run))
+    gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
+    msg = (
+        f"The original ran, and its {names} could not be measured{f' ({gaps})' if gaps else ''}. "
+        "Nothing was tried. Choose another objective or constraint."
+    )
+    return NotMeasuredError(msg)
+
+
+def baseline_failed(stop: Stop) -> AdvisorError:
+    """The original command must run: what it failed with, and what to do."""
+    assert stop.failed is not None
+    result = stop.failed.result
+    assert isinstance(result, Failure)
+    msg = (
+        f"The original command failed ({result.kind}): {result.evidence.rstrip('.')}.\n"
+        f"{result.next_step}\n{result.log_tail}".rstrip()
+    )
+    return TrialFailedError(result.kind, msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressListener:
+    """Passes what the lab says on to the progress display."""
+
+    progress: Progress
+
+    def trial_started(self, number: int, label: str, purpose: str) -> None:
+        """A process is about to start."""
+        self.progress.trial_started(number, label, purpose)
+
+    def trial_done(self, attempt: TrialResult) -> None:
+        """A result is there."""
+        self.progress.trial_done(trial_entry(attempt))
+
+
+def engine_of(job: Job, off: threading.Event) -> LocalEngine:
+    """Where the processes of this job run."""
+    return LocalEngine(
+        gpu_uuid=job.target.gpu.uuid if job.target.gpu else None,
+        cancel=off,
+        on_busy=job.progress.note,
+        patience_s=WAIT_SHARE * job.budget_s,
+    )
+
+
+def open_lab(job: Job, engine: Engine, started: float) -> Executor:
+    """Where the candidates of this job are measured; its budget began at `started`."""
+    asked = job.invocation
+    return Executor(
+        engine=engine,
+        program=Program(
+            config=asked.config,
+            command_line=asked.command_line,
+            cwd=asked.cwd,
+            unit=asked.workload.unit,
+            output_paths=job.sources[0].findings.outputs if asked.config else (),
+            output_flags=(*asked.workload.output_flags, *job.sources[-1].findings.outputs),
+            env={**dict(job.target.environment), **asked.workload.env},
+            seed=job.options.seed,
+            memory_cap_gib=job.target.memory_cap_gib,
+            allow_writes=job.options.allow_writes,
+            limits=job.limits,
+        ),
+        commands=asked.quality_commands(),
+        recall=RunCache(
+            history=History(job.state / "history.sqlite", job.progress.note),
+            machine_key=job.machine.key,
+            program_key=program_key(asked.cwd),
+            trusted=not job.options.fresh,
+        ),
+        budget=Budget(total_s=job.budget_s, clock=engine.clock, started=started),
+        listener=ProgressListener(progress=job.progress),
+    )
+
+
+def quality_key(job: Job, lab: Executor) -> str:
+    """Identity of what the quality command measures."""
+    argv = lab.program.argv(Candidate(), lab.commands["quality"])
+    return measure_key(job.invocation.workload.quality, argv)
+
+
+def facts_of(job: Job, lab: Executor) -> TuningContext:
+    """All that is known before the first process."""
+    kept = job.versions.quality_reference(quality_key(job, lab))
+    workload = job.invocation.workload
+    if job.options.tier is not None:
+        workload = workload.model_copy(update={"tier": job.options.tier})
+    return TuningContext(
+        sources=job.sources,
+        workload=workload,
+        objective=job.objective,
+        cpus=job.machine.cpus,
+        memory_limit_gib=job.memory_limit_gib,
+        precisions=job.target.precisions,
+        cards=len(job.machine.gpus),
+        smallest_gain=job.invocation.settings.defaults.smallest_gain,
+        budget_s=job.budget_s,
+        training_batch=job.options.training_batch,
+        measure_s=job.options.window_s,
+        earlier=PriorData(
+            host_noise=lab.recall.host_noise(), quality_reference=tuple((kept or {}).items())
+        ),
+    )
+
+
+def conclude(
+    job: Job,
+    lab: Executor,
+    facts: TuningContext,
+    answers: list[Result],
+    stop: Stop | None,
+    *,
+    wall_s: float,
+) -> tuple[Report, AdvisorError | None]:
+    """Decide what is written, write it, and put everything into the report.
+
+    Where the config cannot be written, the report is that of a dry run, beside the reason.
+    """
+    options = job.options
+    now = (stop or next_turn(facts, answers)).standing
+    winner = proven_candidate(now) if stop is not None else Candidate()
+    if now.quality.original and not facts.earlier.quality_reference:
+        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
+    text, written = "", Written()
+    refused: AdvisorError | None = None
+    if winner.changes:
+        text = diff_of(job, lab, winner)
+        if not options.dry_run:
+            try:
+                written = write_tuned(job, lab, winner)
+            except AdvisorError as problem:
+                refused = problem
+    report = compose.optimize_report(
+        TuningResult(
+            stop=stop,
+            standing=now,
+            attempts=tuple(lab.attempts),
+            comparisons=tuple(lab.comparisons),
+            winner=winner,
+            decisions=decisions(now, winner, lab.attempts, whole=stop is not None and stop.whole),
+            advice=proven_advice(now, lab.program),
+            program=lab.program,
+            machine=job.machine,
+            diff=text,
+            history_set_aside=lab.recall.set_aside,
+            crowd=lab.crowd,
+        ),
+        compose.RunInfo(
+            config=job.config,
+            report=options.report,
+            output=written.config,
+            entry=written.entry,
+            rewritten=written.rewritten,
+            dry_run=options.dry_run or refused is not None,
+            workload=job.invocation.name,
+            command=job.invocation.command,
+            cwd=job.invocation.cwd,
+            target=job.target,
+            price_per_hour=job.price_per_hour,
+            wall_s=wall_s,
+        ),
+    )
+    return report, refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """Files that hold what was tuned: the config, and the entry of the command."""
+
+    config: Path | None = None
+    entry: Path | None = None
+    rewritten: tuple[Path, ...] = ()
+    """Those that were there before: `revert` gives them back."""
+
+
+def diff_of(job: Job, lab: Executor, winner: Candidate) -> str:
+    """The config's change, for people to read; empty without a config."""
+    config = job.invocation.config
+    if config is None:
+        return ""
+    new = lab.program.content(winner)
+    after = documents.parse(new, config.format, config.name)
+    return documents.masked_diff(config, after, str(job.config))
+
+
+def write_tuned(job: Job, lab: Executor, winner: Candidate) -> Written:
+    """Put the tuned config in place, and the tuned command where --write-toml asks for it."""
+    place, entry = None, None
+    rewritten: list[Path] = []
+    config, path = job.invocation.config, job.config
+    new = lab.program.content(winner)
+    if config is not None and path is not None and new != config.raw:
+        if job.tuned is not None and job.output is not None:
+            job.tuned.write(job.output, new)
+            job.versions.wrote(job.output, new)
+            place = job.output
+        else:
+            ours = tuple(c for c in winner.changes if c.document != COMMAND_LINE)
+            rewrite(job.versions, path, config, new, ours)
+            rewritten.append(path)
+            place = path
+    typed = tuple(c for c in winner.changes if c.document == COMMAND_LINE)
+    if job.entry is not None and (typed or job.entry.is_new):
+        new, file, entry = job.entry.content(typed), job.entry.file, job.entry.path
+        if file is not None:
+            rewrite(Versions(job.state, entry), entry, file, new, ())
+            rewritten.append(entry)
+        elif job.settings_file is not None:
+            job.settings_file.write(entry, new)
+    return Written(config=place, entry=entry, rewritten=tuple(rewritten))
+
+
+def rewrite(
+    versions: Versions,
+    path: Path,
+    original: documents.Document,
+    new: bytes,
+    changes: tuple[Change, ...],
+) -> None:
+    """Replace a file of the user's; its bytes are kept first. Raises AdvisorError."""
+    version = versions.keep(original, new, list(changes))
+    try:
+        documents.write_atomic(path, new, original.raw)
+    except AdvisorError:
+        versions.forget(version)
+        raise
+
+
+def show(report: Report, *, json_only: bool) -> None:
+    """The result on stdout: one JSON object, or the verdict and where to read on."""
+    if json_only:
+        sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
+        return
+    lines = [f"{view.subject(report)}: {report.verdict}. {report.reason}"]
+    if report.busy:
+        lines.append(f"  {report.busy}")
+    lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
+    lines += [
+        f"  yours to decide: {advice.title}, {numbers.gain(advice.gain)}"
+        for advice in report.advice
+        if advice.gain
+    ]
+    if report.tuned_command:
+        lines.append(f"tuned command: {report.tuned_command}")
+    if report.how_to_revert:
+        lines.append(f"undo: {report.how_to_revert}")
+    lines.append(f"report: {report.report}")
+    sys.stdout.write("\n".join(lines) + "\n")

@@ -1,0 +1,342 @@
+"""`gpu-advisor profile [CONFIG] [-- COMMAND ...]`: two measured runs, nothing changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor import knobs, masking, versions
+from advisor.commands import invocation
+from advisor.errors import FAILURE_EXIT_CODES, UsageError
+from advisor.executor.attempts import TrialRequest, TrialResult, Variant
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.workplace import cancellable
+from advisor.executor.program import Program
+from advisor.machine import target
+from advisor.machine.host import read_machine
+from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
+from advisor.report import bounds, numbers
+from advisor.report.alone import below_the_whole
+from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
+from advisor.report.entries import trial_entry
+from advisor.report.over_runs import ranged
+from advisor.report.progress import Progress
+from advisor.runner import limits
+from advisor.sandbox.offer import unisolated
+from advisor.settings import parse_duration_s
+from advisor.tuner.prices import CEILINGS_S
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.report.bounds import Bound
+    from advisor.settings import Workload
+
+RUNS = 2
+"""Nothing is told from one draw."""
+
+MEASURED = (
+    "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
+    "wait_share", "step_ms", "achieved_tflops", "batch", "workers", "ranks", "forwards_per_unit",
+    "peak_mem_gib", "effects", "shares", "bottleneck", "advice",
+)  # fmt: skip
+"""Keys of the JSON object that are null where nothing was measured."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor profile`."""
+    parser.add_argument(
+        "config", type=Path, nargs="?", help="config of your program; a command alone is enough"
+    )
+    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
+    parser.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window (default 3s)"
+    )
+    parser.add_argument(
+        "--unit", metavar="NAME", help="what one unit of work is called (default sample)"
+    )
+    parser.add_argument(
+        "--unit-regex",
+        metavar="RE",
+        help="count units by output lines that match; group 1, if any, is a number of units",
+    )
+    limits.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although the command writes over existing files of yours",
+    )
+
+
+def run(args: argparse.Namespace, command: list[str] | None) -> int:
+    """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
+    if args.config is not None:
+        versions.recover(args.config)
+    asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
+    workload = _as_flags_say(asked.workload, args)
+    machine = read_machine()
+    aim = target.resolve("auto", machine)
+    flags = asked.command_line
+    program = Program(
+        config=asked.config,
+        command_line=flags,
+        cwd=asked.cwd,
+        unit=workload.unit,
+        output_paths=knobs.find(asked.config).outputs if asked.config else (),
+        output_flags=(*workload.output_flags, *knobs.find(flags).outputs),
+        env={**dict(aim.environment), **workload.env},
+        allow_writes=args.allow_writes,
+        limits=limits.asked(args, workload, asked.settings.defaults),
+    )
+    plan = MeasurePlan(
+        measure_s=_window_s(args.window),
+        min_steps=8,
+        unit_regex=workload.unit_regex,
+        ceilings_workers=tuple(sorted({0, machine.cpus})),
+        ceilings_s=CEILINGS_S,
+    )
+    result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
+    if isinstance(result, Failure):
+        told = as_object(result, workload.unit)
+        masked = masking.mask_value(told)
+        memo_ = masking.mask_text(failure_memo(result))
+        shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
+        sys.stdout.write(shown)
+        return FAILURE_EXIT_CODES[result.kind]
+    if result[0].cards:
+        aim = target.computed_on(aim, machine, result[0].cards[0])
+    found = diagnose(result, profile=aim.profile)
+    help_ = bounds.bounds(result, cpus=machine.cpus)
+    if args.json:
+        told = as_object(result, workload.unit, found, help_)
+        shown = json.dumps(masking.mask_value(told), indent=2) + "\n"
+    else:
+        assert found is not None, "there are two runs"
+        shown = masking.mask_text(memo(result, found, help_))
+    sys.stdout.write(shown)
+    return 0
+
+
+def measure(
+    program: Program, plan: MeasurePlan, *, gpu_uuid: str | None
+) -> tuple[Run, ...] | Failure:
+    """Equal runs of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
+    runs: list[Run] = []
+    with (
+        Progress(unit=program.unit) as progress,
+        cancellable() as off,
+        LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
+    ):
+        ask = TrialRequest(arm=Variant(), purpose="profile", plan=plan)
+        for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
+            progress.note(note)
+        progress.stage("profile")
+        for number in range(1, RUNS + 1):
+            trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
+            progress.trial_started(number, trial.label, trial.purpose)
+            result = engine.run(trial)
+            attempt = TrialResult(id=trial.id, ask=ask, result=result, left_s=0.0)
+            progress.trial_done(trial_entry(attempt))
+            if isinstance(result, Failure):
+                return result
+            runs.append(result)
+    return tuple(runs)
+
+
+def _as_flags_say(workload: Workload, args: argparse.Namespace) -> Workload:
+    given = {"unit": args.unit, "unit_regex": args.unit_regex}
+    if args.unit_regex is not None:
+        try:
+            re.compile(args.unit_regex)
+        except re.error as problem:
+            msg = f"--unit-regex {args.unit_regex!r} is no regular expression: {problem}."
+            raise UsageError(msg) from problem
+    return workload.model_copy(update={k: v for k, v in given.items() if v is not None})
+
+
+def _window_s(text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except ValueError as problem:
+        msg = f"--window: {problem}"
+        raise UsageError(msg) from problem
+
+
+# --- one JSON object ----------------------------------------------------------------------
+
+
+def as_object(
+    result: tuple[Run, ...] | Failure,
+    unit: str,
+    found: Diagnosis | None = None,
+    help_: tuple[Bound, ...] = (),
+) -> dict[str, Any]:
+    """What `--json` prints; None is "not measured". The unit is named in the plural.
+
+    Figures are means over the runs; the range of the rate stands beside it.
+    """
+    shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
+    shown |= dict.fromkeys(MEASURED)
+    if isinstance(result, Failure):
+        told = ("kind", "evidence", "next_step")
+        return shown | {"failure": {name: getattr(result, name) for name in told}}
+    assert found is not None
+    run = typical(result)
+    effects, rates = run.effects, [each.units_per_s for each in result]
+    return shown | {
+        "ok": True,
+        "unit": numbers.plural(run.unit),
+        "units": run.units,
+        "window": {"start": run.window_start, "end": run.window_end},
+        "units_per_s": run.units_per_s,
+        "units_per_s_range": [min(rates), max(rates)],
+        "tokens_per_s": run.tokens_per_s,
+        "runs": len(result),
+        "disturbed": any(each.disturbance.disturbed for each in result),
+        "wait_share": run.wait_share,
+        "step_ms": run.step_ms,
+        "achieved_tflops": run.achieved_tflops,
+        "batch": effects.batch,
+        "workers": effects.workers,
+        "ranks": run.ranks,
+        "forwards_per_unit": effects.forwards_per_unit,
+        "peak_mem_gib": run.peak_mem_gib,
+        "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
+        "shares": bounds.measured_parts(run.shares) or None,
+        "bottleneck": dataclasses.asdict(found),
+        "advice": [dataclasses.asdict(each) for each in help_],
+    }
+
+
+# --- the memo -----------------------------------------------------------------------------
+
+
+def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> str:
+    """Where the time goes, for a reader: the bottleneck first, then what it rests on."""
+    run = typical(runs)
+    sections = {
+        "Measured": _measured(runs, run),
+        "Where the time goes": [
+            f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
+            for name, share in bounds.measured_parts(run.shares).items()
+        ],
+        "Ceiling of each part": _ceilings(runs, run),
+        f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
+        "What would help, and by how much at most": [
+            f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
+        ],
+        "Evidence": found.evidence,
+        "Notes": run.notes,
+    }
+    parts = [found.sentence]
+    for title, lines in sections.items():
+        if lines:
+            parts.append("\n".join([title, *(f"  {line}" for line in lines)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _at_most(bound: Bound) -> str:
+    if bound.at_most is None:
+        return "no bound"
+    shown = [numbers.ratio(value) for value in (bound.at_most.low, bound.at_most.high)]
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
+
+
+def failure_memo(result: Failure) -> str:
+    """What went wrong, what it shows in, and what to do."""
+    tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
+    return f"Not measured: {result.kind}. {result.evidence}\n{result.next_step}{tail}\n"
+
+
+def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
+    units, effects = numbers.plural(run.unit), run.effects
+    rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
+    seconds = run.window_end - run.window_start
+    finished = round(run.units, 2 if run.units < 10 else None)
+    done = f"{numbers.count(finished)} {units} in {numbers.duration(seconds)}"
+    facts = [f"{rate} {units}/s; the last run did {done} ({run.rate_source})"]
+    if run.tokens_per_s is not None and run.unit != "token":
+        facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
+    ranks = numbers.plural(member(run)) if run.ranks > 1 else "ranks"
+    told = {
+        "batch": _batch(run),
+        "workers": numbers.count(effects.workers),
+        ranks: numbers.count(run.ranks) + _spread(run),
+        "step": numbers.duration(run.step_ms and run.step_ms / 1000, 3),
+        "peak memory": numbers.gib(run.peak_mem_gib),
+        "dtype": effects.dtype or numbers.NOT_MEASURED,
+        "device": effects.device or numbers.NOT_MEASURED,
+    }
+    facts.append(", ".join(f"{name} {value}" for name, value in told.items()))
+    facts += _gpu(run)
+    if effects.loader_site:
+        facts.append(f"DataLoader built at {effects.loader_site}")
+    return facts
+
+
+def _batch(run: Run) -> str:
+    """`8 a rank, 64 an update`: what is counted where; the batch alone where that is all."""
+    batch, many = run.effects.batch, run.effects.accumulation or 1.0
+    many *= run.effects.group_size or 1
+    shown = numbers.count(batch) + f" a {member(run)}" * (run.ranks > 1)
+    if batch is None or many == 1 or run.step_kind not in TRAINING_STEPS:
+        return shown
+    return f"{shown}, {numbers.count(batch * many)} an update"
+
+
+def _spread(run: Run) -> str:
+    """Rates of the slowest and the fastest rank, in brackets; empty with one rank."""
+    each = run.rank_units_per_s
+    if not each:
+        return ""
+    slow, fast = numbers.number(min(each)), numbers.number(max(each))
+    return f" ({slow} to {fast} {numbers.plural(run.unit)}/s each)"
+
+
+def _gpu(run: Run) -> list[str]:
+    """What the card did meanwhile, and what it does not tell."""
+    seen = run.telemetry
+    joules = seen.energy_j / run.units if seen.energy_j and run.units else None
+    told = {
+        "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
+        "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
+        "{}": seen.power_w and numbers.quantity(seen.power_w, "W"),
+        f"{{}} {numbers.one(run.unit)}": joules and numbers.quantity(joules, "J"),
+        "SM clock {}": seen.sm_clock_mhz and numbers.quantity(seen.sm_clock_mhz, "MHz"),
+    }
+    parts = [words.format(value) for words, value in told.items() if value]
+    if not parts:
+        return []
+    missing: dict[str, list[str]] = {}
+    for reading, reason in seen.gaps:
+        missing.setdefault(reason, []).append(reading)
+    lost = [f"no {', '.join(readings)}: {reason}" for reason, readings in missing.items()]
+    return [f"GPU {', '.join(parts)}", *lost]
+
+
+def _ceilings(runs: tuple[Run, ...], run: Run) -> list[str]:
+    found = run.ceilings
+    if found is None:
+        return []
+    rates = {
+        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
+        for each in found.loader
+    }
+    if found.compute_units_per_s is not None:
+        rates = {"compute alone": found.compute_units_per_s, **rates}
+    told = {
+        name: f"{numbers.number(rate)} {numbers.plural(run.unit)}/s" for name, rate in rates.items()
+    }
+    told |= dict.fromkeys(below_the_whole(runs), "not told apart from the whole")
+    width = max(map(len, told), default=0)
+    return [f"{name:<{width}}  {words}" for name, words in told.items()]
+
+
+def _device(run: Run) -> str:
+    return "GPU" if run.on_gpu else "model"

@@ -1,0 +1,370 @@
+"""What one `optimize` was asked to do: flags and settings, read and checked before any process."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor import files, knobs, objective, settings, versions
+from advisor import options as options_of_program
+from advisor.commands import invocation
+from advisor.commands.settings_entry import Entry, place
+from advisor.errors import NotMeasuredError, SettingsError, UsageError
+from advisor.knobs.absent import with_absent
+from advisor.machine import profiles, target
+from advisor.machine.host import read_machine
+from advisor.model import TIERS
+from advisor.report import writing
+from advisor.report.progress import Progress
+from advisor.runner import limits
+from advisor.sandbox.offer import unisolated
+from advisor.settings import parse_duration_s
+from advisor.state import project_root, state_folder
+from advisor.tuner import ladder
+from advisor.tuner.facts import Source
+from advisor.versions import Versions
+
+if TYPE_CHECKING:
+    import argparse
+
+    from advisor.model import Machine, Tier
+    from advisor.runner.limits import Limits
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Flags of `gpu-advisor optimize`."""
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        help="JSON, YAML, TOML or Python config of your program; without one your command's own "
+        "options are tuned",
+    )
+    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
+    parser.add_argument(
+        "--budget",
+        metavar="TIME",
+        help="wall clock to spend: 90s, 10m (default); at most a third of it goes to starting a "
+        "program that takes over a minute to its first step",
+    )
+    parser.add_argument(
+        "--target",
+        metavar="NAME",
+        help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
+    )
+    parser.add_argument(
+        "--write-toml",
+        action="store_true",
+        help="write the tuned command into gpu-advisor.toml, as the entry of your program",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    parser.add_argument(
+        "--report",
+        type=Path,
+        default=Path("report.md"),
+        metavar="PATH",
+        help="where the report goes (default report.md; report.json beside it)",
+    )
+    parser.add_argument(
+        "--objective",
+        choices=objective.AIMS,
+        help="what decides: throughput (default), latency, energy or cost of a unit of work",
+    )
+    parser.add_argument(
+        "--constraint",
+        action="extend",
+        nargs="+",
+        metavar="BOUND",
+        help="what must hold beside it: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
+    )
+    parser.add_argument(
+        "--price-per-hour", type=float, metavar="PRICE", help="what an hour of this machine costs"
+    )
+    parser.add_argument(
+        "--tier",
+        choices=tuple(TIERS),
+        help="how far results may change: not (safe), by rounding (balanced), or also in the "
+        "product (fastest, the default), always inside the declared tolerances",
+    )
+    parser.add_argument(
+        "--training-batch",
+        action="store_true",
+        help="let the batch of a training change although that changes how it is trained; the "
+        "learning rate is scaled with it, by the rule for its optimizer",
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
+    )
+    limits.add_arguments(parser)
+    parser.add_argument(
+        "--seed",
+        type=int,
+        help="exported to your command as GPU_ADVISOR_SEED "
+        "and PYTHONHASHSEED, the same in every trial",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replace files that gpu-advisor did not write at the places of report and --output",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although the command writes over existing files of yours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What one call was asked to do, as the flags said it."""
+
+    config: Path | None
+    workload: str | None
+    budget_s: float | None
+    target: str | None
+    output: Path | None
+    write_toml: bool
+    dry_run: bool
+    tier: Tier | None
+    training_batch: bool
+    report: Path
+    json: bool
+    objective: str | None
+    constraints: tuple[str, ...] | None
+    price_per_hour: float | None
+    window_s: float
+    seed: int | None
+    overwrite: bool
+    fresh: bool
+    allow_writes: bool
+    limits: Limits
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    """The flags, checked. Raises UsageError."""
+    try:
+        return Options(
+            config=args.config,
+            workload=args.workload,
+            budget_s=parse_duration_s(args.budget) if args.budget else None,
+            target=args.target,
+            output=args.output,
+            write_toml=args.write_toml,
+            dry_run=args.dry_run,
+            tier=args.tier,
+            training_batch=args.training_batch,
+            report=args.report,
+            json=args.json,
+            objective=args.objective,
+            constraints=bounds_of(args.constraint),
+            price_per_hour=args.price_per_hour,
+            window_s=parse_duration_s(args.window),
+            seed=args.seed,
+            overwrite=args.overwrite,
+            fresh=args.fresh,
+            allow_writes=args.allow_writes,
+            limits=limits.of_flags(args),
+        )
+    except ValueError as problem:
+        raise UsageError(str(problem)) from problem
+
+
+def bounds_of(words: list[str] | None) -> tuple[str, ...] | None:
+    """Constraints as they were typed. Raises ValueError with the forms allowed."""
+    for word in words or ():
+        objective.parse_constraint(word)
+    return None if words is None else tuple(words)
+
+
+def objective_of(
+    options: Options, asked: invocation.Invocation, machine: Machine
+) -> objective.Objective:
+    """What decides: by the flags, the workload's entry, or the defaults.
+
+    Raises UsageError, and NotMeasuredError where no card here could tell it.
+    """
+    entry, defaults = asked.workload, asked.settings.defaults
+    aim = options.objective or entry.objective or defaults.objective
+    bounds = options.constraints
+    if bounds is None:
+        bounds = entry.constraints if entry.constraints is not None else defaults.constraints
+    price = options.price_per_hour or defaults.price_per_hour
+    try:
+        found = objective.parse(aim, bounds, price)
+    except ValueError as problem:
+        msg = f"{problem}."
+        raise UsageError(msg) from problem
+    asked_for = (found.metric, *(each.metric for each in found.constraints))
+    of_cards = [metric.name for metric in asked_for if metric.from_card]
+    if of_cards and not machine.gpus:
+        msg = (
+            f"Only a GPU's own counters tell {' and '.join(dict.fromkeys(of_cards))}, and "
+            f"{machine.gpu_note or 'there is no GPU here'}. Choose another objective, or run it "
+            "where there is one."
+        )
+        raise NotMeasuredError(msg)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the flags lead to, all of it read and checked before the first process starts."""
+
+    options: Options
+    invocation: invocation.Invocation
+    config: Path | None
+    """As the user or gpu-advisor.toml named it."""
+    sources: tuple[Source, ...]
+    """The config, if there is one, and then the command line."""
+    machine: Machine
+    target: target.Target
+    versions: Versions
+    state: Path
+    objective: objective.Objective
+    price_per_hour: float | None
+    budget_s: float
+    limits: Limits
+    progress: Progress
+    report: files.Claim
+    tuned: files.Claim | None
+    """The place of --output; None where the config itself is rewritten."""
+    entry: Entry | None
+    """The place of --write-toml."""
+    settings_file: files.Claim | None
+    """The same, where the file is not there yet."""
+
+    @property
+    def output(self) -> Path | None:
+        """Where the tuned config goes."""
+        return self.options.output or self.config
+
+    @property
+    def memory_limit_gib(self) -> float:
+        """What a candidate may use: of the target card, or of this host."""
+        host = 0.9 * self.machine.ram_limit_gib
+        if self.target.profile is not None:
+            usable = profiles.usable_gib(self.target.profile)
+            return usable if self.target.gpu else min(usable, host)
+        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
+            return 0.92 * self.target.gpu.memory_free_gib
+        return host  # no GPU, or one that says nothing before the program has run on it
+
+
+def prepare(options: Options, command: list[str] | None) -> Job:
+    """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
+    left = versions.recover(options.config) if options.config else []
+    asked = invocation.resolve(options.config, command, workload=options.workload)
+    if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
+        left = versions.recover(asked.path)
+        asked = invocation.resolve(asked.path, command, workload=options.workload)
+    if asked.config is not None:
+        asked = replace(asked, config=with_absent(asked.config))
+    require_ladder(asked)
+    if asked.path is None and options.output is not None:
+        msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
+        raise UsageError(msg)
+    if asked.path is not None and not options.dry_run and options.output is None:
+        invocation.require_writable(asked.path)
+    if options.training_batch and (options.tier or asked.workload.tier) != "fastest":
+        msg = (
+            "--training-batch changes how the model is trained, and the tier "
+            f"{options.tier or asked.workload.tier} changes no result. Leave one of them out."
+        )
+        raise UsageError(msg)
+    entry = place(asked) if options.write_toml else None
+    if entry is not None and entry.file is not None and not options.dry_run:
+        invocation.require_writable(entry.path)
+    kept_for = asked.path or Path.cwd() / settings.FILE_NAME
+    defaults = asked.settings.defaults
+    machine = read_machine()
+    aim = objective_of(options, asked, machine)
+    state = state_folder(project_root(kept_for))
+    kept = Versions(state, kept_for)
+    report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
+    budget_s = options.budget_s or defaults.budget
+    progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
+    alone = unisolated(str(asked.cwd), {**os.environ, **asked.workload.env})
+    for note in (*left, *left_untuned(asked), *alone):
+        progress.note(note)
+    return Job(
+        options=options,
+        invocation=asked,
+        config=asked.path,
+        sources=tuple(
+            Source(document=document, findings=knobs.find(document, told=asked.phase))
+            for document in (asked.config, asked.command_line)
+            if document is not None
+        ),
+        machine=machine,
+        target=target.resolve(options.target or defaults.target, machine),
+        versions=kept,
+        state=state,
+        objective=aim,
+        price_per_hour=options.price_per_hour or defaults.price_per_hour,
+        budget_s=budget_s,
+        limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
+        progress=progress,
+        report=report,
+        tuned=tuned,
+        entry=entry,
+        settings_file=settings_file,
+    )
+
+
+def require_ladder(asked: invocation.Invocation) -> None:
+    """Raise SettingsError where a declared rung sets what the program does not have."""
+    documents = [each for each in (asked.config, asked.command_line) if each is not None]
+    if why := ladder.why_refused(documents, asked.workload.ladder):
+        msg = f"{settings.FILE_NAME}: workload {asked.name!r}: {why} Mend it and call again."
+        raise SettingsError(msg)
+
+
+def left_untuned(asked: invocation.Invocation) -> list[str]:
+    """What is not tuned although the command depends on it, where no config was named."""
+    if asked.path is not None:
+        return []
+    why = options_of_program.why_unread(asked.argv, asked.cwd)
+    unread = [f"only the options that you typed are tuned: {why}"] if why else []
+    return [
+        *unread,
+        *(
+            f"{path} is read by the command and left alone; "
+            f"`gpu-advisor optimize {shlex.quote(str(path))} -- ...` tunes it"
+            for path in invocation.configs_among(asked.argv, asked.cwd)
+            if path.suffix != ".py"  # as often a program
+        ),
+    ]
+
+
+def claim_places(
+    options: Options, config: Path | None, entry: Entry | None, kept: Versions
+) -> tuple[files.Claim, files.Claim | None, files.Claim | None]:
+    """Where the report goes, where --output does, and where --write-toml makes a file.
+
+    Raises OutputRefusedError.
+    """
+    over, output = options.overwrite, options.output
+    if config and output and os.path.realpath(output) == os.path.realpath(config):
+        output = None
+    never = [path for path in (config, output, entry.path if entry else None) if path is not None]
+    report = writing.claim(options.report, never=never, like=config, overwrite=over)
+    tuned = made = None
+    if output is not None and config is not None:
+        tuned = files.claim(
+            [output], never=[config], like=config, overwrite=over, ours=kept.is_output
+        )
+    if entry is not None and entry.file is None:
+        made = files.claim([entry.path])
+    return report, tuned, made

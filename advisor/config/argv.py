@@ -1,0 +1,328 @@
+"""The user's command as a document: its flags are settings like any other.
+
+The text is the argv joined by NUL, which no argument can hold. Flags of the interpreter and of
+launchers, before the program's own name, are not the program's settings. Options that the
+program is known to have and that were not typed are leaves without any text: setting one adds it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from advisor.config.leaves import Leaf, Leaves, Parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from advisor.config.options import Option
+    from advisor.model import JsonScalar
+
+SEPARATOR = "\0"
+
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*(?:\.exe)?")
+_SHELLS = {"sh", "bash", "zsh", "dash"}
+_SCRIPT = re.compile(r".+\.(?:py|pyc|pyz|sh|bash)")
+_LAUNCHERS = {
+    *("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun"),
+    *("composer", "colossalai", "fabric"),
+}
+_LAUNCHER_MODULES = {
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
+    *("cProfile", "profile", "pdb", "trace", "debugpy", "torch.utils.bottleneck"),
+    *("coverage", "kernprof", "memray", "scalene", "viztracer"),
+}
+_WRAPPERS = {
+    *("env", "nohup", "time", "nice", "ionice", "timeout", "stdbuf", "numactl", "taskset", "sudo"),
+    *("uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba", "pixi", "rye", "xvfb-run"),
+    *("chrt", "catchsegv", "optirun", "apptainer", "singularity", "dotenv", "doppler"),
+    *("nsys", "ncu", "perf", "strace", "coverage", "kernprof", "memray", "scalene", "viztracer"),
+    "py-spy",
+}
+_WRAPPER_WORD = re.compile(r"-.*|[A-Za-z_]\w*=.*|run|\d+[smh]?")
+_OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+
+_LONG = re.compile(r"(--?[A-Za-z][\w./-]*)=(.*)", re.DOTALL)
+_ATTACHED = re.compile(r"(-[A-Za-z])(\d+(?:\.\d+)?)")
+_FLAG = re.compile(r"--?[A-Za-z][\w./-]*")
+_HYDRA = re.compile(r"(\+{0,2})([A-Za-z_][\w./@-]*|[A-Za-z_]\w*(?::\w+)+)=(.*)", re.DOTALL)
+_YACS = re.compile(r"[A-Z][A-Z0-9_]*(?:\.\w+)+")
+"""A key whose value is the next word: `SOLVER.IMS_PER_BATCH 4`."""
+_YACS_BEHIND_FLAG = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+_OVERRIDES = {"--opts", "--set", "--set-cfgs", "--override", "--overrides"}
+"""Flags behind which such keys may be spelled in any way."""
+_BINDING = re.compile(
+    r"(?:--?(?:gin_)?(?:bindings?|param)=)?([A-Za-z_][\w./]*)\s*=\s*(\S.*?)\s*", re.DOTALL
+)
+_BINDINGS = re.compile(r"--?gin_(?:bindings?|param)(=.*)?", re.DOTALL)
+"""A flag whose value is a setting of its own: `--gin_bindings="Config.batch_size = 8"`."""
+_INT = re.compile(r"[-+]?\d[\d_]*")
+_FLOAT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SEVERAL = re.compile(r"[\[({].*|.*,.*", re.DOTALL)
+
+
+def join(command: Sequence[str]) -> bytes:
+    """The document's bytes."""
+    return SEPARATOR.join(command).encode()
+
+
+def split(content: bytes) -> tuple[str, ...]:
+    """The argv of a document's bytes."""
+    return tuple(content.decode().split(SEPARATOR))
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Leaves by flag as spelled: `--batch-size`, `-b`, `data.batch_size` for Hydra, or
+    `SOLVER.IMS_PER_BATCH` where its value is the next word."""
+    del name
+    return with_options(text, (), bom)
+
+
+def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
+    """The same, where the program is known to have `options`: these are leaves by their own flag,
+    whatever spelling was typed, and where none was."""
+    words = text.split(SEPARATOR)
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word) + 1)
+    leaves = Leaves()
+    leaves.trace += words
+    known = _Known(options)
+    seen: dict[str, int] = {}
+    repeated: dict[str, None] = {}
+    data: dict[str, JsonScalar] = {}
+    for number, typed, offset, why in _flags(words, first_own_word(words), known.bare):
+        path = known.flag(typed)
+        if path in seen:
+            leaves.drop(seen[path], seen[path] + 1)
+            repeated[path] = None
+        seen[path] = len(leaves.found)
+        start, end = starts[number] + offset, starts[number] + len(words[number])
+        bare = offset == 0 and words[number] == typed
+        value = typed not in known.negations if bare else _value(words[number][offset:])
+        data[path] = value
+        key = None if _BINDINGS.match(words[number]) else (start, end)  # nothing goes beside it
+        leaf = Leaf(path, value, start, end, number, why=why, key=key, bare=bare)
+        leaves.found.append(leaf._replace(option=known.options.get(path)))
+    for option in known.options.values():
+        if option.flag not in seen:
+            end = starts[option.behind + 1] - 1
+            leaf = Leaf(option.flag, option.default, end, end, option.behind)
+            leaves.found.append(leaf._replace(option=option, given=False))
+            data[option.flag] = option.default
+    leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
+    return Parsed(text, bom, data, leaves, "#")
+
+
+class _Known:
+    """The options of the program, to be found by what was typed."""
+
+    def __init__(self, options: Sequence[Option]) -> None:
+        self.options = {option.flag: option for option in options}
+        self._flags: Mapping[str, str] = {
+            spelling: option.flag
+            for option in options
+            for spelling in (option.flag, *option.others)
+        }
+        self.negations = {
+            f"--no-{option.flag.removeprefix('--')}": option.flag
+            for option in options
+            if option.form == "pair"
+        }
+        self.bare = {
+            spelling
+            for option in options
+            if option.form in {"bare", "pair"}
+            for spelling in (option.flag, *option.others)
+        } | self.negations.keys()
+
+    def flag(self, typed: str) -> str:
+        """The option that was meant; argparse takes the only one that begins so."""
+        found = self._flags.get(typed) or self.negations.get(typed)
+        if found is None and typed.startswith("--"):
+            begin_so = {flag for name, flag in self._flags.items() if name.startswith(typed)}
+            found = next(iter(begin_so)) if len(begin_so) == 1 else None
+        return found or typed
+
+
+def spell_text(value: str, old: str) -> str:
+    """The text itself: an argv needs no quoting."""
+    del old
+    return value
+
+
+def member(parent: str, key: str) -> str:
+    """Path of a flag: the flag itself, without the `+` of a Hydra addition."""
+    del parent
+    return key.lstrip("+")
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """The flag itself."""
+    del sibling
+    return key
+
+
+def insert(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[tuple[int, str]]:
+    """`--key value`, `KEY value` or `key=value` behind the words of `leaf`, as `leaf` has it."""
+    del marker
+    apart = text[: leaf.start].endswith(SEPARATOR) and (
+        key.startswith("-") or not leaf.path.startswith("-")
+    )
+    joint = SEPARATOR if apart else "="
+    return [(leaf.end, f"{SEPARATOR}{key}{joint}{value}")]
+
+
+def first_own_word(words: Sequence[str]) -> int:
+    """Index of the first word that belongs to the program, behind its own name."""
+    at = 0
+    while at < len(words):
+        name = PurePath(words[at]).name
+        if _PYTHON.fullmatch(name):
+            at, is_launcher = _behind_interpreter(words, at + 1)
+            if not is_launcher:
+                return at
+            following = _next_program(words, at)
+            if following == len(words):  # a module of the user's, of the same name
+                return at
+            at = following
+        elif name in _SHELLS:
+            rest = range(at + 1, len(words))
+            script = next((i for i in rest if not words[i].startswith("-")), len(words))
+            opaque = any(re.fullmatch("-[a-z]*c", words[i]) for i in range(at + 1, script))
+            return len(words) if opaque else min(script + 1, len(words))
+        elif name in _LAUNCHERS or name in _WRAPPERS:
+            following = _next_program(words, at + 1)
+            if following == len(words) and name in _WRAPPERS:
+                rest = range(at + 1, len(words))
+                following = next(
+                    (i for i in rest if not _WRAPPER_WORD.fullmatch(words[i])), len(words)
+                )
+            at = following
+        else:
+            return at + 1
+        if at < len(words) and words[at] in ("-m", "--module"):
+            return min(at + 2, len(words))
+    return len(words)
+
+
+def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
+    """Index behind the script or module, and whether that module is itself a launcher."""
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] == "-m":
+            module = words[at + 1] if at + 1 < len(words) else ""
+            return min(at + 2, len(words)), module in _LAUNCHER_MODULES
+        if words[at] == "-c":
+            return min(at + 2, len(words)), False
+        at += 2 if words[at] in _OPTIONS_WITH_VALUE else 1
+    return min(at + 1, len(words)), False
+
+
+def _next_program(words: Sequence[str], at: int) -> int:
+    """Index of the next interpreter, script or `-m`, else the end."""
+    for number in range(at, len(words)):
+        word = words[number]
+        name = PurePath(word).name
+        known = _PYTHON.fullmatch(name) or name in _LAUNCHERS or name in _SHELLS
+        if known or _SCRIPT.fullmatch(word) or word in ("-m", "--module"):
+            return number
+    return len(words)
+
+
+def _flags(
+    words: Sequence[str], first: int, bare: Iterable[str]
+) -> list[tuple[int, str, int, str | None]]:
+    """Word index, path, offset of the value in the word, and why it is not editable.
+
+    `bare` flags take no value, whatever follows them.
+    """
+    found: list[tuple[int, str, int, str | None]] = []
+    keys = _yacs_keys(words, first)
+    number = first
+    binds = False
+    while number < len(words):
+        word = words[number]
+        if word == "--":
+            break
+        flag = _BINDINGS.fullmatch(word)
+        binds = bool(flag) or (binds and not word.startswith("-"))
+        one = _BINDING.fullmatch(word) if binds else None
+        if one is not None:
+            why = "blanks stand behind it" if one.end(2) < len(word) else _several(one[2])
+            found.append((number, one[1], one.start(2), why))
+            number += 1
+            continue
+        if flag and not flag[1]:
+            number += 1
+            continue
+        if number in keys:
+            found.append((number + 1, word, 0, _several(words[number + 1])))
+            number += 2
+            continue
+        if one := _LONG.fullmatch(word):
+            found.append((number, one[1], one.start(2), _several(one[2])))
+        elif one := _ATTACHED.fullmatch(word):
+            found.append((number, one[1], one.start(2), None))
+        elif _FLAG.fullmatch(word):
+            values = _values_behind(words, number + 1)
+            if word in bare or not values or number + 1 in keys:
+                found.append((number, word, 0, None))
+            else:
+                several = len(values) > 1 and all(_FLOAT.fullmatch(v) for v in values)
+                why = "it takes several values" if several else _several(values[0])
+                found.append((number + 1, word, 0, why))
+                number += 1
+        elif one := _HYDRA.fullmatch(word):
+            found.append((number, one[2], one.start(3), _several(one[3])))
+        number += 1
+    return found
+
+
+def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
+    """Indices of the words that are keys of a pair `KEY VALUE`."""
+    found: set[int] = set()
+    number, behind = first, False
+    while number + 1 < len(words) and words[number] != "--":
+        word, value = words[number], words[number + 1]
+        key = _YACS_BEHIND_FLAG if behind else _YACS
+        if key.fullmatch(word) and _is_value(value):
+            found.add(number)
+            number += 2
+            continue
+        behind = word in _OVERRIDES
+        number += 1
+    return found
+
+
+def _is_value(word: str) -> bool:
+    """Whether it is neither a flag nor a setting of its own."""
+    is_flag = word.startswith("-") and not _FLOAT.fullmatch(word)
+    return not is_flag and not _YACS.fullmatch(word) and not _HYDRA.fullmatch(word)
+
+
+def _values_behind(words: Sequence[str], at: int) -> list[str]:
+    """The words up to the next flag or override."""
+    values: list[str] = []
+    for word in words[at:]:
+        is_flag = word.startswith("-") and not _FLOAT.fullmatch(word) and word != "-"
+        if is_flag or _HYDRA.fullmatch(word):
+            break
+        values.append(word)
+    return values
+
+
+def _several(value: str) -> str | None:
+    return "it takes several values" if _SEVERAL.fullmatch(value) else None
+
+
+def _value(word: str) -> JsonScalar:
+    """What argparse or Hydra would make of the word for a typed option."""
+    if _INT.fullmatch(word):
+        return int(word)
+    if _FLOAT.fullmatch(word):
+        return float(word)
+    return {"true": True, "false": False}.get(word.lower(), word)

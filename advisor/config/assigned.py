@@ -1,0 +1,66 @@
+"""Leaves of a file whose statements follow each other: what is assigned again counts no more."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.config.leaves import Leaf
+
+
+class Assigned:
+    """The leaves found so far, with None in the place of each that was replaced since."""
+
+    def __init__(self, found: list[Leaf | None]) -> None:
+        self._found = found
+        self._numbers: dict[str, list[int]] = {}
+        """First part of a path to the numbers of the leaves below it that still count."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, leaf: Leaf) -> None:
+        self._numbers.setdefault(_first_part(leaf.path), []).append(len(self._found))
+        self._found.append(leaf)
+
+    def is_at_or_below(self, place: str) -> bool:
+        """Whether a leaf stands at `place` or below it."""
+        return bool(self._below(place))
+
+    def is_mapping(self, place: str) -> bool:
+        """Whether a mapping stands at `place`."""
+        return any(leaf.path.startswith(f"{place}.") for _, leaf in self._below(place))
+
+    def forget(self, place: str) -> None:
+        """An earlier value of the same target, and of its parts, does not count any more."""
+        for number, _ in self._below(place):
+            self._found[number] = None
+
+    def mark(self, place: str, why: str) -> None:
+        """What is at `place` cannot be edited: its value is no longer the written one."""
+        for number, leaf in self._below(place):
+            self._found[number] = leaf._replace(why=leaf.why or why)
+
+    def drop_older(self, began: int) -> None:
+        """Leaves from number `began` on take the place of those of the same paths."""
+        fresh = {leaf.path for leaf in self._found[began:] if leaf is not None}
+        for number, leaf in enumerate(self._found[:began]):
+            if leaf is not None and leaf.path in fresh:
+                self._found[number] = None
+
+    def _below(self, place: str) -> list[tuple[int, Leaf]]:
+        """The leaves at `place` and below it that still count, with their numbers."""
+        first = _first_part(place)
+        alive = [
+            (number, leaf)
+            for number in self._numbers.get(first, ())
+            if (leaf := self._found[number]) is not None
+        ]
+        self._numbers[first] = [number for number, _ in alive]
+        inside = (f"{place}.", f"{place}[")
+        return [each for each in alive if each[1].path == place or each[1].path.startswith(inside)]
+
+
+def _first_part(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]

@@ -1,0 +1,85 @@
+"""Where the text of a new key goes, and how it is laid out: as its sibling is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.config.leaves import Leaf
+
+Insertion = tuple[int, str]
+"""Character offset and the text that goes in there."""
+
+_NEWLINE = re.compile("\r\n|\n|\r")
+_SEPARATOR = re.compile(r"([ \t]*)([:=])([ \t]*)")
+_BLANKS = {
+    "//": re.compile(r"(?:[ \t]|/\*[^\r\n]*?\*/)*"),
+    "#": re.compile(r"[ \t]*"),
+}
+_REST_OF_LINE = {
+    "//": re.compile(r"(?:[ \t]|/\*[^\r\n]*?\*/)*(?://[^\r\n]*)?(\r\n|\n|\r)"),
+    "#": re.compile(r"[ \t]*(?:#[^\r\n]*)?(\r\n|\n|\r)"),
+}
+
+
+def after(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[Insertion]:
+    """What to insert so that `key` follows `leaf` in the same mapping.
+
+    `key` and `value` are spelled already; `marker` is the comment marker, `#` or `//`.
+    """
+    member = _spaced_like(text, leaf, key, value)
+    return _in_flow(text, leaf, member, marker) if leaf.flow else _in_block(text, leaf, member)
+
+
+def _in_block(text: str, leaf: Leaf, member: str) -> list[Insertion]:
+    """A line of its own below the sibling's, in the same column."""
+    lead = _lead(text, leaf)
+    end = _NEWLINE.search(text, leaf.end)
+    if end:
+        return [(end.end(), f"{lead}{member}{end[0]}")]
+    earlier = _NEWLINE.search(text)
+    return [(len(text), f"{earlier[0] if earlier else chr(10)}{lead}{member}")]
+
+
+def _in_flow(text: str, leaf: Leaf, member: str, marker: str) -> list[Insertion]:
+    """A line of its own where the sibling has one, else on the same line behind a comma."""
+    before = _before_key(text, leaf)
+    blank = _BLANKS[marker].match(text, leaf.end)
+    comma = blank.end() if blank else leaf.end
+    has_comma = text[comma : comma + 1] == ","
+    rest = _REST_OF_LINE[marker].match(text, comma + has_comma)
+    if before.strip() or not rest:
+        tight = before.endswith(",") or (text[comma + 1 : comma + 2].strip() and has_comma)
+        return [(leaf.end, f"{',' if tight else ', '}{member}")]
+    if has_comma:
+        return [(rest.end(), f"{before}{member},{rest[1]}")]
+    return [(leaf.end, ","), (rest.end(), f"{before}{member}{rest[1]}")]
+
+
+def _before_key(text: str, leaf: Leaf) -> str:
+    """What stands before the key on its line."""
+    assert leaf.key
+    start = max(text.rfind("\n", 0, leaf.key[0]), text.rfind("\r", 0, leaf.key[0])) + 1
+    return text[start : leaf.key[0]]
+
+
+def _lead(text: str, leaf: Leaf) -> str:
+    """What the new line begins with: dashes of a YAML list item become blanks."""
+    return re.sub(r"[-?](?=[ \t])", " ", _before_key(text, leaf))
+
+
+def _spaced_like(text: str, leaf: Leaf, key: str, value: str) -> str:
+    """`key: value`, aligned with the sibling where the sibling is aligned."""
+    assert leaf.key
+    start, end = leaf.key
+    found = _SEPARATOR.match(text, end)
+    before, sign, behind = found.groups() if found else ("", ":", " ")
+    column = (found.end() if found else end) - start
+    if not behind and not (column == leaf.start - start and leaf.end > leaf.start):
+        behind = " "
+    if len(before) > 1:
+        before = " " * max(end - start + len(before) - len(key), 1)
+    if len(behind) > 1:
+        behind = " " * max(column - len(key) - len(before) - len(sign), 1)
+    return f"{key}{before}{sign}{behind}{value}"

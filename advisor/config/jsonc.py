@@ -1,0 +1,193 @@
+"""JSON as training scripts read it: comments, a trailing comma, duplicate keys, NaN.
+
+`json.loads` gives the meaning, from a copy of the text whose comments are blanked out; a small
+scanner over the same text gives the place of every value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from advisor.config import paths
+from advisor.config.leaves import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Leaf,
+    Leaves,
+    Parsed,
+    syntax_error,
+    too_many,
+)
+
+if TYPE_CHECKING:
+    from advisor.model import JsonScalar
+
+_LEXEME = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+      | (?P<comment>//[^\r\n]*|/\*.*?\*/)
+      | (?P<string>"[^"\\]*(?:\\.[^"\\]*)*")
+      | (?P<mark>[{}\[\],:])
+      | (?P<word>[^\s{}\[\],:"/]+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS: dict[str, JsonScalar] = {
+    "true": True,
+    "false": False,
+    "null": None,
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "-Infinity": float("-inf"),
+}
+
+_DEEPER = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+MAX_LEXEMES = 4 * MAX_VALUES
+"""A member has four: key, colon, value and comma."""
+
+Lexeme = tuple[str, int, int]
+"""Kind, start and end."""
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Raises ConfigSyntaxError with line and column."""
+    lexemes, blanked = _scan(text, name)
+    try:
+        data = json.loads(blanked)
+    except ValueError as problem:
+        position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
+        said = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
+        raise syntax_error(name, text, position, f"not valid JSON: {said}") from problem
+    leaves = _walk(text, lexemes)
+    leaves.is_strict = blanked == text
+    return Parsed(text, bom, data, leaves, "//")
+
+
+def spell_text(value: str, old: str) -> str:
+    """A JSON string that never holds `//` or `/*`: comment strippers would cut it there."""
+    del old
+    quoted = json.dumps(value)
+    if "//" in value or "/*" in value:
+        quoted = quoted.replace("/", "\\/").replace("/*", "/\\u002a")
+    return quoted
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """A key beside `sibling`."""
+    del sibling
+    return json.dumps(key)
+
+
+def naive_meaning(text: str) -> object:
+    """What a loader reads that cuts every line at `//`; None if it cannot read the text."""
+    stripped = "\n".join(line.split("//")[0] for line in text.splitlines())
+    try:
+        return repr(json.loads(stripped))
+    except ValueError:
+        return None
+
+
+def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
+    """Significant lexemes, and the text with comments and trailing commas blanked out."""
+    lexemes: list[Lexeme] = []
+    blanks: list[tuple[int, int]] = []
+    position = depth = 0
+    while found := _LEXEME.match(text, position):
+        start, position = found.span()
+        kind = found.lastgroup or ""
+        if kind == "comment":
+            blanks.append((start, position))
+            continue
+        if kind == "space":
+            continue
+        if kind == "mark":
+            depth += _DEEPER.get(text[start], 0)
+            if depth > MAX_DEPTH:
+                problem = f"nested more than {MAX_DEPTH} levels deep"
+                raise syntax_error(name, text, start, problem)
+            if text[start] in "}]" and _ends_in_trailing_comma(text, lexemes):
+                blanks.append(lexemes.pop()[1:])
+        lexemes.append((kind, start, position))
+        if len(lexemes) > MAX_LEXEMES:
+            raise too_many(name)
+    pieces, done = [], 0
+    for start, end in sorted(blanks):
+        pieces += [text[done:start], re.sub(r"[^\r\n]", " ", text[start:end])]
+        done = end
+    return lexemes, "".join([*pieces, text[done:]])
+
+
+def _ends_in_trailing_comma(text: str, lexemes: list[Lexeme]) -> bool:
+    if len(lexemes) < 2:
+        return False
+    (_, before, _), (_, last, _) = lexemes[-2:]
+    return text[last] == "," and text[before] not in "{[,:"
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An open object or array."""
+
+    path: str
+    is_list: bool
+    index: int = 0
+    key: tuple[int, int] | None = None
+    """Span of the key whose value is awaited."""
+    name: str = ""
+    began: int = 0
+    seen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Key to the stretch of leaves its value holds."""
+
+    def place(self) -> str:
+        """Path of the value that begins now."""
+        if self.is_list:
+            return paths.item(self.path, self.index)
+        return paths.member(self.path, self.name)
+
+
+def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
+    """Leaves of lexemes that are known to be grammatical."""
+    leaves = Leaves()
+    stack: list[_Frame] = []
+    for kind, start, end in lexemes:
+        word = text[start:end]
+        frame = stack[-1] if stack else None
+        if word in (",", ":"):
+            continue
+        if word in ("{", "["):
+            leaves.trace.append(word)
+            stack.append(_Frame(frame.place() if frame else "", is_list=word == "["))
+            continue
+        if word in ("}", "]"):
+            leaves.trace.append(word)
+            stack.pop()
+            frame = stack[-1] if stack else None
+        elif frame and not frame.is_list and frame.key is None:
+            frame.name, frame.key = str(_value(kind, word)), (start, end)
+            frame.began = len(leaves.found)
+            leaves.trace.append(("key", frame.name))
+            if frame.name in frame.seen:
+                leaves.drop(*frame.seen[frame.name])
+                leaves.again[frame.place()] = start
+            continue
+        else:
+            value = _value(kind, word)
+            path, parent, key = (frame.place(), frame.path, frame.key) if frame else ("", "", None)
+            atom = len(leaves.trace)
+            leaves.found.append(Leaf(path, value, start, end, atom, parent, None, key, flow=True))
+            leaves.trace.append((type(value), repr(value)))
+        if frame:
+            frame.seen[frame.name] = (frame.began, len(leaves.found))
+            frame.key = None
+            frame.index += 1
+    return leaves
+
+
+def _value(kind: str, word: str) -> JsonScalar:
+    if kind == "string":
+        return str(json.loads(word)) if "\\" in word else word[1:-1]
+    if word in _WORDS:
+        return _WORDS[word]
+    return float(word) if any(mark in word for mark in ".eE") else int(word)

@@ -1,0 +1,370 @@
+"""Python that is a config: assignments of literals, read by their syntax tree and never run.
+
+What counts is written out: `batch_size = 32`, keyword arguments of calls (`dict(batch_size=32)`,
+`L(build_loader)(total_batch_size=16)`), dict literals, list items, fields of classes, and
+assignments to parts of a config (`train.max_iter = 90000`, `cfg["lr"] = 0.1`). A value that is
+computed, set under a condition, or changed again later is a leaf too, and says why it is left.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from advisor.config import paths
+from advisor.config.assigned import Assigned
+from advisor.config.constants import Named, NotConstantError, Scope, is_literal, worth
+from advisor.config.leaves import (
+    COMPUTED,
+    MAX_DEPTH,
+    MAX_VALUES,
+    Leaf,
+    Leaves,
+    Parsed,
+    line_starts,
+    syntax_error,
+    too_many,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from advisor.model import JsonScalar
+
+_PLAIN_TEXT = re.compile(r"'[^'\\]*'|\"[^\"\\]*\"", re.DOTALL)
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith, ast.Match)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_HOLDERS = {"dict", "list", "tuple", "set"}
+_COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
+"""Functions, beside constructors, that give back the mapping they are given."""
+_FIELDS = {"Field", "field", "ib", "attrib", "Option", "Parameter", "Param"}
+"""Functions that describe a field of a class, its default first."""
+_CLOSING = "]"
+MAX_NODES = 12 * MAX_VALUES
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Raises ConfigSyntaxError with line and column."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an invalid escape is the program's own affair
+            tree = ast.parse(text)
+        reader = _Reader(text, name)
+        reader.trace(tree)
+        reader.body(tree.body, "", None)
+    except SyntaxError as problem:
+        if "\0" in text:
+            raise syntax_error(name, text, *_too_odd(text)) from problem
+        at = _position(text, problem)
+        raise syntax_error(name, text, at, f"not valid Python: {problem.msg}") from problem
+    except (ValueError, RecursionError, MemoryError) as problem:
+        raise syntax_error(name, text, *_too_odd(text)) from problem
+    data = {leaf.path: leaf.value for leaf in reader.leaves.found if leaf is not None}
+    return Parsed(text, bom, data, reader.leaves, "#")
+
+
+def _too_odd(text: str) -> tuple[int, str]:
+    """Where and why a text is refused before its grammar was looked at."""
+    if "\0" in text:
+        return text.index("\0"), "not valid Python: it holds a NUL"
+    return 0, f"nested more than {MAX_DEPTH} levels deep"
+
+
+def spell_text(value: str, old: str) -> str:
+    """A text quoted as `old` was."""
+    quoted = repr(value)
+    if old[:1] == '"' and quoted[0] == "'" and '"' not in value:
+        return f'"{quoted[1:-1]}"'
+    return quoted
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """A keyword as it is, a key of a dict quoted as its sibling's is."""
+    return spell_text(key, sibling) if sibling[:1] in {"'", '"'} else key
+
+
+def _position(text: str, problem: SyntaxError) -> int:
+    starts = line_starts(text)
+    line = min(problem.lineno or 1, len(starts))
+    return min(starts[line - 1] + max((problem.offset or 1) - 1, 0), len(text))
+
+
+class _Reader:
+    """One pass over the tree for the trace, one for the leaves."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.leaves = Leaves()
+        self._text = text
+        self._name = name
+        self._starts = line_starts(text)
+        self._ascii = text.isascii()
+        self._atoms: dict[int, int] = {}
+        """Identity of a literal's node to its atom in the trace."""
+        self._scope = ""
+        """Path of the class or function whose statements are read."""
+        self._names: dict[str, Named | None] = {}
+        """What names are worth so far, by path; None where only running the file would tell."""
+        self._assigned = Assigned(self.leaves.found)
+
+    def trace(self, tree: ast.Module) -> None:
+        """The whole tree as one flat list, a literal as one atom."""
+        found = self.leaves.trace
+        waiting: list[object] = [tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.AST) and is_literal(node):
+                self._atoms[id(node)] = len(found)
+                value = ast.literal_eval(node)
+                found.append((type(value), repr(value)))
+            elif isinstance(node, ast.Dict):
+                members = zip(node.keys, node.values, strict=True)
+                found.append(ast.Dict)
+                waiting += [_CLOSING, *reversed([each for pair in members for each in pair])]
+            elif isinstance(node, ast.AST):
+                found.append(type(node))
+                waiting += [getattr(node, each, None) for each in reversed(node._fields)]
+            elif isinstance(node, list):
+                found.append("[")
+                waiting += [_CLOSING, *reversed(node)]
+            else:
+                found.append(node)
+            if len(found) > MAX_NODES:
+                raise too_many(self._name)
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
+        """Statements of the file, a class or a function; `why` none of them can be edited."""
+        outer, self._scope = self._scope, path
+        for node in body:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    several = "it is assigned to several names" if len(node.targets) > 1 else None
+                    self._assign(target, node.value, path, why or several)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                self._assign(node.target, _default_of(node.value), path, why)
+            elif isinstance(node, ast.AugAssign):
+                place = self._place(node.target, path)
+                if place is not None:
+                    self._mark(place, f"it is changed again on line {node.lineno}")
+            elif isinstance(node, ast.ClassDef):
+                self.body(node.body, paths.member(path, node.name), why)
+            elif isinstance(node, _FUNCTIONS):
+                for parameter in ast.walk(node.args):
+                    if isinstance(parameter, ast.arg):
+                        inside = paths.member(path, node.name)
+                        self._names[paths.member(inside, parameter.arg)] = None
+                self.body(node.body, paths.member(path, node.name), why)
+            elif isinstance(node, _BLOCKS):
+                self._block(node, path, why)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                self._update(node.value, path, why)
+            elif isinstance(node, ast.Return) and isinstance(node.value, (ast.Call, ast.Dict)):
+                self._value(node.value, path, path, None, why, flow=True)
+        self._scope = outer
+
+    def _block(self, node: ast.stmt, path: str, why: str | None) -> None:
+        if isinstance(node, ast.If) and _is_main(node.test):
+            return
+        is_plain = isinstance(node, (ast.With, ast.AsyncWith))
+        kind = "in a loop" if isinstance(node, (ast.For, ast.AsyncFor, ast.While)) else None
+        kind = kind or "only under a condition"
+        why = why if is_plain else why or f"it is set {kind}, line {node.lineno}"
+        for statements in _blocks(node):
+            self.body(statements, path, why)
+
+    def _assign(self, target: ast.expr, value: ast.expr, path: str, why: str | None) -> None:
+        place = self._place(target, path)
+        if place is None:
+            for inner in ast.walk(target):  # `a, b = 1, 2`
+                if isinstance(inner, ast.Name):
+                    self._mark(paths.member(path, inner.id), f"it is set on line {target.lineno}")
+            return
+        if (
+            isinstance(target, ast.Name)
+            and _is_same(value, target.id)
+            and self._assigned.is_mapping(place)
+        ):
+            return
+        if why is not None and self._assigned.is_at_or_below(place):
+            self._mark(place, why)
+            return
+        self._assigned.forget(place)
+        self._value(value, place, path, self._span(target), why, flow=False)
+        if isinstance(target, ast.Name):
+            self._names[place] = self._named(value, place, path) if why is None else None
+
+    def _named(self, value: ast.expr, place: str, path: str) -> Named | None:
+        """What a name is worth from here on, for those that use it."""
+        try:
+            return Named(worth(value, Scope(self._names, path)), place)
+        except NotConstantError:
+            return None
+
+    def _mark(self, place: str, why: str) -> None:
+        """What is at `place` cannot be edited, and what it is worth only running would tell."""
+        self._assigned.mark(place, why)
+        self._names[place] = None
+
+    def _update(self, call: ast.Call, path: str, why: str | None) -> None:
+        """`model.update(dict(...))`, `model.update(batch_size=8)`."""
+        if not isinstance(call.func, ast.Attribute) or call.func.attr != "update":
+            return
+        place = self._place(call.func.value, path)
+        if place is not None:
+            began = len(self._assigned)
+            self._members(call, place, why)
+            self._assigned.drop_older(began)
+
+    def _place(self, target: ast.expr, path: str) -> str | None:
+        """The path of `x`, `cfg.a.b` and `cfg["a"].b`; None for anything else."""
+        if isinstance(target, ast.Name):
+            return paths.member(path, target.id)
+        if isinstance(target, ast.Attribute):
+            above = self._place(target.value, path)
+            return None if above is None else paths.member(above, target.attr)
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            above, key = self._place(target.value, path), target.slice.value
+            if above is None or not isinstance(key, (str, int)) or isinstance(key, bool):
+                return None
+            return paths.member(above, key) if isinstance(key, str) else paths.item(above, key)
+        return None
+
+    # --- values -------------------------------------------------------------------------------
+
+    def _value(
+        self,
+        node: ast.expr,
+        path: str,
+        parent: str,
+        key: tuple[int, int] | None,
+        why: str | None,
+        *,
+        flow: bool,
+    ) -> None:
+        if path.count(".") + path.count("[") > MAX_DEPTH:
+            return
+        if isinstance(node, ast.Call):
+            before = len(self._assigned)
+            self._members(node, path, why)
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if len(self._assigned) == before and name[:1].islower() and name not in _HOLDERS:
+                self._leaf(node, path, parent, key, why, flow=flow)
+        elif isinstance(node, ast.Dict):
+            for member, inner_node in zip(node.keys, node.values, strict=True):
+                if isinstance(member, ast.Constant) and isinstance(member.value, str):
+                    place, span = paths.member(path, member.value), self._span(member)
+                    self._assigned.forget(place)  # a key that is written twice
+                    self._value(inner_node, place, path, span, why, flow=True)
+        elif isinstance(node, (ast.List, ast.Tuple)):
+            for number, item in enumerate(node.elts):
+                self._value(item, paths.item(path, number), path, None, why, flow=True)
+        else:
+            self._leaf(node, path, parent, key, why, flow=flow)
+
+    def _members(self, call: ast.Call, path: str, why: str | None) -> None:
+        """The settings in a call's arguments, and in those of the call that it calls."""
+        if isinstance(call.func, ast.Call):
+            self._members(call.func, path, why)
+        for number, argument in enumerate(call.args):
+            if isinstance(argument, (ast.Call, ast.Dict)):
+                place = path if len(call.args) == 1 else paths.item(path, number)
+                if isinstance(argument, ast.Call):
+                    self._members(argument, place, why)
+                else:
+                    self._value(argument, place, path, None, why, flow=True)
+        for word in call.keywords:
+            if word.arg:
+                place = paths.member(path, word.arg)
+                self._value(word.value, place, path, self._keyword(word), why, flow=True)
+
+    def _leaf(
+        self,
+        node: ast.expr,
+        path: str,
+        parent: str,
+        key: tuple[int, int] | None,
+        why: str | None,
+        *,
+        flow: bool,
+    ) -> None:
+        start, end = self._span(node)
+        text = self._text[start:end]
+        value: JsonScalar = None
+        if is_literal(node):
+            value = ast.literal_eval(node)
+            if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(text):
+                why = why or "it is no plain text in one pair of quotes"
+        elif isinstance(node, ast.Name) and (
+            named := Scope(self._names, self._scope).find(node.id)
+        ):
+            value, target = named.value, named.path
+            self.leaves.aliases[path] = target
+            why = f"it repeats {target}"
+        else:
+            why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
+            try:
+                value = worth(node, Scope(self._names, self._scope))
+            except NotConstantError:
+                if isinstance(node, ast.Constant):
+                    return  # bytes, an ellipsis: no setting of anything
+        atom = self._atoms.get(id(node), 0)
+        self._assigned.add(Leaf(path, value, start, end, atom, parent, why, key, flow))
+        if len(self._assigned) > MAX_VALUES:
+            raise too_many(self._name)
+
+    # --- places -------------------------------------------------------------------------------
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        """Where a node is written, in characters."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self._offset(node.lineno, node.col_offset),
+            self._offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def _keyword(self, word: ast.keyword) -> tuple[int, int]:
+        start = self._offset(word.lineno, word.col_offset)
+        return start, start + len(word.arg or "")
+
+    def _offset(self, line: int, column: int) -> int:
+        """From the parser's line and byte within it to the character in the text."""
+        start = self._starts[line - 1]
+        if self._ascii:
+            return start + column
+        end = self._starts[line] if line < len(self._starts) else len(self._text)
+        return start + len(self._text[start:end].encode()[:column].decode())
+
+
+def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Every list of statements inside a compound statement."""
+    for field in ("body", "orelse", "finalbody"):
+        if getattr(node, field, None):
+            yield getattr(node, field)
+    for inner in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield inner.body
+
+
+def _default_of(value: ast.expr) -> ast.expr:
+    """The default of a field that is described by a call: 8 of `Field(8, ge=1)`."""
+    if isinstance(value, ast.Call) and value.args and is_literal(value.args[0]):
+        called = ast.unparse(value.func).rpartition(".")[2]
+        return value.args[0] if called in _FIELDS else value
+    return value
+
+
+def _is_same(value: ast.expr, name: str) -> bool:
+    """`name` itself, or a constructor given nothing else: `cfg = EasyDict(cfg)`."""
+    if isinstance(value, ast.Call):
+        called = ast.unparse(value.func).rpartition(".")[2]
+        given = [*value.args, *(word.value for word in value.keywords)]
+        copies = called[:1].isupper() or called in _COPIERS
+        return copies and len(given) == 1 and _is_same(given[0], name)
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def _is_main(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))

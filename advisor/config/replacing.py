@@ -1,0 +1,217 @@
+"""A config's bytes replaced in one step, so that nobody's edit in between is lost.
+
+The new bytes are written beside the config under a name that tells both what is expected to come
+out and what goes in. Then the two files change places, and what came out is compared with what
+was expected: if somebody saved the config meanwhile, their file is put back. A call that is
+killed at any of these moments leaves a file whose name and content tell the next call what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.config.files import read_bytes, why_not_opened
+from advisor.errors import (
+    AdvisorError,
+    ConfigMissingError,
+    ConfigReadOnlyError,
+    ConfigUnreadableError,
+    EditRefusedError,
+)
+from advisor.files import atomic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_PUT_BACK = 20
+"""Saves in a row, each between two system calls of ours, after which the newest is left."""
+
+
+def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
+    """Replace the file's bytes in one step, if it still holds `expected`.
+
+    Writes through symbolic links, and keeps mode and extended attributes, and the owner where the
+    system allows. Raises EditRefusedError when the file was changed meanwhile, which is kept, and
+    ConfigReadOnlyError when it, or its folder, may not be written.
+    """
+    target = _real(path)
+    changed = f"{path} was changed by someone else since it was read, so nothing was written."
+    if read_bytes(target) != expected:
+        raise EditRefusedError(changed)
+    facts = target.stat()
+    if not facts.st_mode & 0o222 or not os.access(target, os.W_OK):
+        msg = f"{path} is read-only, so nothing was written. Try chmod u+w."
+        raise ConfigReadOnlyError(msg)
+    swap = _Swap.of(target, expected, content)
+    try:
+        _tidy(swap)
+        atomic.create(swap.draft, content, facts)
+        try:
+            _copy_attributes(target, swap.draft)
+            _make_newer(swap.draft, facts)
+            swap.draft.replace(swap.ready)
+            placed = _put_in_place(swap)
+        finally:
+            _tidy(swap)
+            atomic.sync_folder(target.parent)
+    except OSError as problem:
+        msg = f"{path} could not be written: {problem.strerror}. It was left as it was."
+        raise ConfigReadOnlyError(msg) from problem
+    if not placed:
+        raise EditRefusedError(changed)
+
+
+def recover(path: Path) -> list[str]:
+    """Finish, or undo, what a killed call left beside the config; what was done, in sentences.
+
+    To be called while no other call works on the same config. A file that somebody saved in the
+    very moment of the kill is put back.
+    """
+    try:
+        target = _real(path)
+    except AdvisorError:
+        return []
+    told: list[str] = []
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(target.parent), key=lambda entry: entry.name):
+            swap = _Swap.named(target, entry.name)
+            if swap is not None and entry.is_file(follow_symlinks=False):
+                told += _tidy(swap)
+    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Swap:
+    """One replacement, as the names of its files tell it."""
+
+    target: Path
+    came_out: str
+    """Digest of the bytes that are to come out."""
+    went_in: str
+
+    @classmethod
+    def of(cls, target: Path, expected: bytes, content: bytes) -> _Swap:
+        return cls(target, _digest(expected), _digest(content))
+
+    @classmethod
+    def named(cls, target: Path, name: str) -> _Swap | None:
+        """The replacement that a file's name belongs to; None for any other file."""
+        start = re.escape(_start(target))
+        match = re.fullmatch(start + r"([0-9a-f]{12})-([0-9a-f]{12})\.(draft|swap)", name)
+        return cls(target, match[1], match[2]) if match else None
+
+    @property
+    def draft(self) -> Path:
+        """The new bytes, perhaps not all of them: nobody else's, whatever it holds."""
+        return self._file("draft")
+
+    @property
+    def ready(self) -> Path:
+        """The new bytes, whole; after the exchange, what came out."""
+        return self._file("swap")
+
+    def _file(self, suffix: str) -> Path:
+        name = f"{_start(self.target)}{self.came_out}-{self.went_in}.{suffix}"
+        return self.target.with_name(name)
+
+
+def _put_in_place(swap: _Swap) -> bool:
+    """Whether the new bytes replaced the expected ones; if not, `swap.ready` holds ours again."""
+    if not atomic.exchange(swap.ready, swap.target):
+        # Not offered by this file system: a look and a rename, as close together as can be.
+        if _digest(swap.target.read_bytes()) != swap.came_out:
+            return False
+        swap.ready.replace(swap.target)
+        return True
+    if _came_out(swap.ready, swap.came_out):
+        return True
+    for _ in range(MAX_PUT_BACK):  # what came out is newer than what we know: back with it
+        atomic.exchange(swap.ready, swap.target)
+        if _came_out(swap.ready, swap.went_in):
+            return False
+    return False
+
+
+def _came_out(path: Path, digest: str) -> bool:
+    """Whether the file holds what `digest` says, and nobody can write to it any more."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except BlockingIOError:  # an editor has it open and will write there
+            return False
+        except OSError:
+            pass  # the file system has no leases, or the file is another user's
+        content = b"".join(iter(lambda: os.read(handle, 1 << 20), b""))
+        return _digest(content) == digest
+    finally:
+        os.close(handle)
+
+
+def _tidy(swap: _Swap) -> list[str]:
+    """Remove the files of `swap`, but give back what is neither expected nor ours."""
+    swap.draft.unlink(missing_ok=True)
+    held = _digest_of(swap.ready)
+    if held in {None, swap.came_out, swap.went_in}:
+        swap.ready.unlink(missing_ok=True)
+        return []
+    there = _digest_of(swap.target)
+    if there is None:
+        swap.ready.replace(swap.target)
+    elif there != swap.went_in or not atomic.exchange(swap.ready, swap.target):
+        rescued = swap.target.with_name(f"{swap.target.name}.rescued-{held}")
+        swap.ready.replace(rescued)
+        return [f"{rescued} holds what another program saved while {swap.target} was replaced"]
+    swap.ready.unlink(missing_ok=True)
+    told = (
+        f"{swap.target} was saved by another program while an earlier call replaced it; "
+        "that program's version was put back"
+    )
+    return [told]
+
+
+def _real(path: Path) -> Path:
+    try:
+        return path.resolve(strict=True)
+    except FileNotFoundError as problem:
+        msg = f"{path} is not there any more, so nothing was written. Put it back and call again."
+        raise ConfigMissingError(msg) from problem
+    except (OSError, RuntimeError, ValueError) as problem:
+        raise ConfigUnreadableError(why_not_opened(path, problem)) from problem
+
+
+def _copy_attributes(source: Path, target: Path) -> None:
+    with contextlib.suppress(OSError, AttributeError):  # AttributeError: not Linux
+        for name in os.listxattr(source):
+            with contextlib.suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
+
+
+def _make_newer(draft: Path, than: os.stat_result) -> None:
+    """Newer by a second at least: Python believes what it compiled of a file of the same size
+    and second."""
+    if int(draft.stat().st_mtime) <= int(than.st_mtime):
+        newer = int(than.st_mtime) + 1
+        os.utime(draft, (newer, newer))
+
+
+def _start(target: Path) -> str:
+    """How the names of files for this target begin: short, however long its own name is."""
+    return f".gpu-advisor-{_digest(os.fsencode(target.name))}-"
+
+
+def _digest_of(path: Path) -> str | None:
+    try:
+        return _digest(path.read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]

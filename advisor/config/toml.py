@@ -1,0 +1,214 @@
+"""TOML: `tomllib` gives the meaning, a small scanner over the same text the place of each value.
+
+The scanner runs only over text that `tomllib` accepted, and every value it finds is looked up
+in what `tomllib` read: where the two disagree, the value is not editable.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, cast
+
+from advisor.config import paths
+from advisor.config.leaves import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Leaf,
+    Leaves,
+    Parsed,
+    syntax_error,
+    too_many,
+)
+from advisor.config.spelling import double_quoted
+
+if TYPE_CHECKING:
+    from advisor.model import JsonScalar
+
+MAX_DOTS = 2_000
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_INLINE_BLANK = re.compile(r"[ \t]*")
+_KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
+_DOT = re.compile(r"[ \t]*\.[ \t]*")
+_STRING = re.compile(
+    r'''"""[^"\\]*(?:(?:\\.|"{1,2}(?!"))[^"\\]*)*"{3,5}'''
+    r"""|\'{3}[^']*(?:'{1,2}(?!')[^']*)*'{3,5}"""
+    r"""|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*'""",
+    re.DOTALL,
+)
+_DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d[^\s,\]}#]*")
+_WORD = re.compile(r"[^\s,\]}#]+")
+_Holder = tuple[str, tuple[int, int] | None]
+"""Path of the mapping or list that holds a value, and the span of the value's key."""
+
+_AT = re.compile(r"\(at line (\d+), column (\d+)\)")
+
+
+def parse(text: str, name: str, bom: int) -> Parsed:
+    """Raises ConfigSyntaxError with line and column."""
+    if text.count("=") + text.count(",") > MAX_VALUES:  # an upper bound, at no cost
+        raise too_many(name)
+    for line in re.finditer(r"[^\n]+", text):
+        if line[0].count(".") > MAX_DOTS:  # tomllib takes minutes for a key of a million parts
+            problem = f"more than {MAX_DOTS:,} dots on one line"
+            raise syntax_error(name, text, line.start(), problem)
+    try:
+        data = tomllib.loads(text)
+    except ValueError as problem:
+        said = f"not valid TOML: {_AT.sub('', str(problem)).strip()}"
+        raise syntax_error(name, text, _position(text, str(problem)), said) from problem
+    except RecursionError as problem:
+        said = f"nested more than {MAX_DEPTH} levels deep"
+        raise syntax_error(name, text, 0, said) from problem
+    scanner = _Scanner(text, name, data)
+    scanner.run()
+    return Parsed(text, bom, _plain(data), scanner.leaves, "#")
+
+
+def spell_text(value: str, old: str) -> str:
+    """A string quoted as `old` was."""
+    if old[:1] == "'" and "'" not in value and value.isprintable():
+        return f"'{value}'"
+    return double_quoted(value)
+
+
+def spell_key(key: str, sibling: str) -> str:
+    """A bare key; `sibling` does not matter."""
+    del sibling
+    return key
+
+
+def _position(text: str, problem: str) -> int:
+    found = _AT.search(problem)
+    if not found:
+        return len(text)
+    position = 0
+    for _ in range(int(found[1]) - 1):
+        position = text.find("\n", position) + 1
+    return position + int(found[2]) - 1
+
+
+def _plain(value: Any) -> Any:
+    """Dates and times as text, the rest as it is."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value if isinstance(value, (str, int, float)) else value.isoformat()
+
+
+class _Scanner:
+    """Walks valid TOML; `_here` is what `tomllib` read at the current place."""
+
+    def __init__(self, text: str, name: str, data: dict[str, Any]) -> None:
+        self.leaves = Leaves()
+        self._text = text
+        self._name = name
+        self._data = data
+        self._at = 0
+        self._tables: dict[str, int] = {}
+        """Path of an array of tables to the number of its tables so far."""
+
+    def run(self) -> None:
+        table, here = "", self._data
+        while self._skip(_BLANK) < len(self._text):
+            if self._text[self._at] == "[":
+                table, here = self._header()
+            else:
+                self._member(table, here, flow=False)
+
+    def _skip(self, pattern: re.Pattern[str]) -> int:
+        found = pattern.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return self._at
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        start = self._at
+        return self._text[start : self._skip(pattern)]
+
+    def _keys(self) -> tuple[list[str], tuple[int, int]]:
+        """A dotted key's parts, and the span of the last one."""
+        parts: list[str] = []
+        while True:
+            start = self._at
+            part = self._take(_KEY_PART)
+            span = (start, self._at)
+            if part[:1] in ('"', "'"):
+                part = next(iter(tomllib.loads(f"{part} = 0")))
+            parts.append(part)
+            if len(parts) > MAX_DEPTH:
+                self._too_deep()
+            if not _DOT.match(self._text, self._at):
+                return parts, span
+            self._skip(_DOT)
+
+    def _header(self) -> tuple[str, Any]:
+        """`[a.b]` or `[[a.b]]`: the table's path, and what it holds."""
+        is_array = self._text.startswith("[[", self._at)
+        self._at += 1 + is_array
+        self._skip(_INLINE_BLANK)
+        parts, _ = self._keys()
+        self._skip(_INLINE_BLANK)
+        self._at += 1 + is_array
+        self.leaves.trace.append(("table", is_array, tuple(parts)))
+        path, here = "", cast("Any", self._data)
+        for number, part in enumerate(parts):
+            path, here = paths.member(path, part), here[part]
+            if is_array and number == len(parts) - 1:
+                self._tables[path] = self._tables.get(path, -1) + 1
+            if path in self._tables:
+                index = self._tables[path]
+                path, here = paths.item(path, index), here[index]
+        return path, here
+
+    def _member(self, table: str, here: Any, *, flow: bool) -> None:
+        parts, span = self._keys()
+        self.leaves.trace.append(("key", tuple(parts)))
+        path, parent = table, table
+        for part in parts:
+            path, parent, here = paths.member(path, part), path, here[part]
+        self._skip(_INLINE_BLANK)
+        self._at += 1  # the equals sign
+        self._skip(_INLINE_BLANK)
+        self._value(path, here, (parent, span), flow=flow)
+
+    def _value(self, path: str, here: Any, holder: _Holder, *, flow: bool) -> None:
+        opening = self._text[self._at]
+        if opening not in "[{":
+            self._leaf(path, here, holder, flow=flow)
+            return
+        if path.count("[") + path.count(".") > MAX_DEPTH:
+            self._too_deep()
+        self.leaves.trace.append(opening)
+        self._at += 1
+        index = 0
+        closing = "]" if opening == "[" else "}"
+        while self._text[self._skip(_BLANK)] != closing:
+            if opening == "[":
+                self._value(paths.item(path, index), here[index], (path, None), flow=True)
+                index += 1
+            else:
+                self._member(path, here, flow=True)
+            if self._text[self._skip(_BLANK)] == ",":
+                self._at += 1
+        self.leaves.trace.append(closing)
+        self._at += 1
+
+    def _leaf(self, path: str, here: Any, holder: _Holder, *, flow: bool) -> None:
+        start = self._at
+        is_text = self._text[start] in "\"'"
+        word = self._take(_STRING) if is_text else self._take(_DATE_AND_TIME) or self._take(_WORD)
+        alone = tomllib.loads(f"value = {word}")["value"]
+        agrees = type(alone) is type(here) and repr(alone) == repr(here)
+        value = cast("JsonScalar", _plain(here)) if not isinstance(here, (dict, list)) else word
+        why = None if agrees else "it could not be found again in the text"
+        if word.startswith(('"""', "'''")):
+            why = "it is a block of text"
+        atom, (parent, key) = len(self.leaves.trace), holder
+        self.leaves.trace.append((type(here), repr(here)))
+        self.leaves.found.append(Leaf(path, value, start, self._at, atom, parent, why, key, flow))
+
+    def _too_deep(self) -> None:
+        problem = f"nested more than {MAX_DEPTH} levels deep"
+        raise syntax_error(self._name, self._text, self._at, problem)

@@ -1,0 +1,315 @@
+"""A program that exists only as a formula, so that its true optimum is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from advisor.executor.engines.recorded import QUIET_MACHINE, arguments_of
+from advisor.knobs.tree import number_of
+from advisor.model import (
+    Ceilings,
+    Effects,
+    Failure,
+    InTurn,
+    JsonScalar,
+    LoaderCeiling,
+    Machine,
+    MeasurePlan,
+    Run,
+    Spell,
+    Telemetry,
+    Trial,
+    WhatIfOutcome,
+)
+from advisor.probe.in_turn import LASTING, order
+from advisor.runner.signs import NEXT_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from advisor.executor.engines.noise import Values
+
+HALF = {"bf16", "bf16-mixed", "bfloat16"}
+ENDING_S = 0.3
+"""From the end of the window to that of the process."""
+LOSSES = 16
+NAMED = {"gradient_checkpointing": "recomputes"}
+"""Settings whose effect has another name."""
+WARM_STEPS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """Loader, launch cost, compute and memory of an imagined program and device.
+
+    A batch is loaded by workers beside the step before it, or before it where there are none; a
+    step costs a fixed launch and then each unit's compute.
+    """
+
+    load_s: float = 0.004
+    """One worker's time for one unit."""
+    contention: float = 0.0
+    """How much longer loading takes for each worker: they share a disk or CPUs."""
+    launch_s: float = 0.004
+    """Fixed cost of one step, whatever the batch."""
+    unit_s: float = 0.0005
+    """Compute of one unit in a full device."""
+    base_gib: float = 1.0
+    unit_gib: float = 0.1
+    card_gib: float = 1e9
+    """A batch that needs more fails with gpu-oom."""
+    items: int = 10**9
+    """What the data holds: a batch is never fuller."""
+    whole_units: int = 200
+    """What a run to the program's own end finishes."""
+    startup_s: float = 2.0
+    """To the first step."""
+    process_s: float | Callable[[Trial], float] | None = None
+    """What a process takes; None: what start-up, window and ending add up to."""
+    bf16_speedup: float = 1.5
+    bf16_drift: float = 0.001
+    """Relative shift of the losses."""
+    bf16_quality: float = 0.0
+    """What bfloat16 adds to the quality measure."""
+    trains: bool = True
+    """Whether losses are seen."""
+    sampler: bool = False
+    """An iterative sampler: compute is linear in its steps knob."""
+    quality: Callable[[int], float] | None = None
+    """The quality measure by sampler steps; every run prints it as `quality: NUMBER`."""
+    quality_name: str = "quality"
+    quality_items: int = 1
+    """Figures that a run prints, one a line."""
+    quality_noise: float = 0.0
+    """Their standard deviation, drawn anew for each seed, number of steps, item and command."""
+    quality_of_seed: float = 0.0
+    """The same, one draw for all items of a run."""
+    quality_draw: int = 0
+    """Another number is another world."""
+    follows_seed: bool = True
+    """Whether GPU_ADVISOR_SEED is followed; else equal runs print equal figures."""
+    files: Callable[[int], int] | None = None
+    """Files that a batch of so many items leaves; None: not known."""
+    side_by_side: Mapping[int, float] = field(default_factory=dict)
+    """Times the rate of one process that so many have, where `num_gpus` asks for them."""
+    ignored: frozenset[str] = frozenset()
+    """Settings that the program does not follow."""
+    rate_by_batch: bool = False
+    """The program multiplies its learning rate by the batch."""
+    coded: Mapping[str, JsonScalar] = field(default_factory=dict)
+    """Values that stand in the program's code."""
+    switches: Mapping[str, float] = field(default_factory=dict)
+    """Speed-up of each what-if that is no loader argument; others do not apply."""
+    drift_per_s: float = 0.0
+    """Relative change of the rate in each second that a process is at work after its window."""
+    flags: Mapping[str, float] = field(default_factory=dict)
+    """Speed-up of each setting that is true; Effects tells which are."""
+    drifts: Mapping[str, float] = field(default_factory=dict)
+    """Relative shift of the losses by what-if."""
+    fails: Callable[[Values, Trial], str | None] | None = None
+    """Kind of failure of a trial with these settings in force, if any."""
+    step_kind: str | None = None
+    power_w: Callable[[float], float] | None = None
+    """The card's draw by units a second, of which energy follows; None: it tells neither."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the program calls batch_size, num_workers, precision, steps, accumulation_steps, lr."""
+    observed: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of Effects."""
+    runs_on: Machine = QUIET_MACHINE
+
+    def machine(self) -> Machine:
+        """The imagined machine."""
+        return self.runs_on
+
+    def rate(self, values: Values, whatif: str | None = None) -> float:
+        """Units a second at `values`, without noise."""
+        batch, step_s, load_s = self._costs(values)
+        workers = self._number(values, "num_workers", 0)
+        whole_s = max(step_s, load_s) if workers else step_s + load_s
+        crowd = self.side_by_side.get(self._number(values, "num_gpus", 1), 1.0)
+        return crowd * self.switches.get(whatif or "", 1.0) * batch / whole_s
+
+    def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
+        """One process at `values`; ignored settings are as in `original`."""
+        used = {**self.coded, **values}
+        first = {**self.coded, **original}
+        used |= {name: first[name] for name in self.ignored if name in first}
+        used |= arguments_of(trial.plan.whatif)
+        memory_gib = self.base_gib + self.unit_gib * self._number(used, "batch_size", 1)
+        kind = self.fails(used, trial) if self.fails else None
+        if memory_gib > self.card_gib:
+            kind = "gpu-oom"
+        if kind:
+            return Failure(
+                trial_id=trial.id,
+                purpose=trial.purpose,
+                label=trial.label,
+                candidate_key=trial.candidate.key,
+                kind=kind,
+                evidence=f"{kind} at {memory_gib:.2f} GiB",
+                next_step=NEXT_STEPS[kind],
+                wall_s=self._process_s(trial) or self.startup_s + ENDING_S,
+            )
+        return self._run(trial, used, memory_gib)
+
+    def _run(self, trial: Trial, used: Values, memory_gib: float) -> Run:
+        plan, whatif = trial.plan, trial.plan.whatif or ""
+        batch, step_s, _ = self._costs(used)
+        rate = self.rate(used, whatif)
+        whole = plan.mode == "whole"
+        steps = max(plan.min_steps, plan.whole_batches)
+        seconds = self.whole_units / rate if whole else max(plan.measure_s, steps * batch / rate)
+        startup_s, ending_s = self.startup_s, ENDING_S
+        process_s = self._process_s(trial)
+        if process_s is not None:
+            startup_s, seconds, ending_s = 0.0, process_s, 0.0
+        alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
+        in_turn = self._in_turn(plan, rate, seconds)
+        alone_s += max((s.end - seconds for each in in_turn for s in each.spells), default=0.0)
+        finished = rate * seconds if plan.whole or not self.sampler else 0.0
+        finished = float(self.whole_units) if whole else finished
+        half = self._half(used)
+        drift = self.bf16_drift * half + self.drifts.get(whatif, 0.0)
+        losses = tuple(1.0 + drift for _ in range(LOSSES)) if self.trains else ()
+        return Run(
+            trial_id=trial.id,
+            purpose=trial.purpose,
+            label=trial.label,
+            candidate_key=trial.candidate.key,
+            unit=trial.unit,
+            units=rate * seconds,
+            units_per_s=rate,
+            rate_source="formula",
+            window_start=0.0,
+            window_end=seconds,
+            step_ms=1000.0 * batch / rate,
+            step_kind=self.step_kind,
+            latency_p50_ms=1000.0 * batch / rate,
+            latency_p95_ms=1000.0 * batch / rate,
+            telemetry=self._told_by_card(rate, seconds),
+            wait_share=max(0.0, 1.0 - step_s * self.rate(used) / batch),
+            whole_units=finished + self._before_window(plan, batch),
+            peak_mem_gib=memory_gib,
+            losses=losses,
+            effects=self._effects(used),
+            whatif=self._outcome(whatif),
+            in_turn=in_turn,
+            ceilings=Ceilings(
+                compute_units_per_s=batch / step_s,
+                loader=tuple(
+                    LoaderCeiling(workers=each, units_per_s=1 / self._load_s(1, each))
+                    for each in plan.ceilings_workers
+                ),
+            )
+            if plan.ceilings_workers
+            else None,
+            stdout_tail=self._printed(used, trial),
+            output_digest="same",
+            files_in_window=math.ceil(finished / batch) * self.files(batch) if self.files else None,
+            ranks=many if (many := self._number(used, "num_gpus", 1)) in self.side_by_side else 1,
+            startup_s=startup_s,
+            exit_code=0,
+            wall_s=startup_s + seconds + alone_s + ending_s,
+        )
+
+    def _before_window(self, plan: MeasurePlan, batch: float) -> float:
+        """Units of the steps in which a process warms up."""
+        return 0.0 if plan.whole or self.sampler else WARM_STEPS * batch
+
+    def _told_by_card(self, rate: float, seconds: float) -> Telemetry:
+        if self.power_w is None:
+            return Telemetry()
+        watts = self.power_w(rate)
+        return Telemetry(power_w=watts, energy_j=watts * seconds)
+
+    def _process_s(self, trial: Trial) -> float | None:
+        return self.process_s(trial) if callable(self.process_s) else self.process_s
+
+    def _costs(self, values: Values) -> tuple[int, float, float]:
+        """(units in a batch, seconds of its step, seconds to load it by all workers)."""
+        batch = min(self._number(values, "batch_size", 1), self.items)
+        step_s = (self.launch_s + self.unit_s * batch) * self._sampler_steps(values)
+        step_s /= self.bf16_speedup if self._half(values) else 1.0
+        for name, speedup in self.flags.items():
+            step_s /= speedup if values.get(name) is True else 1.0
+        return batch, step_s, self._load_s(batch, self._number(values, "num_workers", 0))
+
+    def _load_s(self, batch: int, workers: int) -> float:
+        return batch * self.load_s * (1 + self.contention * workers) / max(workers, 1)
+
+    def _effects(self, used: Values) -> Effects:
+        rate = number_of(used.get(self.names.get("lr", "lr")))
+        if self.rate_by_batch and rate:
+            rate *= self._number(used, "batch_size", 1)
+        seen: dict[str, Any] = {
+            "batch": float(min(self._number(used, "batch_size", 1), self.items)),
+            "batch_asked": self._number(used, "batch_size", 1),
+            "workers": self._number(used, "num_workers", 0),
+            "forwards_per_unit": float(self._sampler_steps(used)),
+            "dtype": "bfloat16" if self._half(used) else "float32",
+            "input_shapes": ("3x8x8",),
+            "fingerprint": "same",
+            "accumulation": float(self._number(used, "accumulation_steps", 1)),
+            "learning_rates": (rate,) if rate else (),
+        }
+        seen |= dict(self.observed)
+        for name in self.flags:
+            seen |= {NAMED.get(name, name): used.get(name) is True}
+        return Effects(**seen)
+
+    def _outcome(self, whatif: str) -> WhatIfOutcome | None:
+        if not whatif:
+            return None
+        applied = whatif in self.switches or whatif.startswith("loader.")
+        return WhatIfOutcome(
+            name=whatif, applied=applied, why=None if applied else "nothing to switch"
+        )
+
+    def _in_turn(self, plan: MeasurePlan, rate: float, begin_s: float) -> tuple[InTurn, ...]:
+        """Spells of one window each, after the window; the program as it is always applies."""
+        if not plan.in_turn:
+            return ()
+        spells: dict[str, list[Spell]] = {"": []}
+        faster, length_s = 1.0, plan.measure_s
+        names = [name for name in order(plan.in_turn) if not name or name in self.switches]
+        for number, name in enumerate(names):
+            speedup = self.switches.get(name, 1.0)
+            faster *= speedup if name in LASTING else 1.0
+            after_s = number * length_s
+            drifted = 1.0 + self.drift_per_s * (after_s + length_s / 2)
+            now = faster if name in LASTING else faster * speedup
+            start = begin_s + after_s
+            spell = Spell(start=start, end=start + length_s, units_per_s=rate * now * drifted)
+            spells.setdefault(name, []).append(spell)
+        missing = [name for name in plan.in_turn if name not in self.switches]
+        return (
+            *(InTurn(name=name, spells=tuple(each)) for name, each in spells.items()),
+            *(InTurn(name=n, applied=False, why="nothing to switch") for n in missing),
+        )
+
+    def _printed(self, used: Values, trial: Trial) -> str:
+        if self.quality is None:
+            return ""
+        steps, half = self._sampler_steps(used), self._half(used)
+        value = self.quality(steps) + self.bf16_quality * half
+        seed = dict(trial.env).get("GPU_ADVISOR_SEED", "") if self.follows_seed else ""
+        files = {file.original for file in trial.files}
+        command = [word for word in trial.command if word not in files]
+        facts = (self.quality_draw, seed, steps, half, *command)
+        rng = random.Random(repr(facts))  # noqa: S311  no secret
+        value += rng.gauss(0.0, self.quality_of_seed)
+        figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
+        return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)
+
+    def _sampler_steps(self, values: Values) -> int:
+        return self._number(values, "steps", 1) if self.sampler else 1
+
+    def _half(self, values: Values) -> bool:
+        return values.get(self.names.get("precision", "precision")) in HALF
+
+    def _number(self, values: Values, kind: str, default: int) -> int:
+        value = values.get(self.names.get(kind, kind), default)
+        return int(value) if isinstance(value, (int, float)) else default

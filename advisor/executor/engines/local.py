@@ -1,0 +1,125 @@
+"""Trials in fresh processes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.executor.engines.quiet import TOTAL_S, Patience, look_around, wait_until_quiet
+from advisor.executor.engines.workplace import scratch_folder
+from advisor.machine.host import read_machine
+from advisor.machine.lock import gpu_lock
+from advisor.machine.telemetry import Sampler
+from advisor.runner import run_trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from advisor.model import Failure, Machine, Neighbour, Run, Trial
+
+
+class LocalEngine:
+    """The engine of a single machine; `cancel` may come from outside, see `cancellable`."""
+
+    def __init__(
+        self,
+        *,
+        gpu_uuid: str | None = None,
+        wait_s: float = 0.0,
+        on_progress: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+        gpu_index: int | None = None,
+        on_busy: Callable[[str], None] | None = None,
+        patience_s: float = TOTAL_S,
+    ) -> None:
+        """Of the card with this UUID, or of the host; its lease is waited for so long.
+
+        `on_busy` hears who is at work here; `patience_s`: longest wait for them, all trials
+        together.
+        """
+        self._gpu_uuid = gpu_uuid
+        self._wait_s = wait_s
+        self._on_progress = on_progress
+        self._on_busy = on_busy
+        self._cancel = cancel or threading.Event()
+        self._gpu_index = gpu_index
+        self._patience = Patience(patience_s)
+        self._held = contextlib.ExitStack()
+        self._folder: Path | None = None
+        self._given: set[str] = set()
+        """Names of scratch folders."""
+        self._made: set[str] = set()
+        """Files that trials created outside their scratch: later ones may write over them."""
+
+    def __enter__(self) -> Self:
+        """Take the lease, then a scratch folder."""
+        with contextlib.ExitStack() as held:
+            held.enter_context(gpu_lock(self._gpu_uuid, wait_s=self._wait_s))
+            self._folder = held.enter_context(scratch_folder())
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give both back."""
+        self._folder = None
+        self._held.close()
+
+    def machine(self) -> Machine:
+        """This machine, read once."""
+        return _this_machine()
+
+    def clock(self) -> float:
+        """Seconds of this machine."""
+        return time.monotonic()
+
+    def scratch(self, trial_id: str) -> Path:
+        """A folder below the engine's own; an id that comes again gets another one."""
+        assert self._folder is not None, "enter the engine first"
+        name = start = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
+        while name in self._given:
+            name = f"{start}-{len(self._given)}"
+        self._given.add(name)
+        return self._folder / name
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        """Look, and wait while others are at work and patience lasts; who still is."""
+        look = partial(look_around, gpu_index=self._gpu_index)
+        say = self._on_busy or (lambda _: None)
+        seen = wait_until_quiet(self._patience, say, limit_s, look=look, wait=self._cancel.wait)
+        return seen.who if seen.disturbed else ()
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """Run one trial; see `run_trial`."""
+
+        def sampler(root: int) -> Sampler:
+            return Sampler(self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)})
+
+        outcome = run_trial(
+            replace(trial, made=(*trial.made, *sorted(self._made))),
+            on_progress=self._on_progress,
+            cancel=self._cancel,
+            sampler=sampler,
+        )
+        self._made.update(str(Path(trial.cwd, name)) for name in outcome.files_created)
+        return outcome
+
+    def cancel(self) -> None:
+        """End the trial that runs, and those to come."""
+        self._cancel.set()
+
+
+_this_machine = cache(read_machine)

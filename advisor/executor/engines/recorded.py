@@ -1,0 +1,351 @@
+"""An engine without processes: it answers from a formula or from recorded runs, in virtual time.
+
+What a strategy is worth, and what noise and disturbance do to it, is judged here: the truth is
+known, an hour of trials takes a moment, and equal seeds give equal answers.
+
+A table of recorded runs is one JSON file: `{"machine": Machine, "cells": [{"values": {"batch_size":
+8}, "outcomes": [Run or Failure, ...]}, ...]}`, the fields as in `advisor.model`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from advisor import config as documents
+from advisor.config.formats import SUFFIXES
+from advisor.errors import ReportError
+from advisor.executor.engines.noise import Neighbourly, Noise, Values, VirtualClock
+from advisor.model import (
+    Disturbance,
+    Failure,
+    InTurn,
+    JsonScalar,
+    Machine,
+    Neighbour,
+    Run,
+    Trial,
+    leaf_of,
+)
+from advisor.runner.signs import NEXT_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+    from typing import Self
+
+LEAST_CLEAN = 0.25
+"""Of a window: a rate is counted over its quiet part where that is at least so much."""
+QUIET_MACHINE = Machine(
+    cpu_model="recorded",
+    cpus=8,
+    ram_gib=64.0,
+    ram_limit_gib=64.0,
+    shm_gib=32.0,
+    os="Linux",
+    python="3.11",
+)
+
+
+class Surface(Protocol):
+    """What a program does at given settings, without noise; its runs begin at second 0."""
+
+    def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
+        """What comes of `trial`; `original` are the settings before any change."""
+        ...
+
+    def machine(self) -> Machine:
+        """Where it was recorded."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A trial that was run, and the settings that were in force in it."""
+
+    trial: Trial
+    values: Values
+
+
+class RecordedEngine:
+    """Answers trials from `surface`, with noise and disturbance, on a clock of its own."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        *,
+        noise: Noise | None = None,
+        disturbances: tuple[Neighbourly, ...] = (),
+        startup_s: float | None = None,
+        first_startup_s: float | None = None,
+        seed: int = 0,
+        clock: VirtualClock | None = None,
+    ) -> None:
+        """`startup_s` stands in for what the surface says; the first start may take longer, as
+        with cold caches."""
+        self.asked: list[RunInfo] = []
+        self._surface = surface
+        self._noise = noise or Noise()
+        self._disturbances = disturbances
+        self._startup_s = startup_s
+        self._first_startup_s = first_startup_s
+        self._random = random.Random(seed)  # noqa: S311  no secret
+        self._clock = clock or VirtualClock()
+        self._cancelled = False
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._given: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        """Nobody else could hold it."""
+        self._folder = tempfile.TemporaryDirectory(prefix="gpu-advisor-")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """The folder goes."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def machine(self) -> Machine:
+        """As recorded."""
+        return self._surface.machine()
+
+    def clock(self) -> float:
+        """Virtual seconds."""
+        return self._clock()
+
+    def scratch(self, trial_id: str) -> Path:
+        """A path of its own; nothing is written there."""
+        assert self._folder is not None, "enter the engine first"
+        self._given[trial_id] += 1
+        return Path(self._folder.name, f"{trial_id}-{self._given[trial_id]}")
+
+    def cancel(self) -> None:
+        """Trials to come are interrupted."""
+        self._cancelled = True
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        """Let virtual time pass until no burst that the host tells of is at work."""
+        end_s = self._clock() + limit_s
+        while True:
+            now_s = self._clock()
+            found = [(each.name, *each.at_work(now_s)) for each in self._disturbances]
+            busy = [(name, cpus, until_s) for name, cpus, until_s in found if cpus]
+            if not busy or now_s >= end_s:
+                return tuple(Neighbour(name=name, cpus=cpus) for name, cpus, _ in busy)
+            self._clock.advance(min(end_s, max(until_s for *_, until_s in busy)) - now_s)
+
+    def run(self, trial: Trial) -> Run | Failure:
+        """Answer one trial, and let as much time pass as it would have taken."""
+        if self._cancelled:
+            return _failure(trial, "interrupted", "stopped on request after 0.0 s", 0.0)
+        values = settings_of(trial)
+        self.asked.append(RunInfo(trial=trial, values=values))
+        found = self._surface.answer(trial, values, self.asked[0].values)
+        if isinstance(found, Failure):
+            self._clock.advance(found.wall_s)
+            return replace(found, **_identity(trial))
+        run = self._limited(trial, self._played(trial, found, values))
+        self._clock.advance(run.wall_s)
+        return run
+
+    def _played(self, trial: Trial, found: Run, values: Values) -> Run:
+        """The surface's answer as this process, at this time, would have come by it."""
+        startup_s = self._startup(found)
+        start_s = self._clock() + startup_s
+        seconds = found.window_end - found.window_start
+        after_s = max(0.0, found.wall_s - (found.startup_s or 0.0) - seconds)
+        factors = self._noise.rates(self._random)
+        noisy = sum(factors) / len(factors)
+        if trial.plan.mode == "whole":
+            seconds /= noisy
+        told, slow = self._disturbed(start_s, start_s + seconds, values)
+        if trial.plan.mode == "whole":
+            seconds *= slow
+        rate = found.units_per_s * noisy / slow
+        longer = found.units_per_s / rate
+        return replace(
+            found,
+            **_identity(trial),
+            units=rate * seconds,
+            units_per_s=rate,
+            latency_p50_ms=_times(found.latency_p50_ms, longer),
+            latency_p95_ms=_times(found.latency_p95_ms, longer),
+            windows=tuple(found.units_per_s * factor / slow for factor in factors),
+            window_start=start_s,
+            window_end=start_s + seconds,
+            startup_s=startup_s,
+            wall_s=startup_s + seconds + after_s,
+            disturbance=told,
+            in_turn=tuple(self._spells(each, start_s, noisy / slow) for each in found.in_turn),
+        )
+
+    def _spells(self, found: InTurn, start_s: float, faster: float) -> InTurn:
+        """Of the same process: what makes it faster makes every spell of it so."""
+        spells = tuple(
+            replace(
+                spell,
+                start=start_s + spell.start,
+                end=start_s + spell.end,
+                units_per_s=spell.units_per_s
+                * faster
+                * math.exp(self._random.gauss(0.0, self._noise.within)),
+            )
+            for spell in found.spells
+        )
+        return replace(found, spells=spells)
+
+    def _startup(self, found: Run) -> float:
+        seconds = self._startup_s if self._startup_s is not None else found.startup_s or 0.0
+        if len(self.asked) == 1 and self._first_startup_s is not None:
+            seconds = self._first_startup_s
+        return seconds * math.exp(self._random.gauss(0.0, self._noise.startup))
+
+    def _disturbed(self, start_s: float, end_s: float, values: Values) -> tuple[Disturbance, float]:
+        """What others took from a window, and how many times slower its rate was counted.
+
+        Time that others disturbed is left out of the rate where enough is left.
+        """
+        number = len(self.asked) - 1
+        all_taken = [
+            (each.name, each.during(number, start_s, end_s, values)) for each in self._disturbances
+        ]
+        clean = max(0.0, 1.0 - sum(taken.share for _, taken in all_taken if taken.told))
+        counted_clean = clean >= LEAST_CLEAN
+        slow = 1.0
+        for _, taken in all_taken:
+            if not (taken.told and counted_clean):
+                slow /= 1.0 - taken.share + taken.share / taken.slower
+        if not all(taken.told for _, taken in all_taken):
+            return Disturbance(), slow
+        who = [
+            Neighbour(name=name, cpus=taken.cpus * taken.share)
+            for name, taken in all_taken
+            if taken.share > 0
+        ]
+        disturbance = Disturbance(
+            disturbed=not counted_clean,
+            clean_share=clean,
+            others_cpus=sum(each.cpus for each in who),
+            who=tuple(sorted(who, key=lambda each: -each.cpus)),
+        )
+        return disturbance, slow
+
+    def _limited(self, trial: Trial, run: Run) -> Run | Failure:
+        """A run that would have broken one of the trial's limits did not come to its end."""
+        if (run.startup_s or 0.0) > trial.start_limit_s:
+            evidence = f"no step within {trial.start_limit_s:.0f} s"
+            return _failure(trial, "no-steps", evidence, trial.start_limit_s)
+        at_work_s = trial.total_limit_s if trial.steps_limit_s is None else trial.steps_limit_s
+        most_s = min(trial.total_limit_s, (run.startup_s or 0.0) + at_work_s)
+        if run.wall_s > most_s:
+            return _failure(trial, "timeout", f"still running after {most_s:.0f} s", most_s)
+        return run
+
+
+def settings_of(trial: Trial) -> dict[str, JsonScalar]:
+    """Settings in force in `trial`: of its first file, of its changes, and of its what-if."""
+    values: dict[str, JsonScalar] = {}
+    for file in trial.files[:1]:
+        form = SUFFIXES.get(Path(file.original).suffix, "yaml")
+        parsed = documents.parse(file.content, form, file.original)
+        values |= {leaf_of(scalar.path): scalar.value for scalar in parsed.scalars.values()}
+    values |= {leaf_of(change.path): change.new for change in trial.candidate.changes}
+    return values | arguments_of(trial.plan.whatif)
+
+
+def arguments_of(whatif: str | None) -> dict[str, JsonScalar]:
+    """What `loader.num_workers=2,loader.prefetch_factor=4@train.py:3` sets."""
+    values: dict[str, JsonScalar] = {}
+    for word in (whatif or "").partition("@")[0].split(","):
+        name, equals, text = word.removeprefix("loader.").partition("=")
+        if word.startswith("loader.") and equals:
+            values[name] = int(text) if text.isdecimal() else text
+    return values
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _identity(trial: Trial) -> dict[str, Any]:
+    return {
+        "trial_id": trial.id,
+        "purpose": trial.purpose,
+        "label": trial.label,
+        "candidate_key": trial.candidate.key,
+    }
+
+
+def _failure(trial: Trial, kind: str, evidence: str, wall_s: float) -> Failure:
+    return Failure(
+        **_identity(trial),
+        kind=kind,
+        evidence=evidence,
+        next_step=NEXT_STEPS[kind],
+        wall_s=wall_s,
+    )
+
+
+# --- recorded runs ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridPoint:
+    """What was recorded at one set of values."""
+
+    values: dict[str, JsonScalar]
+    outcomes: Annotated[tuple[Run | Failure, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    cells: tuple[GridPoint, ...]
+    machine: Machine = QUIET_MACHINE
+
+
+_TABLE = TypeAdapter(_File)
+
+
+class Table:
+    """A surface of recorded runs: those of a cell are given one after another, then again."""
+
+    def __init__(self, cells: Iterable[GridPoint], recorded_on: Machine = QUIET_MACHINE) -> None:
+        self.cells = tuple(cells)
+        self._recorded_on = recorded_on
+        self._turns = [itertools.cycle(cell.outcomes) for cell in self.cells]
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        """From a file. Raises ReportError where that is no table of recorded runs."""
+        try:
+            found = _TABLE.validate_json(path.read_bytes())
+        except (OSError, ValidationError) as problem:
+            msg = f"{path} is no table of recorded runs: {problem}. Record it again."
+            raise ReportError(msg) from problem
+        return cls(found.cells, found.machine)
+
+    def machine(self) -> Machine:
+        """Where they were recorded."""
+        return self._recorded_on
+
+    def answer(self, trial: Trial, values: Values, original: Values) -> Run | Failure:
+        """The next run of the first cell whose values are all in force."""
+        del original
+        for cell, turn in zip(self.cells, self._turns, strict=True):
+            if all(values.get(name) == value for name, value in cell.values.items()):
+                return next(turn)
+        shown = " ".join(f"{name}={value}" for name, value in values.items())
+        return _failure(trial, "crash-start", f"nothing was recorded at {shown}", 0.0)

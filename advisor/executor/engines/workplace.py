@@ -1,0 +1,128 @@
+"""What a use case holds while its trials run: a scratch folder, and a way to end them early."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import StateUnusableError, TrialFailedError
+from advisor.runner import keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+
+PREFIX = "gpu-advisor-call-"
+YOUNG_S = 60.0
+"""A folder that is not older may be about to be locked."""
+LEAST_BYTES = 4 << 20
+"""Records, logs and a program's own temporary files need some room."""
+
+
+def require_room(folder: str | Path) -> None:
+    """Raise TrialFailedError where the disk of `folder` has no room for the files of trials."""
+    space = os.statvfs(folder)
+    free = space.f_bavail * space.f_frsize
+    if space.f_blocks and free < LEAST_BYTES:
+        msg = (
+            f"{tempfile.gettempdir()}, where trials keep their files, has {free >> 10} KiB left. "
+            "Free space there, or set TMPDIR to another disk."
+        )
+        kind = "disk-full"
+        raise TrialFailedError(kind, msg)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for all trials of this call; gone afterwards, and when this process is killed; when
+    whatever would remove it is killed, too, with the next call.
+
+    Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
+    """
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError as problem:
+        msg = f"{problem.strerror}. Set TMPDIR to a folder that may be written."
+        raise StateUnusableError(msg) from problem
+    require_room(temporary)
+    for left in abandoned(Path(temporary)):
+        keeper.remove(str(left))
+    folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
+    kept = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    try:
+        folder.mkdir(mode=0o700)  # now that somebody would remove it
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # a file system without locks
+                held.enter_context(locked(folder))
+            yield folder
+    finally:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on without us
+            kept.communicate(timeout=5.0)
+
+
+def calls_in(temporary: Path) -> Iterator[Path]:
+    """The folders of all calls, of living ones and left ones, whoever's they are."""
+    return temporary.glob(f"{PREFIX}*")
+
+
+def abandoned(temporary: Path) -> list[Path]:
+    """Folders of this user's calls that no living process holds."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in calls_in(temporary):
+            with contextlib.suppress(OSError):  # no folder, or held
+                status = folder.lstat()
+                mine = status.st_uid == os.geteuid()
+                if mine and status.st_mtime < time.time() - YOUNG_S:
+                    with locked(folder):
+                        found.append(folder)
+    return found
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold `folder` while the context lasts. Raises OSError where another process does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def cancellable() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, so that a trial ends cleanly; a second one is final."""
+    off = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if off.is_set():
+            raise KeyboardInterrupt
+        off.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield off
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""The user's program as something to be run: one candidate of it becomes one Trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from advisor import config as documents
+from advisor.config import argv
+from advisor.model import JsonScalar, Trial, TrialFile
+from advisor.runner.limits import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from advisor.executor.attempts import TrialRequest
+    from advisor.model import Candidate
+
+COMMAND_LINE = "command line"
+SEED = "{seed}"
+"""Stands for the seed in a command."""
+SEEDS = 2**32
+"""Of Python's hashes; so many are enough for everybody."""
+
+
+def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:
+    """`command` with its seed filled in; 0 where none was given."""
+    return tuple(token.replace(SEED, str((seed or 0) % SEEDS)) for token in command)
+
+
+def seed_environment(seed: int | None) -> dict[str, str]:
+    """The variables that tell a program its seed."""
+    if seed is None:
+        return {}
+    return {"GPU_ADVISOR_SEED": str(seed % SEEDS), "PYTHONHASHSEED": str(seed % SEEDS)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One command, the config it reads if there is one, and where its outputs would go."""
+
+    config: documents.Document | None
+    command_line: documents.Document
+    """The user's argv as a document: `argv` format."""
+    cwd: Path
+    unit: str
+    output_paths: tuple[str, ...] = ()
+    """Scalars of the config that name output directories: pointed into scratch."""
+    output_flags: tuple[str, ...] = ()
+    """The same on the command line."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    memory_cap_gib: float | None = None
+    allow_writes: bool = False
+    limits: Limits = field(default_factory=Limits)
+    seed: int | None = None
+    """Given to the command in every run; None: its own."""
+
+    def content(self, candidate: Candidate, extra: Mapping[str, JsonScalar] | None = None) -> bytes:
+        """The config's bytes with `candidate`'s values, verified; empty without a config."""
+        if self.config is None:
+            return b""
+        values: dict[str, JsonScalar] = {
+            c.path: c.new for c in candidate.changes if c.document == self.config.name
+        }
+        return self.config.with_values({**values, **(extra or {})})
+
+    def argv(
+        self,
+        candidate: Candidate,
+        command_line: documents.Document | None = None,
+        outputs: str | None = None,
+    ) -> tuple[str, ...]:
+        """The command with `candidate`'s values; what it writes goes to the folder `outputs`."""
+        document = command_line or self.command_line
+        scalars = document.scalars
+        values: dict[str, JsonScalar] = {
+            c.path: c.new
+            for c in candidate.changes
+            if c.document == COMMAND_LINE and c.path in scalars
+        }
+        flags = self.output_flags if outputs is not None else ()
+        typed = [
+            flag
+            for flag in flags
+            if flag in scalars and scalars[flag].editable and scalars[flag].default_of is None
+        ]
+        command = argv.split(document.with_values({**values, **dict.fromkeys(typed, outputs)}))
+        for flag in flags:
+            if flag not in typed:
+                command = (*command, flag, str(outputs))
+        return command
+
+    def values(self, candidate: Candidate) -> object:
+        """The config as the program would read it; None without a config."""
+        if self.config is None:
+            return None
+        content = self.content(candidate)
+        return documents.parse(content, self.config.format, self.config.name).data
+
+    def trial(
+        self,
+        id_: str,
+        ask: TrialRequest,
+        scratch: Path,
+        command_line: documents.Document | None = None,
+    ) -> Trial:
+        """The trial that runs `ask` in `scratch`, its outputs kept in there too."""
+        candidate, plan = ask.arm.candidate, replace(ask.plan, whatif=ask.arm.whatif)
+        outputs = str(scratch / "outputs")
+        seed = self.seed if ask.repeat is None else (self.seed or 0) + ask.repeat
+        command = with_seed(self.argv(candidate, command_line, outputs), seed)
+        files: tuple[TrialFile, ...] = ()
+        if self.config is not None:
+            content = self.content(candidate, dict.fromkeys(self.output_paths, outputs))
+            files = (TrialFile(original=str(self.config.path), content=content),)
+        start_s, hang_s, total_s = self.limits.of(plan)
+        return Trial(
+            id=id_,
+            purpose=ask.purpose,
+            label=ask.label,
+            candidate=candidate,
+            command=command,
+            cwd=str(self.cwd),
+            scratch=str(scratch),
+            files=files,
+            env=tuple({**self.env, **seed_environment(seed)}.items()),
+            plan=replace(plan, memory_cap_gib=self.memory_cap_gib),
+            unit=self.unit,
+            start_limit_s=start_s,
+            hang_limit_s=hang_s,
+            total_limit_s=total_s,
+            allow_writes=self.allow_writes,
+            caches=str(scratch.parent / "caches"),
+        )

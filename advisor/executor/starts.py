@@ -1,0 +1,68 @@
+"""Starting a process measures nothing: what part of a budget may go to it where it is slow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from advisor.executor.attempts import SkippedRun
+from advisor.executor.comparison import Comparison
+
+if TYPE_CHECKING:
+    from advisor.executor.attempts import TrialResult
+
+SLOW_S = 60.0
+"""A program that takes longer to its first step is slow to start."""
+SHARE = 1 / 3
+"""Part of a budget that may go to slow starts."""
+WHOLE_SEARCH = 20
+"""Processes with which a search lacks little: eight candidates, and six rounds that prove."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Seconds from processes' begin to their first steps, in one budget."""
+
+    budget_s: float
+    usual_s: float = 0.0
+    """Of one more process."""
+    spent_s: float = 0.0
+    """Of those that ran."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether the budget must be held back from them."""
+        return self.usual_s > SLOW_S
+
+    @property
+    def left(self) -> float:
+        """How many more there may be: a whole number, infinite where they are not slow."""
+        if not self.slow:
+            return math.inf
+        return max(0.0, float(math.floor((SHARE * self.budget_s - self.spent_s) / self.usual_s)))
+
+    @property
+    def bought(self) -> float:
+        """How many the budget buys in all."""
+        return SHARE * self.budget_s / self.usual_s if self.slow else math.inf
+
+    def budget_for(self, more: int) -> float:
+        """The budget in which `more` further ones are within their part; 0 where any will do."""
+        return (self.spent_s + more * self.usual_s) / SHARE if self.slow else 0.0
+
+    @property
+    def whole_s(self) -> float:
+        """The budget of a whole search; 0 where any will do."""
+        return WHOLE_SEARCH * self.usual_s / SHARE if self.slow else 0.0
+
+
+def startups_s(answer: TrialResult | Comparison | SkippedRun) -> list[float | None]:
+    """Of each process that the answer took; None where it failed before it could tell."""
+    if isinstance(answer, SkippedRun):
+        return []
+    if isinstance(answer, Comparison):
+        each = [attempt for round_ in answer.rounds for attempt in round_.runs.values()]
+    else:
+        each = [answer]
+    return [a.run.startup_s if a.run else None for a in each if not a.reused]

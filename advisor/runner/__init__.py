@@ -1,0 +1,303 @@
+"""One trial: the user's own command in a fresh process, measured, ended, and judged.
+
+prepare.py    Trial to Job: files, directories, argv, environment
+launch.py     starts the job through its guardian and ends it
+guardian.py   the process between: nothing outlives the parent
+keeper.py     the same for the folder that several trials share
+output.py     streams: tails, logs, lines counted by a pattern
+records.py    the probe's records: their format, their parser, their folder
+limits.py     how long a trial may take
+reach.py      Pythons that the probe is not in, and why
+rates.py      how fast it was: by the probe, by a pattern, or by the whole run
+disturbance.py  what others did, and the rate over clean time; pure
+resources.py  memory and CPU of the process tree; out-of-memory kills
+watch.py      waits, and acts on the limits: an Ending
+signs.py      what programs print when something goes wrong, as data
+classify.py   Ending to Finding
+traces.py     files left in the working directory; digest of the outputs
+reading.py    the records of all processes to one Reading
+said.py       what was said last: by the program, by what ended it, by the probe
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
+from advisor.machine.others import Others
+from advisor.model import Failure, Run, Telemetry, Trial
+from advisor.runner import traces
+from advisor.runner.classify import Finding, classify
+from advisor.runner.disturbance import judge, on_card, spells_judged, window_rates
+from advisor.runner.launch import Launched
+from advisor.runner.output import Tally
+from advisor.runner.prepare import prepare
+from advisor.runner.rates import Rate, best_rate
+from advisor.runner.reading import Reading, glimpse, read
+from advisor.runner.said import log_tail
+from advisor.runner.watch import TrialExit, Watch
+from advisor.sandbox import layers
+from advisor.sandbox.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
+from advisor.sandbox.refusals import refusal
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping, Sequence
+
+    from advisor.model import Card
+    from advisor.runner.prepare import Job
+
+__all__ = ["Sampler", "SamplerFactory", "run_trial"]
+
+
+class Sampler(Protocol):
+    """What watches the GPU meanwhile; `advisor.machine.telemetry.Sampler` is one."""
+
+    def summary(
+        self, window_start: float, window_end: float, used: Sequence[Card] = ()
+    ) -> Telemetry:
+        """Means over a window of epoch seconds, of the cards that the program used."""
+        ...
+
+
+UNEXPLAINED = {"no-steps", "probe-not-loaded", "hang", "timeout", "work-not-done"}
+"""Kinds of failures that say what did not happen, not why."""
+
+SamplerFactory = Callable[[int], AbstractContextManager[Sampler]]
+"""Given the process at the root of the trial's tree."""
+
+
+def run_trial(
+    trial: Trial,
+    *,
+    on_progress: Callable[[str], None] | None = None,
+    cancel: threading.Event | None = None,
+    sampler: SamplerFactory | None = None,
+) -> Run | Failure:
+    """Run `trial` to its end and tell what it did, or what kept it from doing it.
+
+    When this returns or raises, no process of the trial is left and its candidate files are gone;
+    logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
+    hears a short line every few seconds. Setting `cancel` ends the trial: Failure `interrupted`.
+    `sampler` watches the GPU meanwhile.
+
+    Raises ConfigReadOnlyError where a candidate cannot be written beside its original, and
+    StateBusyError where a candidate of this name is there already.
+    """
+    job = prepare(trial)
+    confined = job.confinement
+    before = traces.snapshot(trial.cwd, job.scratch) if confined.by_names else None
+    tally = Tally(trial.plan.unit_regex)
+    with contextlib.ExitStack() as stack:
+        launched = stack.enter_context(Launched(job, tally))
+        seen = stack.enter_context(sampler(launched.guardian_pid)) if sampler else None
+        others = Others(launched.guardian_pid)
+        watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
+        ending = watch.until_end()
+    if refused := _refusal(ending, launched):
+        raise refused
+    reading = read(ending.processes, trial.plan)
+    left = _left(trial, job, before, ending, launched.changes)
+    rate = best_rate(trial, ending, reading)
+    finding = classify(trial, ending, measured=rate is not None)
+    if finding is not None:
+        finding = _refused(trial, job, launched, ending, finding) or finding
+    facts: dict[str, Any] = {
+        "trial_id": trial.id,
+        "purpose": trial.purpose,
+        "label": trial.label,
+        "candidate_key": trial.candidate.key,
+        "exit_code": ending.exit_code,
+        "wall_s": ending.wall_s,
+        "files_created": tuple(map(_text, left.created)),
+        "isolation": confined.kind,
+    }
+    if finding is not None:
+        return Failure(
+            kind=finding.kind,
+            evidence=finding.evidence,
+            next_step=finding.next_step,
+            log_tail=log_tail(ending),
+            effects=glimpse(ending.processes),
+            gpu_mem_others_gib=_held_by_others_gib(seen, ending),
+            **facts,
+        )
+    assert rate is not None
+    cards = reading.cards if reading else ()
+    made = layers.written(job.outputs)  # where the config's own folder was turned to
+    telemetry = seen.summary(rate.window_start, rate.window_end, cards) if seen else Telemetry()
+    return Run(
+        **(_probed(reading) if reading else {})
+        | _hosted(reading, ending)
+        | _clean(rate, reading, others, telemetry)
+        | facts,
+        telemetry=telemetry,
+        files_in_window=_files_within(launched.changes, made, rate, to_end=trial.plan.whole),
+        results=(
+            *traces.results(launched.changes, trial.cwd),
+            *traces.results(made, job.outputs),
+        ),
+        output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
+        stdout_tail=ending.stdout,
+        notes=(
+            *confined.notes,
+            *(reading.notes if reading else ()),
+            *map(_text, left.notes()),
+            *_leftovers(ending),
+        ),
+    )
+
+
+def _probed(reading: Reading) -> dict[str, Any]:
+    """What a Run takes over from the probe as it is."""
+    names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts", "unit"}
+    return {name: getattr(reading, name) for name in names}
+
+
+def _clean(
+    rate: Rate, reading: Reading | None, others: Others, telemetry: Telemetry
+) -> dict[str, Any]:
+    """The rate, counted over time in which nobody disturbed where there was enough of that."""
+    start, end = rate.window_start, rate.window_end
+    judged = judge(rate.parts, others.slices, start, end)
+    told = replace(judged.disturbance, who=others.who(start, end))
+    ranks = reading.rank_units_per_s if reading else ()
+    tokens = reading.tokens_per_s if reading else None
+    return {
+        "unit": rate.unit,
+        "units": rate.units,
+        "units_per_s": rate.units_per_s * judged.factor,
+        "tokens_per_s": tokens and tokens * judged.factor,
+        "rank_units_per_s": tuple(each * judged.factor for each in ranks),
+        "rate_source": rate.rate_source,
+        "window_start": start,
+        "window_end": end,
+        "windows": window_rates(judged.counted),
+        "disturbance": on_card(told, telemetry),
+        "in_turn": spells_judged(reading.in_turn if reading else (), others.slices),
+    }
+
+
+def _held_by_others_gib(seen: Sampler | None, ending: TrialExit) -> float | None:
+    """Memory of the card that was not there for a program which failed."""
+    cards = [process.card for process in ending.processes if process.card is not None]
+    return seen.summary(ending.started, ending.ended, cards).gpu_mem_others_gib if seen else None
+
+
+def _hosted(reading: Reading | None, ending: TrialExit) -> dict[str, float | None]:
+    """Memory seen from outside, between whose samples a peak may lie that the process itself knows.
+
+    Both count shared pages once.
+    """
+    if reading is None:
+        return {"peak_host_gib": ending.peak_host_gib, "peak_mem_gib": ending.peak_host_gib}
+    host = max(ending.peak_host_gib or 0.0, reading.peak_host_gib or 0.0) or None
+    on_device = reading.peak_device_gib is not None
+    return {"peak_host_gib": host, "peak_mem_gib": reading.peak_mem_gib if on_device else host}
+
+
+def _text(name: str) -> str:
+    """A file's name may be any bytes; what is kept and told is text."""
+    return os.fsencode(name).decode(errors="replace")
+
+
+def _leftovers(ending: TrialExit) -> tuple[str, ...]:
+    pids = ", ".join(map(str, ending.left))
+    return (f"processes that would not end: {pids}",) if pids else ()
+
+
+def _left(
+    trial: Trial,
+    job: Job,
+    before: traces.Snapshot | None,
+    ending: TrialExit,
+    changes: Mapping[str, Any] | None,
+) -> traces.FilesystemChanges:
+    """What was written outside scratch: as the isolation knows it, else as can be guessed."""
+    if changes is not None:
+        return traces.FilesystemChanges.exact(
+            changes, trial.cwd, thrown_away=job.confinement.throws_away
+        )
+    if before is None:
+        return traces.FilesystemChanges()
+    left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
+    return left.and_written(ending.writes, trial.cwd, before)
+
+
+def _files_within(
+    changes: Mapping[str, Any] | None, made: Mapping[str, Any], rate: Rate, *, to_end: bool
+) -> int | None:
+    """Where a run ends with its items, the last of them is written after the window."""
+    elsewhere = (changes or {}).get("written_at")
+    if elsewhere is None and not made["written_at"]:
+        return None
+    times = (*(elsewhere or ()), *made["written_at"])
+    end = float("inf") if to_end else rate.window_end
+    return sum(1 for time in times if rate.window_start <= time <= end)
+
+
+def _refused(
+    trial: Trial, job: Job, launched: Launched, ending: TrialExit, finding: Finding
+) -> Finding | None:
+    """A failure that comes from where the program may write; None if that was not it."""
+    if launched.full and (finding.kind in UNEXPLAINED or launched.refused_stage == "scratch"):
+        return Finding.of(
+            "disk-full",
+            f"the disk of {trial.scratch}, which holds the program's TMPDIR and what is measured, "
+            "has no space left",
+            "Free space there, or set TMPDIR to another disk.",
+        )
+    if launched.refused_stage == "isolation":
+        return Finding.of(
+            "write-denied",
+            f"the isolation does not hold any more: {ending.problem}",
+            f"Run again, or set {FORCED} to landlock or guard to do without.",
+        )
+    if ending.end not in {"exited", "measured"}:
+        return None
+    raised = [each for each in (process.exception for process in ending.processes) if each]
+    found = refusal(
+        job.confinement,
+        [
+            *(f"{each.type}: {each.message}" for each in raised),
+            *reversed(ending.stderr.splitlines()),
+            *reversed(ending.stdout.splitlines()),
+        ],
+        cwd=trial.cwd,
+        changes=launched.changes,
+        variables={"size": LAYER_SIZE, "folder": LAYER_FOLDER},
+    )
+    return Finding.of(*found) if found else None
+
+
+def _refusal(ending: TrialExit, launched: Launched) -> AdvisorError | None:
+    """What keeps every trial from starting; None if nothing does."""
+    if launched.refused_stage == "layout":
+        return _candidate_refused(ending)
+    if launched.refused_stage == "scratch" and not launched.full:
+        msg = (
+            f"The trial's own folder could not be made: {ending.problem}. "
+            "Set TMPDIR to a folder that may be written."
+        )
+        return StateUnusableError(msg)
+    return None
+
+
+def _candidate_refused(ending: TrialExit) -> AdvisorError:
+    if "File exists" in ending.problem:
+        msg = (
+            f"A candidate is already there: {ending.problem}. Another gpu-advisor works on this "
+            "config, or the machine stopped in the middle of one; in that case remove the file."
+        )
+        return StateBusyError(msg)
+    msg = (
+        f"The candidate could not be written beside the config: {ending.problem}. "
+        "Make that folder writable."
+    )
+    return ConfigReadOnlyError(msg)

@@ -1,0 +1,400 @@
+"""Keeps one command from outliving gpu-advisor: a small process between the two.
+
+Begun by `launch.START`, standard library only. It lays out what the trial needs, moves
+into the trial's isolation, starts the command in a session of its own, adopts whatever the command
+orphans (Linux), and takes everything away again: when told to, or when its control pipe ends
+because the parent is gone, even by kill -9.
+
+Every trial waits for this process to start: paths are text, because pathlib would take a tenth of
+that. Nothing is imported once the program runs, which may have changed what would be found.
+
+stdin: the job, one line of JSON (see `prepare.Job`); then `stop`. Its end without that means that
+the parent died. stdout: events, a JSON object a line: `started` or `refused`, `exited`, `gone`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from advisor.sandbox.compiled import date_by_content
+from advisor.sandbox.inside import isolation
+
+if TYPE_CHECKING:
+    from advisor.sandbox.inside import Isolation
+
+TERM_GRACE_S = 2.0
+"""Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
+KILL_GRACE_S = 5.0
+"""After SIGKILL: a process in uninterruptible sleep is reported, not waited for."""
+ROOM_BYTES = 1 << 16
+"""A record of the probe is smaller."""
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's name for it
+
+
+class Process(NamedTuple):
+    parent: int
+    group: int
+    zombie: bool
+
+
+def main() -> int:
+    """Guard one job. Returns 0, or 1 if something could not be taken away."""
+    control = Control()
+    line = control.job_line()
+    if line is None:  # the parent died before it said what to do
+        return 0
+    job: dict[str, Any] = json.loads(line)
+    adopt_orphans()
+    segments = SharedMemory()
+    confined = isolation(job["confinement"], job["cwd"])
+    command: int | None = None
+    stage = "scratch"
+    try:
+        lay_out(job)
+        stage = "layout"
+        lay_beside(job)
+        stage = "isolation"
+        confined.enter()
+        _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
+        stage = "layout"
+        lay_over(job, confined)
+        stage = "start"
+        command = start(job, confined)
+        say("started", pid=command)
+        while not control.ended:
+            control.wait(None, confined)
+            for pid, code in reaped():
+                if pid == command:
+                    say("exited", code=code)
+    except (OSError, ValueError, subprocess.SubprocessError) as problem:
+        say("refused", stage=stage, message=str(problem))
+        while not control.ended:
+            control.wait(None)
+    segments.look(family(command))
+    left = end_all(command, control, confined)
+    changes = confined.changes()
+    confined.leave()
+    full = is_full(job["scratch"])
+    take_away(job, orphaned=control.parent_died)
+    segments.remove()
+    say("gone", left=left, changes=changes, full=full)
+    return 1 if left else 0
+
+
+def say(event: str, **facts: object) -> None:
+    """One event line; a parent that is gone cannot hear it, which is no error here."""
+    line = json.dumps({"event": event, "time": time.time(), **facts}) + "\n"
+    with contextlib.suppress(OSError):
+        os.write(1, line.encode())
+
+
+class Control:
+    """The pipe from the parent, and the signals that mean the same as its end."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.parent_died = False
+        self._buffer = b""
+        self._wake, wake_end = os.pipe()
+        for end in (self._wake, wake_end):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._end)
+
+    def _end(self, *_: object) -> None:
+        self.ended = True
+
+    def job_line(self) -> bytes | None:
+        """The first line, without its newline; None when the pipe ended before it was whole."""
+        chunks = []
+        while chunk := os.read(0, 1 << 16):
+            head, newline, rest = chunk.partition(b"\n")
+            chunks.append(head)
+            if newline:
+                self._heard(rest)
+                return b"".join(chunks)
+        return None
+
+    def wait(self, seconds: float | None, confined: Isolation | None = None) -> None:
+        """Until the parent speaks, a child ends, the isolation asks, or `seconds` have passed."""
+        watched = [self._wake] if self.ended else [0, self._wake]
+        asks = confined.listens if confined else None
+        if asks is not None:
+            watched.append(asks)
+        ready, _, _ = select.select(watched, [], [], seconds)
+        if confined and asks in ready:
+            confined.serve()
+        if self._wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+        if 0 in ready:
+            chunk = os.read(0, 4096)
+            if chunk:
+                self._heard(chunk)
+            else:
+                self.ended = self.parent_died = True
+
+    def _heard(self, chunk: bytes) -> None:
+        self._buffer += chunk
+        self.ended = self.ended or b"stop\n" in self._buffer
+
+
+# --- what the trial needs on disk ---------------------------------------------------------
+
+
+def lay_out(job: dict[str, Any]) -> None:
+    """Make the trial's own directories and files.
+
+    A parent that is missing is not made: it was removed because whoever made it was killed.
+    """
+    for folder in (job["scratch"], *job["directories"]):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+    for entry in job["files"]:
+        if entry["keep"]:
+            with open(entry["path"], "wb") as file:
+                file.write(binascii.a2b_base64(entry["content"]))
+
+
+def lay_beside(job: dict[str, Any]) -> None:
+    """Make the candidates; a file that is already there is refused."""
+    for entry in job["files"]:
+        if entry["keep"] or entry["over"]:
+            continue
+        path, content = entry["path"], binascii.a2b_base64(entry["content"])
+        with open(path, "xb") as file:
+            file.write(content)
+        date_by_content(path, content)
+        if entry["mode_of"]:
+            with contextlib.suppress(OSError):
+                os.chmod(path, stat.S_IMODE(os.stat(entry["mode_of"]).st_mode))
+        entry["ours"] = True
+
+
+def lay_over(job: dict[str, Any], confined: Isolation) -> None:
+    """Put candidates in the place of their originals, where only the program sees them."""
+    for entry in job["files"]:
+        if entry["over"]:
+            confined.put(entry["path"], binascii.a2b_base64(entry["content"]))
+
+
+def is_full(folder: str) -> bool:
+    """Whether what the program or the probe wrote last found no room in `folder`."""
+    path = os.path.join(folder, f"room-{os.getpid()}")
+    try:
+        # nothing that the program left under this name, no link either, is written to
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(file, bytes(ROOM_BYTES)) < ROOM_BYTES:  # a full disk takes a part first
+                return True
+        finally:
+            os.close(file)
+            os.unlink(path)
+    except OSError as problem:
+        return problem.errno in {errno.ENOSPC, errno.EDQUOT}
+    return False
+
+
+def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
+    """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
+    for entry in job["files"]:
+        if entry.get("ours") and not entry["keep"]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry["path"])
+    for folder in [*job["temporary"], *([job["scratch"]] if orphaned else [])]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- processes ----------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every orphaned descendant, so that none can slip away (Linux)."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def start(job: dict[str, Any], confined: Isolation) -> int:
+    """Start the command in a new session; it dies with this process too."""
+    process = subprocess.Popen(
+        job["argv"],
+        cwd=job["cwd"],
+        env=job["env"],
+        stdin=subprocess.DEVNULL,
+        stdout=job["stdout_fd"],
+        stderr=job["stderr_fd"],
+        start_new_session=True,
+        preexec_fn=lambda: _become_the_command(confined),  # noqa: PLW1509  there is one thread
+    )
+    process.returncode = 0  # reaped below, with everything else; never by subprocess
+    for end in (job["stdout_fd"], job["stderr_fd"]):
+        os.close(end)
+    return process.pid
+
+
+def _become_the_command(confined: Isolation) -> None:
+    """In the new process: end with the guardian, be the first to go when memory is short."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("500")
+    confined.confine()
+
+
+def reaped() -> list[tuple[int, int]]:
+    """Every child that has ended: pid, and exit code or minus the signal."""
+    ended = []
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            ended.append((pid, os.waitstatus_to_exitcode(status)))
+    return ended
+
+
+def end_all(command: int | None, control: Control, confined: Isolation) -> list[int]:
+    """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
+    begun, pause_s = time.monotonic(), 0.01
+    asked: set[int] = set()
+    while True:
+        reaped()
+        alive = family(command)
+        if not alive:
+            return []
+        elapsed = time.monotonic() - begun
+        if elapsed > TERM_GRACE_S + KILL_GRACE_S:
+            return sorted(alive)
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if elapsed > TERM_GRACE_S:
+                    os.kill(pid, signal.SIGKILL)
+                elif pid not in asked:
+                    os.kill(pid, signal.SIGTERM)
+                    os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
+        asked |= alive
+        control.ended = True
+        control.wait(pause_s, confined)  # a child's end is heard at once
+        pause_s = min(2 * pause_s, 0.1)
+
+
+def family(command: int | None) -> set[int]:
+    """Living processes that descend from this one, or share the command's process group."""
+    table = process_table()
+    ours = {os.getpid()}
+    grown = True
+    while grown:
+        found = {pid for pid, process in table.items() if process.parent in ours}
+        grown = not found <= ours
+        ours |= found
+    ours |= {pid for pid, process in table.items() if process.group == command}
+    ours.discard(os.getpid())
+    return {pid for pid in ours if pid in table and not table[pid].zombie}
+
+
+def process_table() -> dict[int, Process]:
+    """Every process of the host, from /proc, or from ps where there is none."""
+    if not os.path.exists("/proc/self/stat"):
+        return _table_from_ps()
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                # the command's name, in parentheses, may itself hold spaces and parentheses
+                state, parent, group = _text(f"/proc/{name}/stat").rpartition(")")[2].split()[:3]
+                table[int(name)] = Process(int(parent), int(group), state in "ZX")
+    return table
+
+
+def _text(path: str) -> str:
+    with open(path, errors="replace") as file:
+        return file.read()
+
+
+def _table_from_ps() -> dict[int, Process]:
+    listing = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="], capture_output=True, text=True, check=False
+    )
+    rows = [line.split() for line in listing.stdout.splitlines()]
+    return {
+        int(pid): Process(int(parent), int(group), state.startswith("Z"))
+        for pid, parent, group, state in (row for row in rows if len(row) == 4)
+    }
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+# --- shared memory ------------------------------------------------------------------------
+
+
+class SharedMemory:
+    """Segments and semaphores that the command made and nobody would unlink.
+
+    Removed is only what appeared since, was held by the command, and is held by nobody now:
+    another program's segments stay, even those that it made meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._names()
+        self._held: set[str] = set()
+
+    def look(self, pids: set[int]) -> None:
+        """Note what `pids` hold of what is new."""
+        if new := self._names() - self._before:
+            self._held |= new & self._held_by(pids)
+
+    def remove(self) -> None:
+        """Unlink what was held and is no more."""
+        if held := self._held & self._names():
+            for name in held - self._held_by(set(process_table())):
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{SHARED_MEMORY}/{name}")
+
+    @staticmethod
+    def _names() -> set[str]:
+        with contextlib.suppress(OSError):
+            return set(os.listdir(SHARED_MEMORY))
+        return set()
+
+    @staticmethod
+    def _held_by(pids: set[int]) -> set[str]:
+        """What `pids` map or have open."""
+        held = set()
+        prefix = f"{SHARED_MEMORY}/"
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                maps = _text(f"/proc/{pid}/maps")
+                held |= {
+                    line.partition(prefix)[2].removesuffix(" (deleted)")
+                    for line in maps.splitlines()
+                    if prefix in line
+                }
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        held.add(os.readlink(entry.path).removeprefix(prefix))
+        return held

@@ -1,0 +1,246 @@
+"""From a Trial to a Job: which files, directories, argv and environment one process needs.
+
+Nothing is written here. The guardian lays the job out and takes it away again, so that there
+is no moment at which a killed parent could leave a candidate file behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.sandbox.confinement import SandboxPolicy
+from advisor.sandbox.offer import cache_variables, confinement, offered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.model import MeasurePlan, Trial
+
+PROBE = Path(__file__).resolve().parents[1] / "probe"
+SHORT_TMP = 60
+"""Longest TMPDIR in characters: a socket's path may have 107, and multiprocessing adds 40."""
+
+_PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A file to be made for the trial, and removed after it unless `keep`."""
+
+    path: str
+    content: bytes
+    mode_of: str | None = None
+    """Take the permissions of this file."""
+    keep: bool = False
+    over: bool = False
+    """Stands in the place of a file of the user's, which only the program sees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the guardian is told: everything that one process needs."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: tuple[tuple[str, str], ...]
+    scratch: str
+    directories: tuple[str, ...]
+    temporary: tuple[str, ...]
+    """Directories removed at the end of every trial."""
+    files: tuple[JobFile, ...]
+    records: str
+    outputs: str
+    logs: str
+    confinement: SandboxPolicy = field(default_factory=SandboxPolicy)
+
+    def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
+        """The job as the guardian reads it: one line of JSON."""
+        message = dataclasses.asdict(self) | {
+            "env": dict(self.env),
+            "files": [
+                dataclasses.asdict(file)
+                | {"content": base64.b64encode(file.content).decode("ascii")}
+                for file in self.files
+            ],
+            "stdout_fd": stdout_fd,
+            "stderr_fd": stderr_fd,
+        }
+        return json.dumps(message).encode("ascii") + b"\n"
+
+
+def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
+    """The job of `trial`, run from a caller whose environment is `environ`.
+
+    Raises UsageError where the environment asks for an isolation that does not hold.
+    """
+    scratch = Path(trial.scratch).resolve()
+    records, outputs, logs, trackers = (
+        scratch / name for name in ("probe", "outputs", "logs", "trackers")
+    )
+    tmp = scratch / "tmp"
+    if len(os.fsencode(tmp)) > SHORT_TMP:
+        digest = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
+        tmp = Path(tempfile.gettempdir(), f"gpu-advisor-{digest}")
+    kept = Path(trial.caches or scratch / "caches").resolve()
+    given = {**environ, **dict(trial.env)}
+    confined = confinement(
+        offered(trial.cwd, given),
+        cwd=trial.cwd,
+        scratch=scratch,
+        temporary=tmp,
+        kept=kept,
+        environ=given,
+        allow_writes=trial.allow_writes,
+        spared=trial.spared,
+    )
+    originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
+    copies = {
+        original: original if confined.throws_away else candidate_path(original, trial.id)
+        for original in originals
+    }
+    spec = scratch / "spec.json"
+    env = {
+        **given,
+        **cache_variables(confined, kept, given),
+        **_apart(environ, trackers),
+        "TMPDIR": str(tmp),
+        "PYTHONUNBUFFERED": "1",
+        "MPLBACKEND": "Agg",
+        "GPU_ADVISOR_SPEC": str(spec),
+    }
+    env["PYTHONPATH"] = _first(PROBE / "site", env.get("PYTHONPATH"))
+    env["PATH"] = _first(PROBE / "bin", env.get("PATH", os.defpath))
+    instructions = {
+        "records": str(records),
+        "scratch": str(scratch),
+        "guarded": confined.by_names,
+        "protect": trial.cwd,
+        "allow_writes": trial.allow_writes,
+        "made": [str(Path(trial.cwd, name)) for name in trial.made],
+        "plan": dataclasses.asdict(_probe_plan(trial.plan)),
+        "origins": dataclasses.asdict(trial.origins) if trial.origins else None,
+        "shim": str(PROBE / "bin"),
+    }
+    command = into_cleared(trial.command, env)
+    return Job(
+        argv=command if confined.throws_away else replace_paths(command, trial.cwd, copies),
+        cwd=trial.cwd,
+        env=tuple(env.items()),
+        scratch=str(scratch),
+        directories=tuple(map(str, (records, outputs, logs, trackers, tmp, kept))),
+        temporary=tuple(
+            map(str, (tmp, trackers, confined.layers, *(() if trial.caches else (kept,))))
+        ),
+        files=(
+            JobFile(path=str(spec), content=json.dumps(instructions).encode(), keep=True),
+            *(
+                JobFile(
+                    path=copies[original],
+                    content=file.content,
+                    mode_of=original,
+                    over=confined.throws_away,
+                )
+                for original, file in zip(originals, trial.files, strict=True)
+            ),
+        ),
+        records=str(records),
+        outputs=str(outputs),
+        logs=str(logs),
+        confinement=confined,
+    )
+
+
+def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
+    """`env -i python train.py` with the variables that start the probe among those it sets, and
+    the trial's own folder for temporary files."""
+    if Path(command[0]).name != "env":
+        return command
+    cleared, at = False, 1
+    while at < len(command) and command[at].startswith("-"):
+        cleared = cleared or command[at] in {"-", "-i", "--ignore-environment"}
+        at += 2 if command[at] in {"-u", "-C"} else 1
+    names = ("GPU_ADVISOR_SPEC", "PYTHONPATH", "TMPDIR")
+    set_here = tuple(f"{name}={env[name]}" for name in names)
+    return (*command[:at], *set_here, *command[at:]) if cleared else command
+
+
+def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
+    """Where the user's own pattern counts, the watcher closes the window, not the probe."""
+    counted = plan.unit_regex is not None and plan.mode == "window"
+    return dataclasses.replace(plan, mode="observe") if counted else plan
+
+
+def candidate_path(original: str, trial_id: str) -> str:
+    """Beside the original, so that what it includes by relative path is still found."""
+    path = Path(original).absolute()
+    tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
+    if path.suffix == ".py":  # a name that can be imported
+        return str(path.with_name(f"gpu_advisor_{tag.replace('-', '_')}_{path.name}"))
+    return str(path.with_name(f".{path.stem}.gpu-advisor-{tag}{path.suffix}"))
+
+
+def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
+    """`command` with every spelling of a key of `copies` replaced by its value.
+
+    A path is recognised by the file it leads to, as a whole token or as a part of one:
+    `--config=a/b.json`, `data.config=b.json`, `bash -c "python run.py a/b.json"`. The
+    directory stays spelled as the user spelled it.
+    """
+    by_identity = {os.path.realpath(original): copy for original, copy in copies.items()}
+
+    def respelled(text: str) -> str | None:
+        # an argument can be anything; only what could be a path is looked up
+        if not text or "\0" in text or len(text) > 4096:
+            return None
+        copy = by_identity.get(os.path.realpath(os.path.join(cwd, text)))  # noqa: PTH118  spelling
+        if copy is None:
+            return None
+        folder, name = os.path.split(copy)
+        spelled = os.path.dirname(text)  # noqa: PTH120  a Path would drop a leading `./`
+        same = os.path.realpath(os.path.join(cwd, spelled)) == os.path.realpath(folder)  # noqa: PTH118
+        return os.path.join(spelled, name) if same else copy  # noqa: PTH118
+
+    def renewed(token: str) -> str:
+        whole = respelled(token)
+        if whole is not None:
+            return whole
+        head, equals, value = token.partition("=")
+        if equals and (path := respelled(value)) is not None:
+            return f"{head}={path}"
+        pieces = _PIECES.split(token)
+        return "".join(respelled(piece) or piece for piece in pieces)
+
+    return tuple(renewed(token) for token in command)
+
+
+def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
+    """Experiment trackers write into scratch and call nobody."""
+    folder = str(trackers)
+    forced = {
+        "WANDB_DIR": folder,
+        "WANDB_CACHE_DIR": folder,
+        "WANDB_DATA_DIR": folder,
+        "MLFLOW_TRACKING_URI": trackers.joinpath("mlflow").as_uri(),
+        "MLFLOW_REGISTRY_URI": trackers.joinpath("mlflow").as_uri(),
+        "COMET_START_ONLINE": "0",
+        "COMET_OFFLINE_DIRECTORY": folder,
+        "CLEARML_OFFLINE_MODE": "1",
+        "NEPTUNE_MODE": "debug",  # its offline mode writes into the working directory
+        "CLEARML_CACHE_DIR": folder,
+    }
+    # a tracker that its user has switched off stays off
+    quiet = {"WANDB_MODE": "offline", "SWANLAB_MODE": "offline"}
+    return forced | {name: mode for name, mode in quiet.items() if environ.get(name) != "disabled"}
+
+
+def _first(folder: Path, rest: str | None) -> str:
+    return os.pathsep.join([str(folder), *([rest] if rest else [])])

@@ -1,0 +1,350 @@
+"""What the probe says of each process: the format of its records, their one parser, their folder.
+
+A trial's records directory holds, for each process of the user's program that Python started:
+
+`boot-<pid>.json`   {time}: the probe was loaded
+`<pid>.json`        the record, a `ProcessRecord` in JSON: of a process that came to steps, imported
+                    torch, wrote files, or ended by an exception
+`stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
+`stop.json`         {kind, count}: the step after which all ranks stop
+
+A record is replaced whole, so one that cannot be read was not written by the probe of this version,
+or was written by the program. It is untrusted: whatever stands in it, reading it raises nothing.
+Times are epoch seconds, None is "not measured"; keys that are not named here are ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from advisor.files import within
+from advisor.model import (  # noqa: TC001  the parser resolves them
+    Card,
+    Flops,
+    Footprint,
+    InTurn,
+    JsonScalar,
+    LoaderCeiling,
+    Shares,
+    Stage,
+    SyncPoint,
+    TrainingSign,
+    WhatIfOutcome,
+)
+from advisor.probe.record import VERSION
+from advisor.runner.disturbance import Part
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+LARGEST_BYTES = 16 << 20
+"""A larger record is none of the probe's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramException:
+    """An exception of the user's program."""
+
+    type: str
+    message: str
+    where: str
+    """import, start or step if it ended the process; forward or backward if it was caught."""
+    tail: str = ""
+    """End of the traceback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The measured window of one process."""
+
+    kind: str
+    """What a step is: optimizer step, training step, loader batch, root forward."""
+    source: str
+    """How the units were counted, in words."""
+    unit: str | None = None
+    """token or step, where it could not be told how many samples they hold."""
+    units_per_s: Finite
+    window_start: Finite
+    window_end: Finite
+    stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
+    """Start, end, units and marks of consecutive parts, see `Part`."""
+    step_ms: Finite
+    latency_p50_ms: Finite | None = None
+    latency_p95_ms: Finite | None = None
+    wait_share: Finite | None
+    backward_share: Finite | None
+    shares: Shares | None
+    stages: tuple[Stage, ...] = ()
+    whole_units: Finite
+    finished_batches: int
+    batch: Finite | None
+    forwards_per_unit: Finite | None
+    notes: tuple[str, ...]
+    shrunk_from: Finite | None = None
+    """Batch for which memory ran out before the window, and in place of which a smaller one ran."""
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0:
+            msg = "the window has no length"
+            raise ValueError(msg)
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return self.window_end - self.window_start
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Consecutive parts of the window, each of whole cycles."""
+        return tuple(
+            Part(start=start, end=end, units=units, marks=marks)
+            for start, end, units, marks in self.stretches
+            if end > start
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learning:
+    """Which optimizers stepped, and the learning rates that they began with."""
+
+    optimizers: tuple[str, ...] = ()
+    learning_rates: tuple[Finite, ...] = ()
+    update_share: Finite | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """The DataLoader whose batches were measured."""
+
+    site: str | None = None
+    pass_items: int | None = None
+    asked_batch: int | None = None
+    left_out: int | None = None
+    workers: int | None = None
+    prefetch: int | None = None
+    persistent: bool | None = None
+    pin: bool | None = None
+    padding_share: Finite | None = None
+    tokens_per_item: Finite | None = None
+    passed: dict[str, JsonScalar] = field(default_factory=dict)
+    """What it was built with by name, where its call passes a mapping on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Of the dominant root module: device, dtypes, layout, and the switches in force."""
+
+    device: str | None = None
+    model_dtype: str | None = None
+    compute_dtype: str | None = None
+    autocast_dtype: str | None = None
+    compiled: bool | None = None
+    channels_last: bool | None = None
+    tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firsts:
+    """Some numbers of the first root forwards: what went in, and what came out."""
+
+    inputs: tuple[tuple[float, ...], ...] = ()
+    outputs: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Peaks of the device allocator, which is absent without a device, and of resident memory."""
+
+    allocated_gib: Finite | None = None
+    reserved_gib: Finite | None = None
+    alloc_retries: int | None = None
+    ooms: int | None = None
+    """Allocations that failed for good, whoever caught the error."""
+    rss_gib: Finite | None = None
+    workers_rss_gib: Finite | None = None
+
+    @property
+    def host_gib(self) -> float:
+        """Of the process and its loader workers; pages they share count once."""
+        return (self.rss_gib or 0.0) + (self.workers_rss_gib or 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatedRates:
+    """Rates of the parts, each alone in the process."""
+
+    compute_units_per_s: Finite | None = None
+    loader: tuple[LoaderCeiling, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRecord:
+    """One Python process of the trial, as far as it got."""
+
+    pid: int
+    ppid: int | None = None
+    boot_time: Finite | None = None
+    state: str = "booted"
+    """booted, torch, stepping, aside (an error of the probe's: it left the program alone), stopped
+    (by us: the window is full), exited."""
+    alone: bool = False
+    """Its window is full; loader and compute are being measured alone, which makes no steps."""
+    steps: int = 0
+    """Optimizer steps, or else loader batches or root forwards, whichever are more."""
+    whole_steps: int = 0
+    """Of those that came to their end; before the first it may still be setting up, or be in an
+    update of many passes."""
+    first_step_time: Finite | None = None
+    last_step_time: Finite | None = None
+    rank: int = 0
+    world_size: int = 1
+    exception: ProgramException | None = None
+    """What ended it."""
+    swallowed: tuple[ProgramException, ...] = ()
+    """Raised inside a forward or backward, whatever came of it."""
+    guard: str | None = None
+    """The user's file that it was kept from overwriting; it left with 97."""
+    writes: tuple[str, ...] = ()
+    """Files opened for writing outside the trial's scratch."""
+    unreached: tuple[str, ...] = ()
+    """Command lines of Pythons that it started where the probe cannot follow."""
+    errors: tuple[str, ...] = ()
+    """The probe's own, of which it survives some: see `state`."""
+    notes: tuple[str, ...] = ()
+
+    # what follows is told once the process stopped or exited
+    measured: Measured | None = None
+    unmeasured: str | None = None
+    """Why there is no rate although steps were seen."""
+    loader: Loader = field(default_factory=Loader)
+    model_site: str | None = None
+    """Where the dominant root module was called."""
+    seen: Seen = field(default_factory=Seen)
+    input_shapes: tuple[str, ...] = ()
+    input_dims: tuple[tuple[int, ...], ...] = ()
+    accumulation: Finite | None = None
+    trains: TrainingSign | None = None
+    tokens_per_item: Finite | None = None
+    """Positions, padding included, of one sample that the dominant root module was given."""
+    set_to_none: bool | None = None
+    syncs: tuple[SyncPoint, ...] = ()
+    cpus: int | None = None
+    losses: tuple[float, ...] = ()
+    fingerprint: str | None = None
+    firsts: Firsts = field(default_factory=Firsts)
+    arguments: dict[str, JsonScalar] = field(default_factory=dict)
+    defaulted: tuple[str, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+    card: Card | None = None
+    """That the model is on."""
+    fused: bool | None = None
+    recomputes: bool | None = None
+    learning: Learning = Learning()
+    skipped_updates: int = 0
+    """That a GradScaler left out because their gradients were not finite."""
+    whatif: WhatIfOutcome | None = None
+    ceilings: IsolatedRates | None = None
+    flops: Flops | None = None
+    footprint: Footprint | None = None
+    in_turn: tuple[InTurn, ...] = ()
+
+    unread: str | None = None
+    """Set by the parser: what of this record could not be read, and why."""
+
+    @property
+    def caught(self) -> tuple[ProgramException, ...]:
+        """What was raised inside a step and did not end the process."""
+        end = self.exception and (self.exception.type, self.exception.message[:200])
+        return tuple(each for each in self.swallowed if (each.type, each.message[:200]) != end)
+
+
+Parser = Callable[[int, bytes], ProcessRecord]
+
+_RECORD = TypeAdapter(ProcessRecord)
+
+
+def parse(pid: int, data: bytes) -> ProcessRecord:
+    """The record of process `pid`; `unread` tells what had to be left out. Raises nothing."""
+    try:
+        content = from_json(data)
+    except ValueError as problem:
+        return ProcessRecord(pid=pid, unread=str(problem))
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        found = content.get("version") if isinstance(content, dict) else None
+        return ProcessRecord(pid=pid, unread=f"format {found!r:.40}, where {VERSION} is read")
+    content |= {"pid": pid, "unread": None}
+    try:
+        return _RECORD.validate_python(content)
+    except ValidationError as problem:
+        wrong = {error["loc"][0]: error for error in reversed(problem.errors())}
+    kept = {name: value for name, value in content.items() if name not in wrong}
+    told = "; ".join(
+        f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.values()
+    )
+    return replace(_RECORD.validate_python(kept), unread=told[:300])
+
+
+def _boot(pid: int, data: bytes) -> ProcessRecord:
+    """Of a process that has no record yet: when it began, if it says."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return ProcessRecord(pid=pid, boot_time=float(from_json(data, allow_inf_nan=False)["time"]))
+    return ProcessRecord(pid=pid)
+
+
+class Records:
+    """The records of one trial; a file is read again only when it has changed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._seen: dict[Path, tuple[tuple[int, int], ProcessRecord]] = {}
+
+    def read(self) -> tuple[ProcessRecord, ...]:
+        """Every process known so far, in order of its pid."""
+        found: dict[int, ProcessRecord] = {}
+        for pattern, parser in (("boot-*.json", _boot), ("[0-9]*.json", parse)):
+            for path in self._folder.glob(pattern):
+                number = path.stem.removeprefix("boot-")
+                if re.fullmatch(r"[0-9]{1,10}", number):
+                    found[int(number)] = self._read(path, int(number), parser)
+        return tuple(found[pid] for pid in sorted(found))
+
+    def stacks(self) -> dict[int, str]:
+        """What each process that answers SIGUSR1 has written so far, forked workers too."""
+        found = {}
+        for path in self._folder.glob("stacks-*.txt"):
+            with contextlib.suppress(OSError, ValueError):
+                number = int(path.stem.rpartition("-")[2])
+                found[number] = _content(self._folder, path).decode(errors="replace")
+        return found
+
+    def _read(self, path: Path, pid: int, parser: Parser) -> ProcessRecord:
+        """As it is now; what cannot be read stands as it was before, with the reason."""
+        stamp, before = self._seen.get(path, (None, None))
+        try:
+            status = path.lstat()
+            now = (status.st_mtime_ns, status.st_ino)
+            if before is not None and stamp == now:
+                return before
+            record = parser(pid, _content(self._folder, path))
+        except OSError as problem:
+            return before or ProcessRecord(pid=pid, unread=str(problem))
+        nothing = ProcessRecord(pid=pid, unread=record.unread)
+        if before is not None and record.unread and record == nothing:
+            record = replace(before, unread=record.unread)
+        self._seen[path] = (now, record)
+        return record
+
+
+def _content(folder: Path, path: Path) -> bytes:
+    """Bytes of a regular file of bounded size. Raises OSError for anything else."""
+    return within.read(folder.parent, f"{folder.name}/{path.name}", LARGEST_BYTES)

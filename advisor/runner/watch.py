@@ -1,0 +1,347 @@
+"""Waits for a running trial to end, and ends it when a limit is reached. Judges nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import psutil
+
+from advisor.files import within
+from advisor.probe import patience
+from advisor.runner.disturbance import Span, extend
+from advisor.runner.output import Count, Tally, plain
+from advisor.runner.reach import Reach
+from advisor.runner.records import ProcessRecord, Records
+from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.machine.others import Others
+    from advisor.model import Trial
+    from advisor.runner.launch import Launched
+
+TICK_S = 0.1
+"""Between two looks; the command's end is heard at once."""
+LOST_S = 5.0
+"""A command whose Pythons are all without the probe is not waited for any longer."""
+RANKS_GRACE_S = 2.0
+"""For the other ranks to fill their window, once one has."""
+EXIT_S = 0.5
+"""For the command's own end to be heard, after the probe has stopped its last process."""
+STACKS_S = 1.0
+"""For a hung process to write its stacks."""
+HANG_MARGIN = 0.9
+"""Part of the hang limit after which a silence is acted on: stacks and ending take time too."""
+BUSY_S = 10.0
+"""What is looked back over to tell whether a silent program is busy."""
+BUSY_CPUS = 0.05
+"""CPUs in use by a program that compiles rather than waits, even on a crowded host."""
+WARM_STEPS = 3
+"""Whole steps in which a silence may be a compilation, or one of the long passes of the first."""
+CEILINGS_SLACK = 5.0
+"""Starting loader workers takes longer than measuring them."""
+PROGRESS_S = 2.0
+SPANS_TOLD = 200
+"""Last spans of disturbance that the probe is told of: more than fit into most windows."""
+
+NOTHING = Count()
+End = Literal[
+    "exited",
+    "measured",
+    "aside",
+    "start-limit",
+    "hang",
+    "total-limit",
+    "cancelled",
+    "not-started",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialExit:
+    """How a trial ended, before anybody judges it. Output is as it was before we ended it."""
+
+    end: End
+    started: float
+    """Epoch seconds of the command's start."""
+    ended: float
+    exit_code: int | None = None
+    """Of the command, if it ended by itself; minus the signal's number if a signal ended it."""
+    problem: str = ""
+    """not-started: why."""
+    stdout: str = ""
+    stderr: str = ""
+    processes: tuple[ProcessRecord, ...] = ()
+    silence_s: float | None = None
+    """Since the last step."""
+    busy_cpus: float | None = None
+    """CPUs that the process tree kept busy in the last seconds before the end."""
+    peak_host_gib: float | None = None
+    """Of all processes of the command together; pages they share count once."""
+    stacks: str = ""
+    oom: OomCounter | None = None
+    """The kernel's out-of-memory kills during the trial."""
+    count: Count = NOTHING
+    left: tuple[int, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Python processes that the probe could not be in, and why."""
+
+    @property
+    def wall_s(self) -> float:
+        return self.ended - self.started
+
+    @property
+    def booted(self) -> bool:
+        """The probe started in at least one process."""
+        return bool(self.processes)
+
+    @property
+    def steps(self) -> int:
+        """Of the process that made most."""
+        return max((process.steps for process in self.processes), default=0)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Files that any process opened for writing outside the trial's scratch."""
+        return tuple(sorted({path for process in self.processes for path in process.writes}))
+
+    @property
+    def output(self) -> str:
+        return f"{self.stdout}\n{self.stderr}"
+
+
+class Watch:
+    """One look after another at a launched trial, until something ends it."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        launched: Launched,
+        tally: Tally,
+        others: Others,
+        *,
+        on_progress: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        """`others` is looked at meanwhile, and the probe told when others are in the way."""
+        self._trial = trial
+        self._launched = launched
+        self._tally = tally
+        self._others = others
+        self._disturbed: list[Span] = []
+        self._say = on_progress or (lambda _: None)
+        self._cancel = cancel or threading.Event()
+        self._records = Records(launched.job.records)
+        self._processes: tuple[ProcessRecord, ...] = ()
+        self._oom_before = oom_counters()
+        self._full_since: float | None = None
+        self._ended_since: float | None = None
+        self._was_at_work = False
+        self._first_step: float | None = None
+        self._last_sign = time.time()
+        """Epoch seconds of the start, of the last step, or of the end of what stepped."""
+        self._said = 0.0
+        self._tree = TreeSampler(launched.guardian_pid)
+        self._reach = Reach(launched.guardian_pid)
+
+    def until_end(self) -> TrialExit:
+        """Watch, end every process of the trial, and tell how it went."""
+        end = self._wait()
+        ended = time.time()
+        self._others.look(now=True)
+        if end == "measured":  # mostly the command has just ended by itself, and says how
+            self._launched.wait(EXIT_S)
+        stacks = self._stacks() if end in {"hang", "start-limit"} else ""
+        launched, lost = self._launched, self._reach.lost
+        kept_out = tuple(why for pid, why in lost.items() if end == "exited" or _alive(pid))
+        stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        launched.stop()
+        if end in {"exited", "not-started"}:  # what came just before the end may still arrive
+            stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
+        self._processes = self._records.read()
+        return TrialExit(
+            end=end,
+            started=launched.started,
+            ended=ended,
+            exit_code=launched.exit_code,
+            problem=launched.refused or "",
+            stdout=plain(stdout),
+            stderr=plain(stderr),
+            processes=self._processes,
+            silence_s=max(0.0, ended - self._last_sign),
+            busy_cpus=self._tree.busy_cpus(ended - BUSY_S, ended),
+            peak_host_gib=self._tree.peak_gib,
+            stacks=stacks,
+            oom=new_kills(self._oom_before, oom_counters()),
+            count=self._tally.count,
+            left=launched.left,
+            lost=kept_out,
+        )
+
+    def _wait(self) -> End:
+        while True:
+            self._launched.wait(TICK_S)
+            self._processes = self._records.read()
+            if self._tree.sample():
+                self._reach.look(self._tree.tree)
+            if self._others.look():
+                self._tell_probe()
+            end = self._look()
+            if end is not None:
+                return end
+            self._progress()
+
+    def _tell_probe(self) -> None:
+        """A window that others disturb goes on for a while: see `advisor.probe.patience`."""
+        latest = self._others.slices[-1]
+        if not latest.disturbed:
+            return
+        extend(self._disturbed, latest)
+        records = Path(self._launched.job.records)
+        told = json.dumps({"spans": self._disturbed[-SPANS_TOLD:]}).encode()
+        with contextlib.suppress(OSError):
+            within.put(records.parent, f"{records.name}/{patience.FILE}", told)
+
+    def _look(self) -> End | None:
+        """What ends the trial now, if anything does; the order is the order of precedence."""
+        trial, launched, now = self._trial, self._launched, time.time()
+        stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
+        steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
+        self._last_sign = max([self._last_sign, *steps])
+        count = self._tally.count
+        if count.last_time is not None:
+            self._last_sign = max(self._last_sign, count.last_time)
+        at_work = bool(stepping) or count.lines > 0
+        if at_work != self._was_at_work:  # its first step, or the next part of a longer command
+            self._last_sign = now
+        self._was_at_work = at_work
+        if at_work and self._first_step is None:
+            self._first_step = now
+        silence = now - self._last_sign
+        if self._cancel.is_set():
+            return "cancelled"
+        if launched.refused is not None:
+            return "not-started"
+        if self._window_full(now, stepping):
+            return "measured"
+        if launched.ended and not (stepping and self._grace(now)):
+            return "exited" if self._full_since is None else "measured"
+        alone = any(process.alone for process in stepping)
+        if at_work and silence > self._hang_limit_s(alone=alone) and not self._warming_up(now):
+            return "hang"
+        if not at_work and self._aside():
+            return "aside"
+        if not at_work and (silence > trial.start_limit_s or self._lost(now)):
+            return "start-limit"
+        if now - launched.started > trial.total_limit_s or self._too_long_at_work(now):
+            return "total-limit"
+        return None
+
+    def _only_the_probe_tells(self) -> bool:
+        """Without it nothing can be counted, and waiting for the command's end is of no use."""
+        plan = self._trial.plan
+        return plan.mode == "window" and plan.unit_regex is None
+
+    def _aside(self) -> bool:
+        """The probe has left the program alone, and no other process of it may come to steps."""
+        alive = [process for process in self._processes if _alive(process.pid)]
+        aside = [process for process in alive if process.state == "aside"]
+        parents = {process.ppid for process in aside}
+        waited_for = [p for p in alive if p.state == "torch" and p.pid not in parents]
+        return bool(aside) and not waited_for and self._only_the_probe_tells()
+
+    def _lost(self, now: float) -> bool:
+        """No Python of the command is one that the probe is in, and nothing else can be counted."""
+        since = self._reach.since
+        if since is None or not self._only_the_probe_tells():
+            return False
+        lost = [pid for pid in self._reach.lost if _alive(pid)]
+        told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
+        return bool(lost) and not told and now - since > LOST_S
+
+    def _too_long_at_work(self, now: float) -> bool:
+        limit_s, since = self._trial.steps_limit_s, self._first_step
+        return limit_s is not None and since is not None and now - since > limit_s
+
+    def _hang_limit_s(self, *, alone: bool) -> float:
+        """Longest silence; no step is told of while the parts are measured alone."""
+        limit = self._trial.hang_limit_s * HANG_MARGIN
+        plan = self._trial.plan
+        parts = 1 + len(plan.ceilings_workers)
+        return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
+
+    def _warming_up(self, now: float) -> bool:
+        """Busy in the first whole steps: there torch.compile may take minutes, and so may each pass
+        of an update that makes many; how long its silences are it has not shown yet."""
+        if max((process.whole_steps for process in self._processes), default=0) >= WARM_STEPS:
+            return False
+        busy = self._tree.busy_cpus(now - BUSY_S, now)
+        return (
+            busy is not None
+            and busy > BUSY_CPUS
+            and now - self._last_sign <= self._trial.start_limit_s
+        )
+
+    def _window_full(self, now: float, stepping: list[ProcessRecord]) -> bool:
+        """The probe has stopped a process, and the other ranks have had their time to follow."""
+        plan, count = self._trial.plan, self._tally.count
+        if any(process.state == "stopped" for process in self._processes):
+            if self._full_since is None:
+                self._full_since = now
+            # one that has just stopped still flushes its output
+            leaving = any(p.state == "stopped" and _alive(p.pid) for p in self._processes)
+            return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
+        if plan.mode != "window" or count.first_time is None or count.last_time is None:
+            return False
+        if count.lines <= plan.min_steps or count.last_time - count.first_time < plan.measure_s:
+            return False
+        records = self._launched.job.records
+        return not patience.more_s(records, count.first_time, count.last_time, plan.measure_s)
+
+    def _grace(self, now: float) -> bool:
+        """The command has ended well while ranks of it still step: they may end by themselves."""
+        if self._ended_since is None:
+            self._ended_since = now
+        return self._launched.exit_code == 0 and now - self._ended_since <= RANKS_GRACE_S
+
+    def _stacks(self) -> str:
+        """Stacks of all threads of every Python process that the probe reached."""
+        known = sorted(self._records.stacks().keys() - self._reach.lost.keys())  # another by now
+        asked = [pid for pid in known if _alive(pid)]
+        for pid in asked:
+            self._launched.signal(pid, signal.SIGUSR1)
+        deadline = time.monotonic() + STACKS_S
+        texts: dict[int, str] = {}
+        while asked and time.monotonic() < deadline:
+            time.sleep(0.05)
+            fresh = self._records.stacks()
+            if all(fresh.get(pid) for pid in asked) and fresh == texts:
+                break
+            texts = fresh
+        return "\n".join(f"process {pid}:\n{texts[pid]}" for pid in asked if texts.get(pid))
+
+    def _progress(self) -> None:
+        now = time.time()
+        if now - self._said < PROGRESS_S:
+            return
+        self._said = now
+        steps = max((process.steps for process in self._processes), default=0)
+        elapsed = now - self._launched.started
+        state = f"{steps} step{'s' * (steps != 1)}" if steps else "starting"
+        self._say(f"{state}, {elapsed:.0f} s")
+
+
+def _alive(pid: int) -> bool:
+    """Whether `pid` still runs; a process that nobody has waited for yet does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False

@@ -1,0 +1,201 @@
+"""Which places of the file tree are covered, and how.
+
+The kernel lays no overlay over a folder in which something is mounted that a user may not
+unmount. Such a folder is split: what lies in it is covered one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from advisor.sandbox.namespaces import keeps_all
+from advisor.sandbox.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+FOLDERS_LIMIT = 1000
+"""A folder of more is no place where folders of several owners stand side by side."""
+LOOKED_INTO, APART_LIMIT = 200, 50
+"""Folders of a project in which those of others are looked for, and how many of these count."""
+
+How = Literal["overlay", "split", "sealed", "passes", "memory"]
+
+
+class Mount(NamedTuple):
+    path: str
+    fstype: str
+    read_only: bool
+
+
+class Step(NamedTuple):
+    """One thing to be mounted; parents come before what lies in them.
+
+    overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
+    others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private.
+    """
+
+    how: How
+    path: str
+
+
+class Look(NamedTuple):
+    """What is asked of the real file tree."""
+
+    folders: Callable[[str], Iterable[str]]
+    """Paths of the folders in a folder."""
+    is_folder: Callable[[str], bool]
+    may_write: Callable[[str], bool]
+    is_foreign: Callable[[str], bool]
+    """Belongs to another user or group, which a namespace of this user cannot hold: an overlay
+    could not copy it up, it can only stand over it."""
+    is_owner_of_all: bool
+    """Is root, and all users exist here: nothing is foreign."""
+
+
+def read_mounts(text: str) -> list[Mount]:
+    """What /proc/self/mountinfo tells of; of several mounts at one place the one that is seen."""
+    seen: dict[str, Mount] = {}
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        words, kind = before.split(), after.split()
+        path = _unescaped(words[4])
+        for hidden in [each for each in seen if is_within(each, path)]:
+            del seen[hidden]
+        read_only = "ro" in words[5].split(",") or "ro" in kind[-1].split(",")
+        seen[path] = Mount(path, kind[0], read_only)
+    return sorted(seen.values())
+
+
+def plan(
+    mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
+) -> list[Step]:
+    """How the file tree of a trial is put together; the first step is the root's.
+
+    `places` are where the program certainly writes: its working directory, its user's home.
+
+    Raises OSError where it cannot be.
+    """
+    steps = dict(_planned(mounts, places, look))
+    if private_memory and any(mount.path == SHARED_MEMORY for mount in mounts):
+        steps[SHARED_MEMORY] = "memory"
+    return [Step(how, path) for path, how in sorted(steps.items(), key=lambda each: each[0])]
+
+
+def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator[tuple[str, How]]:
+    points = {mount.path for mount in mounts}
+
+    def covered(folder: str) -> Iterator[tuple[str, How]]:
+        if folder in SYSTEM_TREES:
+            yield folder, "passes"
+        elif not any(point != folder and is_within(point, folder) for point in points):
+            yield folder, "overlay"
+            yield from ((each, "overlay") for each in _apart(folder, places, look))
+        else:
+            yield folder, "split" if look.may_write(folder) else "sealed"
+            inside = list(look.folders(folder))
+            if len(inside) > FOLDERS_LIMIT:
+                msg = f"{folder}, in which others are mounted, has over {FOLDERS_LIMIT} folders"
+                raise OSError(msg)
+            for each in inside:
+                if each not in points:
+                    yield from covered(each)
+
+    for mount in mounts:
+        if any(is_within(mount.path, tree) for tree in SYSTEM_TREES):
+            if mount.path in SYSTEM_TREES:
+                yield mount.path, "passes"
+        elif mount.fstype in PSEUDO or (mount.read_only and mount.path != "/"):
+            yield mount.path, "passes"
+        elif not look.is_folder(mount.path):
+            yield mount.path, "sealed"
+        else:
+            yield from covered(mount.path)
+
+
+def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
+    """Folders in `folder` that this user may write in, although an overlay of it could not.
+
+    It would have to copy up a folder of another user's: theirs is /var/tmp; or they own a folder
+    between, such as /data/projects above one's own.
+    """
+    if look.is_owner_of_all:
+        return
+    between = {
+        str(path)
+        for place in places
+        for path in [*Path(place).parents, Path(place)]
+        if str(path) != folder and is_within(str(path), folder)
+    }
+    for path in {*look.folders(folder), *between}:
+        if look.is_foreign(path) and look.may_write(path):
+            yield path
+    for parent in between:
+        if look.is_foreign(parent) and not look.may_write(parent):
+            for path in look.folders(parent):
+                if not look.is_foreign(path) or look.may_write(path):
+                    yield path
+
+
+def foreign_below(folder: str, look: Look) -> list[str]:
+    """Folders of others in a project that this user may write in, the outermost first."""
+    found: list[str] = []
+    if look.is_owner_of_all:
+        return found
+    waiting = [folder]
+    for path in waiting:  # which grows meanwhile
+        for each in look.folders(path):
+            if look.is_foreign(each) and look.may_write(each):
+                found.append(each)
+            if len(waiting) < LOOKED_INTO:
+                waiting.append(each)
+    return found[:APART_LIMIT]
+
+
+def _unescaped(word: str) -> str:
+    return (
+        re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+        .encode("latin-1", "surrogateescape")
+        .decode("utf-8", "surrogateescape")
+        if "\\" in word
+        else word
+    )
+
+
+def look_around() -> Look:
+    """The real file tree, as this user sees it: to be called before the namespaces are entered.
+
+    In them, whoever has no number there has that of nobody.
+    """
+    owner = os.geteuid(), os.getegid()
+
+    def folders(path: str) -> list[str]:
+        found = []
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        found.append(entry.path)
+                    if len(found) > FOLDERS_LIMIT:
+                        break
+        except OSError:
+            pass
+        return found
+
+    def is_foreign(path: str) -> bool:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_uid, status.st_gid) != owner
+
+    return Look(
+        folders=folders,
+        is_folder=os.path.isdir,
+        may_write=lambda path: os.access(path, os.W_OK),
+        is_foreign=is_foreign,
+        is_owner_of_all=keeps_all(),
+    )

@@ -1,0 +1,234 @@
+"""Which of the three kinds this host offers, found out by trying, and what a trial is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.errors import UsageError
+from advisor.machine.host import memory_limit_bytes
+from advisor.sandbox import attempt
+from advisor.sandbox.confinement import KINDS, Kind, SandboxPolicy
+from advisor.sandbox.places import CACHES, around, caches, is_within, serves_mps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+FORCED = "GPU_ADVISOR_ISOLATION"
+"""Variable: use this kind, or fail."""
+ASKED_FOR = f"{FORCED} asks for it"
+LAYER_FOLDER = "GPU_ADVISOR_LAYER_FOLDER"
+"""Variable: folder, on a disk, that takes what a trial writes, in place of memory."""
+LAYER_SIZE = "GPU_ADVISOR_LAYER_SIZE"
+"""Variable: most that a trial may write into memory: 8G, 512M."""
+
+MEMORY_SHARE = 4
+"""What a trial writes may take this part of the memory: it goes to memory and is thrown away."""
+LEAST_BYTES = 256 << 20
+ATTEMPT_LIMIT_S = 20.0
+UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The best kind that holds here."""
+
+    kind: Kind
+    refused: tuple[tuple[Kind, str], ...] = ()
+    """Better kinds, and why this host does not offer them."""
+    in_memory: bool = True
+    """Layers of an overlay may lie in memory."""
+
+    @property
+    def why_not_better(self) -> str:
+        """`overlay: unshare: Operation not permitted; landlock: ...`; empty for the best."""
+        return "; ".join(f"{kind}: {why}" for kind, why in self.refused)
+
+
+def offered(cwd: str, environ: Mapping[str, str] = os.environ) -> Offer:
+    """What holds for a program in `cwd`; tried once a process.
+
+    Raises UsageError where GPU_ADVISOR_ISOLATION names a kind that is unknown or does not hold.
+    """
+    forced = environ.get(FORCED) or None
+    if forced is not None and forced not in KINDS:
+        msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
+        raise UsageError(msg)
+    offer = _offered(os.path.realpath(cwd), forced)
+    if forced is not None and offer.kind != forced:
+        msg = f"{FORCED} asks for {forced}, which does not hold here: {offer.why_not_better}."
+        raise UsageError(msg)
+    return offer
+
+
+def unisolated(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What whoever starts a program in `cwd` must know before: that what it writes is real.
+
+    Raises UsageError as `offered` does.
+    """
+    offer = offered(cwd, environ)
+    why = offer.why_not_better or ASKED_FOR
+    return SandboxPolicy(kind=offer.kind, why_not_better=why).notes
+
+
+@cache
+def _offered(cwd: str, forced: str | None) -> Offer:
+    refused: list[tuple[Kind, str]] = []
+    for kind in KINDS:
+        if kind == "guard":
+            break
+        if forced is not None and forced != kind:
+            continue
+        why, attributes = _try(kind, cwd)
+        if why is None:
+            return Offer(kind=kind, refused=tuple(refused), in_memory=attributes)
+        refused.append((kind, why))
+    return Offer(kind="guard", refused=tuple(refused))
+
+
+def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
+    """Why `kind` does not hold, or None; and whether its layers may lie in memory."""
+    if sys.platform != "linux":
+        return f"needs Linux, this is {sys.platform}", False
+    try:
+        if kind == "overlay" and (why := _foreign_group(cwd)):
+            return why, False
+        told = SandboxPolicy(kind=kind, upper_bytes=1 << 20)
+        tried = subprocess.run(
+            [sys.executable, "-I", "-S", attempt.__file__],
+            input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=ATTEMPT_LIMIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return str(problem), False
+    try:
+        answer = json.loads(tried.stdout)
+    except ValueError:
+        said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
+        return said[-1], False
+    return answer["why"], answer["attributes"]
+
+
+def confinement(
+    offer: Offer,
+    *,
+    cwd: str,
+    scratch: Path,
+    temporary: Path,
+    kept: Path,
+    environ: Mapping[str, str],
+    allow_writes: bool,
+    spared: Iterable[str] = (),
+) -> SandboxPolicy:
+    """What one trial is told; the program of it runs in `cwd` with `environ`. Where it may write
+    in `cwd`, it may not write `spared`, nor make anything beside them.
+
+    `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
+    """
+    passes = [str(scratch), str(kept)]
+    if not is_within(str(temporary), str(scratch)):
+        passes.append(str(temporary))
+    if allow_writes and offer.kind == "landlock":
+        passes += _but(os.path.realpath(cwd), map(os.path.realpath, spared))
+    folder = environ.get(LAYER_FOLDER)
+    in_memory = offer.in_memory and not folder
+    tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
+    return SandboxPolicy(
+        kind=offer.kind,
+        passes=tuple(passes),
+        caches=_caches(environ, passes, kept) if offer.kind == "overlay" else (),
+        layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
+        upper_bytes=_upper_bytes(environ) if in_memory else 0,
+        private_memory=not serves_mps(environ),
+        why_not_better=offer.why_not_better or ASKED_FOR,
+    )
+
+
+def sparing(
+    offer: Offer, protected: Iterable[str], *, passes: Iterable[str], scratch: Path
+) -> SandboxPolicy:
+    """What a program is told that may write everywhere but in the folders `protected`.
+
+    `passes` lie in one of them and may be written all the same; `scratch` is the program's own.
+    """
+    kept_out = [os.path.realpath(path) for path in protected]
+    return SandboxPolicy(
+        kind=offer.kind,
+        passes=tuple(sorted({*around(kept_out), *passes, str(scratch)})),
+        layers=str(scratch / "layers"),
+        upper_bytes=_upper_bytes(os.environ) if offer.in_memory else 0,
+        private_memory=False,
+        why_not_better=offer.why_not_better or ASKED_FOR,
+    )
+
+
+def cache_variables(told: SandboxPolicy, kept: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the program is to keep what it compiles, so that the trials of a call share it.
+
+    Its own cache may be denied, be in a layer that is thrown away because there was none before,
+    or lie below TMPDIR, of which each trial has one of its own.
+    """
+    lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
+    for each, folder in caches(environ):
+        passes = any(is_within(folder, passing) for passing in told.passes)
+        denied = told.kind == "landlock" and not passes
+        thrown_away = told.kind == "overlay" and not passes and not os.path.isdir(folder)
+        if each.rebuilt and (denied or thrown_away):
+            lost.append(each)
+    return {each.variable: str(kept / each.variable.lower()) for each in lost}
+
+
+def _but(folder: str, spared: Iterable[str]) -> list[str]:
+    """`folder`, or all that is in it but what is spared."""
+    inside = [path for path in spared if is_within(path, folder)]
+    return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
+
+
+def _caches(
+    environ: Mapping[str, str], passes: list[str], kept: Path
+) -> tuple[tuple[str, str], ...]:
+    """The user's caches that exist, outermost only, each with the folder that lies over it."""
+    found: dict[str, str] = {}
+    for folder in sorted(folder for _, folder in caches(environ)):
+        covered = any(is_within(folder, each) for each in [*passes, *found])
+        if not covered and os.path.isdir(folder) and os.access(folder, os.W_OK):
+            tag = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+            found[folder] = str(kept / f"over-{tag}")
+    return tuple(found.items())
+
+
+def _foreign_group(cwd: str) -> str | None:
+    """Why an overlay would not let this user write in `cwd`; None if it would.
+
+    A user namespace that needs no privilege knows one group of its user, not the others.
+    """
+    group = Path(cwd).stat().st_gid
+    if os.geteuid() == 0 or group == os.getegid():
+        return None
+    return f"{cwd} belongs to group {group}, which a namespace of user {os.geteuid()} cannot hold"
+
+
+def _upper_bytes(environ: Mapping[str, str]) -> int:
+    asked = environ.get(LAYER_SIZE)
+    if asked:
+        number, unit = asked.rstrip("iB"), 0
+        if number[-1:].upper() in UNITS:
+            number, unit = number[:-1], UNITS[number[-1].upper()]
+        if not number.isdecimal() or not int(number):
+            msg = f"{LAYER_SIZE} is {asked!r}; give a size such as 512M or 8G."
+            raise UsageError(msg)
+        return int(number) << unit
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = memory_limit_bytes()
+    return max(LEAST_BYTES, min(memory, limit or memory) // MEMORY_SHARE)

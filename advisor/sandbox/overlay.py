@@ -1,0 +1,298 @@
+"""The program writes wherever it likes, and everything it wrote is thrown away with the trial.
+
+The guardian moves into a user and mount namespace of its own, in which each writable file system
+is an overlay: below the real thing, above a layer of this trial. Needs no privilege since Linux
+5.11. Users and groups keep their numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from advisor.sandbox import kernel, layers, namespaces, sockets
+from advisor.sandbox.compiled import date_by_content
+from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
+from advisor.sandbox.supervisor import RENAMES, Supervisor, rename_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COPIED_BYTES = 16 << 20
+"""Files in a split folder are copied, the smaller first, up to this; others are read-only."""
+REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
+
+
+WALLS = (
+    kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
+    kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
+)  # fmt: skip
+"""Capabilities with which root could take a mount away again, or look into its guardian."""
+
+
+class Layer(NamedTuple):
+    path: str
+    """Where it lies over the real thing."""
+    upper: str
+    """Its folder, relative to that of all layers."""
+
+
+class Overlay:
+    """See Isolation."""
+
+    def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
+        self._told = told
+        self._supervisor = Supervisor(RENAMES, rename_folder)
+        self._cwd = os.path.realpath(cwd)
+        self._stage: str = told["layers"]
+        self._layers: list[Layer] = []
+        self._sealed: list[str] = []
+        """What an overlay cannot be laid over, such as some network file systems."""
+        self._put: dict[str, tuple[int, ...]] = {}
+        """Files of ours that stand over the user's, as they were put there."""
+        self._host = -1
+        """Descriptor of the host's root."""
+        self._kept = -1
+        """Descriptor of the folder of all layers."""
+
+    def enter(self) -> None:
+        """Move in; everything opened before is still the host's."""
+        os.makedirs(self._stage, mode=0o700, exist_ok=True)
+        self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = read_mounts(file.read())
+        private = self._told["private_memory"]
+        look = look_around()
+        home = os.path.realpath(os.path.expanduser("~"))
+        places = [self._cwd, home, *foreign_below(self._cwd, look)]
+        steps = plan(mounts, places, look, private_memory=private)
+        namespaces.own()
+        if self._told["upper_bytes"]:
+            size = f"size={self._told['upper_bytes']},mode=700"
+            kernel.mount("tmpfs", self._stage, "tmpfs", kernel.MS_NOSUID, size)
+        self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
+        root = os.path.join(self._stage, "root")
+        os.mkdir(root)
+        bases = os.path.join(self._stage, "bases")
+        os.mkdir(bases)
+        kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
+        for step in steps:
+            self._take(step, root + step.path.rstrip("/"))
+        for path in sockets.reachable():
+            with contextlib.suppress(OSError):
+                kernel.bind(path, root + path)
+        self._lay_caches(root)
+        for path in self._told["passes"]:
+            with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
+                _let_through(path, root + path)
+        kernel.change_root(root)
+
+    def _take(self, step: Step, target: str) -> None:
+        """One step; what cannot be covered is shown read-only, never writable."""
+        match step.how:
+            case "overlay":
+                try:
+                    self._cover(step.path, step.path, target)
+                except OSError:
+                    if os.path.isdir(step.path):  # else it is gone since it was looked at
+                        self._sealed.append(step.path)
+                        _show_sealed(step.path, target)
+            case "split":
+                base = os.path.join(self._stage, "bases", str(len(self._layers)))
+                sealed = _copied(step.path, base)
+                self._cover(step.path, base, target)
+                for name in sealed:
+                    with contextlib.suppress(OSError):
+                        _show_sealed(os.path.join(step.path, name), os.path.join(target, name))
+            case "sealed":
+                with contextlib.suppress(FileNotFoundError, PermissionError):
+                    _show_sealed(step.path, target)
+            case "passes":
+                with contextlib.suppress(FileNotFoundError, PermissionError):
+                    kernel.bind(step.path, target, deep=True)
+            case "memory":
+                size = os.statvfs(step.path)
+                flags = kernel.MS_NOSUID | kernel.MS_NODEV
+                data = f"mode=1777,size={size.f_frsize * size.f_blocks}"
+                kernel.mount("tmpfs", target, "tmpfs", flags, data)
+
+    def _cover(self, path: str, lower: str, target: str) -> None:
+        """An overlay at `target`: below `lower`, above a new layer of this trial."""
+        name = f"upper{len(self._layers)}"
+        _lay_over(lower, target, os.path.join(self._stage, name))
+        self._layers.append(Layer(path, f"{name}/upper"))
+
+    def _lay_caches(self, root: str) -> None:
+        """Caches of the user's: what trials add to them lives as long as the call."""
+        for cache, kept in self._told["caches"]:
+            with contextlib.suppress(OSError):  # else it is thrown away with the trial
+                _lay_over(cache, root + cache, kept)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Written where the program may write, else laid over the file."""
+        real = os.path.realpath(path)
+        try:
+            with open(real, "r+b") as file:
+                file.truncate()
+                file.write(content)
+        except OSError as problem:
+            if problem.errno not in REFUSES_WRITES:
+                raise
+            draft = os.path.join(self._told["passes"][0], f"candidate{len(self._put)}")
+            with open(draft, "wb") as file:
+                file.write(content)
+            kernel.bind(draft, real)
+        date_by_content(real, content)
+        self._put[real] = _stamp(real)
+
+    def confine(self) -> None:
+        """The command is born inside, may not mend its walls, and needs help to rename folders."""
+        self._supervisor.confine()
+        for capability in WALLS:
+            kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
+
+    @property
+    def listens(self) -> int:
+        """See Isolation."""
+        return self._supervisor.listens
+
+    def serve(self) -> None:
+        """A folder is to be renamed."""
+        self._supervisor.serve()
+
+    def changes(self) -> dict[str, Any] | None:
+        """From the layers: exact. Whether one is full is told of the memory they live in."""
+        found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host)
+        ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
+        found["changed"] = [path for path in found["changed"] if path not in ours]
+        found["sealed"] = self._sealed
+        found["denied"] = []
+        found["full"] = None
+        if self._told["upper_bytes"]:
+            space = os.fstatvfs(self._kept)
+            if space.f_bavail * space.f_frsize < self._told["upper_bytes"] // 100:
+                found["full"] = self._told["upper_bytes"]
+        return found
+
+    def leave(self) -> None:
+        """Back to the host's tree. The mounts end with the last process that uses them."""
+        if self._kept < 0:
+            return
+        for path in reversed(self._told["passes"]):
+            with contextlib.suppress(OSError):
+                kernel.unmount(path)
+        os.fchdir(self._host)
+        os.chroot(".")
+        os.close(self._kept)
+        os.close(self._host)
+
+
+def _lay_over(lower: str, target: str, folder: str) -> None:
+    """An overlay whose upper layer is in `folder`, made when missing. Raises OSError."""
+    upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
+    opened = []
+    try:
+        for path in (upper, work):
+            os.makedirs(path, exist_ok=True)
+        _copy_status(lower, upper)
+        opened += [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (lower, upper, work)]
+        # descriptors, because a path may hold the characters that separate options
+        below, above, between = (f"/proc/self/fd/{number}" for number in opened)
+        data = f"userxattr,lowerdir={below},upperdir={above},workdir={between}"
+        kernel.mount("overlay", target, "overlay", _flags_of(lower), data)
+        os.utime(upper, ns=_times(lower))
+    finally:
+        for number in opened:
+            os.close(number)
+
+
+def _flags_of(path: str) -> int:
+    """noexec and nosuid of the real mount stand on what lies over it too."""
+    flag = os.statvfs(path).f_flag
+    kept = {os.ST_NOSUID: kernel.MS_NOSUID, os.ST_NOEXEC: kernel.MS_NOEXEC}
+    return kernel.MS_NODEV | sum(ours for bit, ours in kept.items() if flag & bit)
+
+
+def _copy_status(source: str, target: str) -> None:
+    status = os.stat(source)
+    with contextlib.suppress(OSError):
+        os.chown(target, status.st_uid, status.st_gid)
+    os.chmod(target, stat.S_IMODE(status.st_mode))
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    """What changes when a file is written."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode
+
+
+def _times(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_atime_ns, status.st_mtime_ns
+
+
+def _copied(folder: str, base: str) -> list[str]:
+    """A copy of what lies directly in `folder`; returns names that are to be shown instead.
+
+    Folders are only places for what is mounted on them.
+    """
+    os.mkdir(base)
+    shown, files = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            copy = os.path.join(base, entry.name)
+            try:
+                if entry.is_symlink():
+                    os.symlink(os.readlink(entry.path), copy)
+                elif entry.is_dir():
+                    os.mkdir(copy)
+                    _copy_status(entry.path, copy)
+                elif entry.is_file():
+                    files.append((entry.stat().st_size, entry.name))
+                else:
+                    shown.append(entry.name)
+            except FileNotFoundError:  # others work here, too
+                continue
+            except PermissionError:
+                shown.append(entry.name)
+    left = COPIED_BYTES
+    for size, name in sorted(files):
+        left -= size
+        try:
+            if left < 0:
+                raise PermissionError
+            copy = os.path.join(base, name)
+            shutil.copy2(os.path.join(folder, name), copy)
+            _copy_status(os.path.join(folder, name), copy)
+        except FileNotFoundError:
+            continue
+        except PermissionError:
+            shown.append(name)
+    for name in shown:
+        with contextlib.suppress(FileExistsError):
+            os.mknod(os.path.join(base, name))
+    _copy_status(folder, base)
+    os.utime(base, ns=_times(folder))
+    return shown
+
+
+def _let_through(path: str, target: str) -> None:
+    """With what the host has mounted below, which a namespace may not leave out; without ours."""
+    try:
+        kernel.bind(path, target)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
+        kernel.bind(path, target, deep=True)
+
+
+def _show_sealed(path: str, target: str) -> None:
+    kernel.bind(path, target, deep=True)
+    kernel.seal(target)

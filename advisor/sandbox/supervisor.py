@@ -1,0 +1,251 @@
+"""Decides on a few system calls of the program, one at a time, where the kernel's rules end.
+
+Landlock knows nothing of modes, owners, times and attributes: changes of them outside the allowed
+places are denied here, and folders to be made are noted. An overlay without privilege cannot
+rename a folder of the lower layer: that is done here, by copying. All other calls cost nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import shutil
+import socket
+import stat
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.sandbox import kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SET_MODE_FILTER, NEW_LISTENER = 1, 1 << 3
+ALLOW, NOTIFY = 0x7FFF_0000, 0x7FC0_0000
+CONTINUE = 1
+RECEIVE, SEND = 0xC050_2100, 0xC018_2101
+NOTICE = struct.Struct("=QIIiIQ6Q")
+"""struct seccomp_notif: id, pid, flags, number, architecture, instruction, six arguments."""
+ANSWER = struct.Struct("=QqiI")
+"""struct seccomp_notif_resp: id, value, error, flags."""
+LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+HERE = 0xFFFF_FF9C
+"""AT_FDCWD, as an unsigned word."""
+NO_FOLLOW = 0x100
+NO_REPLACE, EXCHANGE = 1, 2
+PATH_BYTES = 4096
+
+SECCOMP = {"x86_64": (317, 0xC000_003E), "aarch64": (277, 0xC000_00B7)}
+"""By architecture: the number of seccomp(2), and the kernel's name for it."""
+
+
+class Call(NamedTuple):
+    """Numbers on x86_64 and aarch64 (None: not there), and which arguments name the file."""
+
+    x86_64: int | None
+    aarch64: int | None
+    folder: int | None = None
+    """Descriptor of the folder that `path` starts in; the file itself where there is no `path`."""
+    path: int | None = None
+    flags: int | None = None
+    follows: bool = True
+
+
+METADATA = (
+    Call(90, None, path=0),  # chmod
+    Call(91, 52, folder=0),  # fchmod
+    Call(268, 53, folder=0, path=1),  # fchmodat
+    Call(452, 452, folder=0, path=1, flags=3),  # fchmodat2
+    Call(92, None, path=0),  # chown
+    Call(93, 55, folder=0),  # fchown
+    Call(94, None, path=0, follows=False),  # lchown
+    Call(260, 54, folder=0, path=1, flags=4),  # fchownat
+    Call(132, None, path=0),  # utime
+    Call(235, None, path=0),  # utimes
+    Call(261, None, folder=0, path=1),  # futimesat
+    Call(280, 88, folder=0, path=1, flags=3),  # utimensat
+    Call(188, 5, path=0),  # setxattr
+    Call(189, 6, path=0, follows=False),  # lsetxattr
+    Call(190, 7, folder=0),  # fsetxattr
+    Call(197, 14, path=0),  # removexattr
+    Call(198, 15, path=0, follows=False),  # lremovexattr
+    Call(199, 16, folder=0),  # fremovexattr
+    Call(463, 463, folder=0, path=1, flags=2),  # setxattrat
+    Call(466, 466, folder=0, path=1, flags=2),  # removexattrat
+)
+MAKES_FOLDER = (
+    Call(83, None, path=0, follows=False),  # mkdir
+    Call(258, 34, folder=0, path=1, follows=False),  # mkdirat
+)
+RENAMES = (
+    Call(82, None, path=0),  # rename
+    Call(264, 38, folder=0, path=1),  # renameat
+    Call(316, 276, folder=0, path=1, flags=4),  # renameat2
+)
+
+
+class SyscallNotification(NamedTuple):
+    id: int
+    pid: int
+    call: Call
+    arguments: tuple[int, ...]
+
+    def place(self, folder: int | None, path: int | None, *, follows: bool = True) -> str:
+        """The file that two of the arguments name, links resolved; empty if it has no name.
+
+        Raises OSError.
+        """
+        base = "cwd"
+        if folder is not None and self.arguments[folder] & 0xFFFF_FFFF != HERE:
+            base = f"fd/{self.arguments[folder] & 0xFFFF_FFFF}"
+        name = "" if path is None else self._text(self.arguments[path])
+        if not name.startswith("/"):
+            start = os.readlink(f"/proc/{self.pid}/{base}")
+            if not start.startswith("/") or start.endswith(" (deleted)"):
+                return ""
+            name = os.path.join(start, name) if name else start
+        elif name.startswith("/proc/self/"):
+            name = f"/proc/{self.pid}/{name.removeprefix('/proc/self/')}"
+        if follows:
+            return os.path.realpath(name)
+        parent, last = os.path.split(name.rstrip("/"))
+        return os.path.join(os.path.realpath(parent), last)
+
+    def _text(self, address: int) -> str:
+        """The string at an address of the program; empty for NULL."""
+        if not address:
+            return ""
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+            read = b""
+            while b"\0" not in read and len(read) < PATH_BYTES:
+                memory.seek(address + len(read))
+                page = 4096 - (address + len(read)) % 4096
+                chunk = memory.read(page)
+                if not chunk:
+                    break
+                read += chunk
+        return os.fsdecode(read.partition(b"\0")[0])
+
+
+class Supervisor:
+    """Listens to `calls` of one command. Where it cannot, nothing changes.
+
+    `judge` answers None to let the kernel do it, 0 when it has been done, else the error's number.
+    """
+
+    def __init__(
+        self, calls: tuple[Call, ...], judge: Callable[[SyscallNotification], int | None]
+    ) -> None:
+        machine = os.uname().machine
+        self._seccomp = SECCOMP.get(machine)
+        numbered = {getattr(call, machine, None): call for call in calls}
+        self._calls: Mapping[int, Call] = {
+            number: call for number, call in numbered.items() if number is not None
+        }
+        self._judge = judge
+        self._here, self._there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._here.setblocking(False)
+        self._listener: int | None = None
+
+    @property
+    def listens(self) -> int:
+        """The descriptor to be watched: of the listener, once it is there."""
+        return self._here.fileno() if self._listener is None else self._listener
+
+    def confine(self) -> None:
+        """In the command's process: have the calls reported, and hand over the listener."""
+        if self._seccomp is None:
+            return
+        number, architecture = self._seccomp
+        program = _program(architecture, tuple(self._calls))
+        lines = ctypes.create_string_buffer(program, len(program))
+        head = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(lines))
+        with contextlib.suppress(OSError):  # another listens already, or it is forbidden
+            listener = kernel.syscall("seccomp", number, SET_MODE_FILTER, NEW_LISTENER, head)
+            socket.send_fds(self._there, [b"l"], [listener])
+            os.close(listener)
+
+    def serve(self) -> None:
+        """Take what is there to be read: the listener, or one call."""
+        if self._listener is None:
+            with contextlib.suppress(OSError):
+                _, (self._listener, *_), _, _ = socket.recv_fds(self._here, 1, 1)
+            return
+        waits = select.poll()
+        waits.register(self._listener, select.POLLIN)
+        ready = waits.poll(0)
+        if not ready:
+            return
+        if not ready[0][1] & select.POLLIN:  # nobody is left who could call
+            os.close(self._listener)
+            self._listener = None
+            return
+        buffer = bytearray(NOTICE.size)
+        try:
+            fcntl.ioctl(self._listener, RECEIVE, buffer)
+        except OSError:  # it was killed meanwhile
+            return
+        id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
+        try:
+            error = self._judge(
+                SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
+            )
+        except (OSError, ValueError):
+            error = None
+        answer = (
+            ANSWER.pack(id_, 0, 0, CONTINUE) if error is None else ANSWER.pack(id_, 0, -error, 0)
+        )
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._listener, SEND, answer)
+
+
+def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
+    """The filter: is it one of `numbers`, then it is reported."""
+    lines = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, len(numbers) + 1, architecture), (LOAD, 0, 0, 0)]
+    for place, number in enumerate(numbers):
+        lines.append((JUMP_IF_EQUAL, len(numbers) - place, 0, number))
+    lines += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, NOTIFY)]
+    return b"".join(struct.pack("=HBBI", *line) for line in lines)
+
+
+def rename_folder(notice: SyscallNotification) -> int | None:
+    """A folder of the lower layer is copied, and the original removed; all else is the kernel's."""
+    call = notice.call
+    flags = notice.arguments[call.flags] if call.flags is not None else 0
+    if flags & EXCHANGE:
+        return None
+    two = (2, 3) if call.folder is not None else (None, 1)
+    old = notice.place(call.folder, call.path, follows=False)
+    new = notice.place(*two, follows=False)
+    if not old or not new or not stat.S_ISDIR(os.lstat(old).st_mode):
+        return None
+    if flags & NO_REPLACE and os.path.lexists(new):
+        return errno.EEXIST
+    try:
+        os.rename(old, new)
+    except OSError as problem:
+        if problem.errno != errno.EXDEV:
+            return problem.errno
+        return _copied(old, new)
+    return 0
+
+
+def _copied(old: str, new: str) -> int:
+    if os.path.realpath(new).startswith(os.path.join(old, "")):
+        return errno.EINVAL
+    if os.stat(old).st_dev != os.stat(os.path.dirname(new)).st_dev:
+        return errno.EXDEV
+    try:
+        if os.path.lexists(new):
+            os.rmdir(new)
+        shutil.copytree(old, new, symlinks=True)
+        shutil.rmtree(old)
+    except shutil.Error:
+        return errno.EIO
+    except OSError as problem:
+        return problem.errno or errno.EIO
+    return 0

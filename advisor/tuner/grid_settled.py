@@ -1,0 +1,170 @@
+"""What came of a search over batch and workers: a value to be proven, advice, or neither."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor.executor.attempts import Variant
+from advisor.knobs.tree import number_of
+from advisor.model import OF_THE_GAIN
+from advisor.tuner import effects
+from advisor.tuner.cells import GridPoint, GridState, inside, smallest_level, worth
+from advisor.tuner.facts import StepUp, Suggestion
+from advisor.tuner.standing import TunerState, change_of, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.model import Candidate, Run, Tier
+    from advisor.tuner.surface import Surface
+
+OWN_STEPS = ("backward", "gradients", "moved", "asked")
+"""Signs of a training without an optimizer of torch's."""
+
+
+def settle_grid(now: TunerState, found: GridState, surface: Surface) -> TunerState:
+    """The smallest cell that ties with the fastest; where the config stands if that is one."""
+    allowed = inside(now, found) or [found.start]
+    smooth = {cell: worth(now, surface, cell, ran=True) for cell in {*allowed, found.start}}
+    apart = [c for c in allowed if found.batch and alters_training(now, *found.runs[c])]
+    hopeful = [c for c in allowed if found.start not in allowed or not_slower(now, found, c)]
+    plain = [cell for cell in hopeful if cell not in apart] or [found.start]
+    chosen = smallest_level(now, found, {cell: smooth[cell] for cell in plain})
+    least = math.log1p(now.facts.smallest_gain)
+    gained = smooth[chosen].log_rate - smooth[found.start].log_rate
+    if found.start in allowed and gained <= least:
+        chosen = found.start
+    rates = {cell: smooth[cell].log_rate for cell in plain}
+    now, chosen = with_steps_up(now, found, rates, chosen)
+    candidate, run = found.runs[chosen]
+    now = now.adopt(candidate, run) if chosen != found.start else now
+    if found.batch is not None:
+        now = settle_batch(now, found, chosen)
+    now = settle_workers(now, found, chosen)
+    apart = [cell for cell in apart if cell in hopeful]
+    if not apart:
+        return now
+    other = smallest_level(now, found, {cell: smooth[cell] for cell in apart})
+    better = smooth[other].log_rate - smooth[chosen].log_rate > least
+    return propose(now, found, other) if better or chosen not in allowed else now
+
+
+def with_steps_up(
+    now: TunerState, found: GridState, rates: Mapping[GridPoint, float], chosen: GridPoint
+) -> tuple[TunerState, GridPoint]:
+    """With what each tier takes of the batches that ran, and the cell that the tier asked for
+    takes: the smallest batch with its part of the gain of `chosen`. `rates` are logarithms."""
+    start = rates.get(found.start)
+    if found.batch is None or chosen[0] <= found.start[0] or start is None:
+        return now, chosen
+    taken: dict[Tier, GridPoint] = {}
+    for tier, part in OF_THE_GAIN.items():
+        least = start + part * (rates[chosen] - start)
+        level = [cell for cell, rate in rates.items() if rate >= least and cell[0] <= chosen[0]]
+        taken[tier] = chosen if part >= 1 else min(level, default=chosen)
+    steps = tuple(
+        StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
+        for tier, cell in taken.items()
+    )
+    return replace(now, told=replace(now.told, steps_up=steps)), taken[now.facts.workload.tier]
+
+
+def not_slower(now: TunerState, found: GridState, cell: GridPoint) -> bool:
+    """Whether its own run did at least what the start usually does: what a fit alone speaks for is
+    not worth a proof."""
+    return cell == found.start or now.gain_over_usual(found.runs[cell][1]) >= 1
+
+
+def settle_batch(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
+    """What became of the batch, and what ended its search."""
+    assert found.batch is not None
+    key, facts = key_of(found.batch), dict(found.stop)
+    tier = now.facts.workload.tier
+    if chosen[0] != found.batch.value and OF_THE_GAIN[tier] < 1:
+        return now.settle(key, "found", "batch-of-tier", tier=tier, part=OF_THE_GAIN[tier])
+    if chosen[0] != found.batch.value:
+        return now.settle(key, "found", "batch", **facts)
+    if len(found.runs) == 1 and found.stop == (("stop", "budget"),):
+        return now if now.word_on(found.batch) else now.settle(key, "skipped", "budget")
+    return now.settle(key, "kept", "batch-flat", band=now.band, **facts)
+
+
+def settle_workers(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
+    """What became of the workers; silence where there was nothing to wait for."""
+    if found.workers is None:
+        return now
+    key = key_of(found.workers)
+    tried_counts = {cell[1] for cell in found.runs} - {found.start[1]}
+    if chosen[1] != found.workers.value:
+        return now.settle(key, "found", "loader")
+    if tried_counts:
+        return now.settle(key, "kept", "tie", band=now.band)
+    if now.waits and now.skipped:
+        return now.settle(key, "skipped", "budget")
+    return now
+
+
+def propose(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
+    """A batch that changes how the model is trained is advised; written where the user says so."""
+    assert found.batch is not None
+    candidate, run = found.runs[chosen]
+    key = key_of(found.batch)
+    times = grown(candidate) or 1.0
+    seen = now.original.effects
+    proposal = Suggestion(
+        kind="training-batch",
+        title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
+        arm=Variant(candidate=candidate),
+        run=run,
+        gain=now.gain_over_usual(run),
+        data=(
+            ("from", found.start[0]),
+            ("to", chosen[0]),
+            ("times", times),
+            ("trains", sign(now)),
+            ("optimizer", ", ".join(seen.optimizers) or None),
+        ),
+        knob=key,
+    )
+    others = tuple(p for p in now.proposals if p.knob != key)
+    now = replace(now, proposals=(*others, proposal))
+    if change_of(now.best, key) is not None:
+        return now
+    return now.settle(key, "advised", "training-batch", **dict(proposal.data))
+
+
+def alters_training(now: TunerState, candidate: Candidate, run: Run) -> bool:
+    """Whether the program trains and `candidate`, as it ran, moves its effective batch.
+
+    An accumulation that moves along makes up for it, unless it cannot wholly or the program was
+    seen not to follow; of one that steps by itself it must be seen that it does.
+    """
+    if not (now.trains or run.trains) or all(c.kind != "batch_size" for c in candidate.changes):
+        return False
+    along = [change for change in candidate.changes if change.kind == "grad_accum"]
+    doubt = {"ignored", "unknown"} if run.effects.trains in OWN_STEPS else {"ignored"}
+    if not along or any(effects.verdict(c, now.original, run) in doubt for c in along):
+        return True
+    return (grown(candidate) or 1.0) > 1.0
+
+
+def grown(candidate: Candidate) -> float | None:
+    """How many times the samples of one update it has, by what it sets: batch and accumulation;
+    None where that is not all in numbers."""
+    times = 1.0
+    for change in candidate.changes:
+        if change.kind in {"batch_size", "grad_accum"}:
+            old, new = number_of(change.old), number_of(change.new)
+            if not old or not new:
+                return None
+            times *= new / old
+    return times
+
+
+def sign(now: TunerState) -> str | None:
+    """What was seen that speaks for a training, where no optimizer of torch's stepped."""
+    told = now.original.effects.trains
+    unseen = "unseen" if now.original.unseen else None
+    return told if told in OWN_STEPS else unseen

@@ -1,0 +1,244 @@
+"""The user's command as a document."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.config import Option, of_command, split_command
+from advisor.errors import EditRefusedError
+
+
+def values(command: str) -> dict[str, object]:
+    return {path: s.value for path, s in of_command(shlex.split(command)).scalars.items()}
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "python train.py",
+        "python3.11 -u -W ignore train.py",
+        "/usr/bin/python -m pkg.train",
+        "torchrun --nproc_per_node 2 --standalone train.py",
+        "torchrun --nproc_per_node=2 -m pkg.train",
+        "python -m torch.distributed.run --nproc_per_node 2 train.py",
+        "accelerate launch --num_processes 2 --mixed_precision fp16 train.py",
+        "deepspeed --num_gpus 2 train.py",
+        "env CUDA_VISIBLE_DEVICES=0 OMP=1 python train.py",
+        "nohup nice -n 5 python train.py",
+        "srun -n 2 python -m pkg",
+        "uv run train",
+        "uv run python train.py",
+        "conda run -n torch python train.py",
+        "timeout 60 train",
+        "bash -e run.sh",
+        "my-train-tool",
+        "pixi run train",
+        "rye run python train.py",
+        "nsys profile -o out --trace=cuda python train.py",
+        "perf stat -- python train.py",
+        "coverage run --branch train.py",
+        "kernprof -l train.py",
+        "memray run -o x.bin train.py",
+        "viztracer --log_gc -- train.py",
+        "py-spy record -o x.svg -- python train.py",
+        "apptainer exec --nv image.sif python train.py",
+        "chrt -f 50 python train.py",
+        "dotenv run -- python train.py",
+        "composer -n 2 train.py",
+        "colossalai run --nproc_per_node 2 train.py",
+        "fabric run --devices 2 train.py",
+        "python -m cProfile -o x.prof train.py",
+        "python -m torch.utils.bottleneck train.py",
+        "python -m coverage run -m pkg.train",
+        "python -m debugpy --listen 5678 train.py",
+        "python -m profile",
+        "python -c 'import pkg; pkg.main()'",
+    ],
+)
+def test_flags_before_the_program_are_not_its_knobs(launcher: str) -> None:
+    assert values(f"{launcher} --batch-size 8") == {"--batch-size": 8}
+
+
+@pytest.mark.parametrize(
+    "opaque", ["bash -c 'python t.py --lr 1'", "bash -lc 'x --lr 1'", "torchrun --n 2", "python"]
+)
+def test_a_command_that_hides_its_program_has_no_knobs(opaque: str) -> None:
+    assert values(opaque) == {}
+
+
+def test_every_way_to_spell_a_flag() -> None:
+    command = (
+        "python t.py test --batch-size 8 --lr=1e-4 -w 4 -j2 --offset -3 --amp "
+        "data.batch_size=16 +trainer.precision=16-mixed ++a/b@c=1 --name x --use_ema True"
+    )
+    assert values(command) == {
+        "--batch-size": 8,
+        "--lr": 1e-4,
+        "-w": 4,
+        "-j": 2,
+        "--offset": -3,
+        "--amp": True,
+        "data.batch_size": 16,
+        "trainer.precision": "16-mixed",
+        "a/b@c": 1,
+        "--name": "x",
+        "--use_ema": True,
+    }
+
+
+def test_keys_whose_values_are_the_next_words_are_settings() -> None:
+    """yacs takes `KEY VALUE` pairs at the end of the command, or behind a flag such as `--opts`;
+    words that only look so (files, values of flags) are none."""
+    command = (
+        "python t.py --config-file c/base.yaml --num-gpus 1 SOLVER.IMS_PER_BATCH 4 "
+        "OUTPUT_DIR out DATALOADER.NUM_WORKERS 2"
+    )
+    assert values(command) == {
+        "--config-file": "c/base.yaml",
+        "--num-gpus": 1,
+        "SOLVER.IMS_PER_BATCH": 4,
+        "DATALOADER.NUM_WORKERS": 2,
+    }
+    assert values("python t.py --cfg a.yaml --opts train.batch 8 workers 2 --eval") == {
+        "--cfg": "a.yaml",
+        "--opts": True,
+        "train.batch": 8,
+        "workers": 2,
+        "--eval": True,
+    }
+    mmengine = "python t.py c.py --cfg-options train_dataloader.batch_size=4 a.b=2"
+    assert values(mmengine) == {"--cfg-options": True, "train_dataloader.batch_size": 4, "a.b": 2}
+    assert values("python t.py a.txt 4 -- A.B 3") == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "value", "after"),
+    [
+        ("--batch-size 8", "--batch-size", 16, "--batch-size 16"),
+        ("--batch-size=8", "--batch-size", 16, "--batch-size=16"),
+        ("-b8 x", "-b", 16, "-b16 x"),
+        ("--lr 1e-4", "--lr", 2e-5, "--lr 0.00002"),
+        ("data.bs=8", "data.bs", 16, "data.bs=16"),
+        ("x SOLVER.BS 8 T.N 1", "SOLVER.BS", 16, "x SOLVER.BS 16 T.N 1"),
+        ("--opts t.bs 8 --e", "t.bs", 16, "--opts t.bs 16 --e"),
+        ("+data.bs=8", "data.bs", 16, "+data.bs=16"),
+        ("--amp True", "--amp", False, "--amp False"),
+        ("--x a --amp --y 1", "--amp", False, "--x a --y 1"),
+        ("--p fp16", "--p", "bf16", "--p bf16"),
+        ("--b 1 --b 2", "--b", 3, "--b 1 --b 3"),
+        ("--b 1 -- --b 2", "--b", 3, "--b 3 -- --b 2"),
+    ],
+)
+def test_only_the_flag_changes(before: str, path: str, value: object, after: str) -> None:
+    document = of_command(["python", "t.py", *before.split()])
+    content = document.with_values({path: value})  # type: ignore[dict-item]
+    assert split_command(content) == ("python", "t.py", *after.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "value"),
+    [
+        ("--gpus 0 1", "--gpus", 2),
+        ("sizes=[1,2]", "sizes", 2),
+        ("lr=0.1,0.2", "lr", 0.3),
+        ("lr=${x}", "lr", 0.3),
+        ("--amp", "--amp", 4),
+        ("--p 1", "--p", None),
+        ("--p 1", "--q", 1),
+    ],
+)
+def test_what_is_no_single_value_is_refused(command: str, path: str, value: object) -> None:
+    document = of_command(["python", "t.py", *command.split()])
+    with pytest.raises(EditRefusedError, match="command line"):
+        document.with_values({path: value})  # type: ignore[dict-item]
+
+
+def test_a_flag_is_added_the_way_its_sibling_is_given() -> None:
+    document = of_command(["python", "t.py", "--a", "1", "--b=2", "c.d=3", "--amp"])
+    added = {
+        beside: split_command(document.with_inserted(beside, key, 4))[2:]
+        for beside, key in {"--a": "--k", "--b": "--k", "c.d": "c.k", "--amp": "--k"}.items()
+    }
+    assert added == {
+        "--a": ("--a", "1", "--k", "4", "--b=2", "c.d=3", "--amp"),
+        "--b": ("--a", "1", "--b=2", "--k=4", "c.d=3", "--amp"),
+        "c.d": ("--a", "1", "--b=2", "c.d=3", "c.k=4", "--amp"),
+        "--amp": ("--a", "1", "--b=2", "c.d=3", "--amp", "--k", "4"),
+    }
+
+
+FLAGS = ["--a", "--b-c", "d.e", "--f", "--g"]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_an_option_that_is_added_changes_no_other_word(data: st.DataObject) -> None:
+    """Whatever is typed and whichever options are set: the old words stay, in their order, and the
+    new command says what was asked for."""
+    words = data.draw(
+        st.lists(st.sampled_from(["x", "--z", "--y=3", "-q4", "7", "d.x=1", "train"]), max_size=5)
+    )
+    command = ("python", "t.py", *words)
+    forms = {"--a": "apart", "--b-c": "joint", "d.e": "joint", "--f": "bare", "--g": "pair"}
+    options = [
+        Option(
+            flag=flag,
+            default=False if form in {"bare", "pair"} else 1,
+            form=form,  # type: ignore[arg-type]
+            behind=data.draw(st.integers(1, len(command) - 1)),
+            source="t.py:1",
+        )
+        for flag, form in forms.items()
+    ]
+    chosen = data.draw(st.lists(st.sampled_from(FLAGS), unique=True))
+    values = {flag: True if forms[flag] in {"bare", "pair"} else 8 for flag in chosen}
+    document = of_command(command, options)
+    try:
+        after = split_command(document.with_values(values))
+    except EditRefusedError:
+        return  # between a flag and what may be its value
+    added = [word for flag in chosen for word in {"apart": [flag, "8"], "joint": [f"{flag}=8"]}.get(
+        forms[flag], [flag])]  # fmt: skip
+    assert sorted(after) == sorted([*command, *added])
+    left = iter(after)
+    assert all(word in left for word in command)
+    again = of_command(after, options).scalars
+    assert {flag: again[flag].value for flag in chosen} == values
+    others = {path: s.value for path, s in document.scalars.items() if path not in chosen}
+    assert {path: again[path].value for path in others} == others
+
+
+def test_a_hydra_addition_is_found_under_its_plain_name() -> None:
+    document = of_command(["python", "t.py", "data.batch_size=8"])
+    content = document.with_inserted("data.batch_size", "+data.workers", 4)
+    assert split_command(content)[-1] == "+data.workers=4"
+
+
+def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:
+    document = of_command(["python", "t.py", "--b", "1", "--b", "2"])
+    assert document.scalars["--b"].value == 2
+    assert document.notes == ("--b is given more than once; the last one counts",)
+
+
+@pytest.mark.parametrize(
+    ("command", "tuned"),
+    [
+        (
+            "python -m train '--gin_bindings=Config.batch_size = 8' --gin_configs=a.gin",
+            "python -m train '--gin_bindings=Config.batch_size = 16' --gin_configs=a.gin",
+        ),
+        (
+            "python t.py --gin_param 'Config.lr=0.1' 'a/Config.batch_size =8' --seed 1",
+            "python t.py --gin_param 'Config.lr=0.1' 'a/Config.batch_size =16' --seed 1",
+        ),
+    ],
+)
+def test_a_flag_may_hold_settings_of_their_own(command: str, tuned: str) -> None:
+    document = of_command(shlex.split(command))
+    (path,) = (path for path in document.scalars if path.endswith("Config.batch_size"))
+    assert document.scalars[path].value == 8
+    assert split_command(document.with_values({path: 16})) == tuple(shlex.split(tuned))

@@ -1,0 +1,292 @@
+"""Bytes to the disk: all or nothing, through symlinks, with mode and owner."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, BinaryIO
+
+import pytest
+
+from advisor.config import read, recover, replacing, write_atomic
+from advisor.errors import (
+    ConfigMissingError,
+    ConfigReadOnlyError,
+    ConfigSyntaxError,
+    ConfigUnreadableError,
+    EditRefusedError,
+)
+from advisor.files import atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_the_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 2\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_mode_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    path.chmod(0o755)
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_owner_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    os.chown(path, 12345, 23456)
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
+
+
+def test_a_symlink_stays_and_its_target_is_written(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    target = tmp_path / "conf" / "real.yaml"
+    target.write_bytes(b"a: 1\n")
+    link = tmp_path / "link.yaml"
+    link.symlink_to(target)
+    write_atomic(link, b"a: 2\n", expected=b"a: 1\n")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"a: 2\n"
+
+
+def test_a_file_that_changed_meanwhile_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 5\n")
+    with pytest.raises(EditRefusedError, match="changed"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 5\n"
+
+
+def test_a_read_only_file_is_not_written_even_by_root(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    path.chmod(0o444)
+    with pytest.raises(ConfigReadOnlyError, match="chmod u\\+w"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 1\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_or_failing_disk_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigReadOnlyError, match="No space left"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 1\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- an edit in between -------------------------------------------------------------------
+
+
+def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -> None:
+    """`save` just before our file and the user's change places: after our last look."""
+    plain = atomic.exchange
+    saves = [save]
+
+    def exchange(one: Path, other: Path) -> bool:
+        if saves:
+            saves.pop()()
+        return plain(one, other)
+
+    monkeypatch.setattr(atomic, "exchange", exchange)
+
+
+def renamed_over(path: Path) -> None:
+    (path.parent / "theirs").write_bytes(b"a: 3\n")
+    (path.parent / "theirs").replace(path)
+
+
+def written_into(path: Path) -> None:
+    path.write_bytes(b"a: 3\n")
+
+
+@pytest.mark.parametrize("save", [renamed_over, written_into])
+def test_what_somebody_saved_under_our_rename_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    save_in_between(monkeypatch, lambda: save(path))
+    with pytest.raises(EditRefusedError, match="changed by someone else"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 3\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_an_editor_is_about_to_write_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opened the file before the rename and writes after it: into the file it opened."""
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    held: list[BinaryIO] = []
+    save_in_between(monkeypatch, lambda: held.append(path.open("r+b")))
+    with pytest.raises(EditRefusedError):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    held[0].write(b"a: 3\n")
+    held[0].close()
+    assert path.read_bytes() == b"a: 3\n"
+
+
+def test_a_config_that_is_removed_meanwhile_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    save_in_between(monkeypatch, path.unlink)
+    with pytest.raises(ConfigReadOnlyError, match="No such file"):
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_files_cannot_change_places_a_rename_does_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    monkeypatch.setattr(atomic, "exchange", lambda *_: False)
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 2\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_edit_that_a_killed_call_had_taken_out_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst moment: the user's version lies under our name, and nobody is there any more."""
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    save_in_between(monkeypatch, lambda: renamed_over(path))
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(replacing, "_came_out", lambda *_: os.kill(os.getpid(), 9))
+        write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 9
+    assert path.read_bytes() == b"a: 2\n"
+    told = recover(path)
+    assert path.read_bytes() == b"a: 3\n"
+    assert len(told) == 1
+    assert "was put back" in told[0]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_saves_of_others_are_both_kept(tmp_path: Path) -> None:
+    """One came out when the call was killed, another came after it: the older gets a name."""
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 4\n")
+    swap = replacing._Swap.of(path, b"a: 1\n", b"a: 2\n")
+    swap.ready.write_bytes(b"a: 3\n")
+    told = recover(path)
+    assert path.read_bytes() == b"a: 4\n"
+    rescued = next(tmp_path.glob("c.yaml.rescued-*"))
+    assert rescued.read_bytes() == b"a: 3\n"
+    assert str(rescued) in told[0]
+
+
+def test_files_of_another_config_are_not_touched(tmp_path: Path) -> None:
+    path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
+    path.write_bytes(b"a: 1\n")
+    swap = replacing._Swap.of(other, b"a: 1\n", b"a: 2\n")
+    swap.draft.write_bytes(b"a:")
+    assert recover(path) == []
+    assert swap.draft.exists()
+    other.write_bytes(b"a: 1\n")
+    assert recover(other) == []
+    assert not swap.draft.exists()
+
+
+def test_extended_attributes_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_bytes(b"a: 1\n")
+    try:
+        os.setxattr(path, "user.mine", b"1")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert os.getxattr(path, "user.mine") == b"1"
+
+
+def test_a_name_as_long_as_names_can_be_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("c" * 250 + ".yaml")
+    path.write_bytes(b"a: 1\n")
+    write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
+    assert path.read_bytes() == b"a: 2\n"
+
+
+def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(ConfigMissingError, match="not there"):
+        write_atomic(tmp_path / "c.yaml", b"", expected=b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "form"),
+    [
+        ("c.json", b'{"a": 1}', "json"),
+        ("c.json", b'{"a": 1} // x', "jsonc"),
+        ("c.jsonc", b'{"a": 1}', "jsonc"),
+        ("c.YML", b"a: 1", "yaml"),
+        ("c.toml", b"a = 1", "toml"),
+        ("config", b'\n {"a": 1}', "json"),
+        ("config.cfg", b"a: 1", "yaml"),
+    ],
+)
+def test_the_format_is_told_by_name_else_by_content(
+    tmp_path: Path, name: str, raw: bytes, form: str
+) -> None:
+    (tmp_path / name).write_bytes(raw)
+    document = read(tmp_path / name)
+    assert (document.format, document.data, document.path) == (form, {"a": 1}, tmp_path / name)
+
+
+def test_a_text_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("just words\n")
+    with pytest.raises(ConfigUnreadableError, match="holds no settings"):
+        read(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("batch_size = 8\nlr = 0.1\n", "batch_size"),
+        ("[train]\nbatch_size = 8\n", "train.batch_size"),
+        ("Loader.batch_size = 8  # items\n", "Loader.batch_size"),
+        ("batch_size: 8\n", "batch_size"),
+        ('{"batch_size": 8}', "batch_size"),
+    ],
+)
+def test_a_file_whose_name_tells_nothing_is_read_as_what_it_is(
+    tmp_path: Path, text: str, path: str
+) -> None:
+    """Settings in assignments are TOML, whatever the file is called."""
+    file = tmp_path / "train.cfg"
+    file.write_text(text)
+    document = read(file)
+    assert document.scalars[path].value == 8
+    assert document.with_values({path: 16}).decode() == text.replace("8", "16")
+
+
+@pytest.mark.parametrize("text", ["some words\n", "a = b c\n", "[train]\nname = no quotes\n"])
+def test_a_file_in_no_format_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "train.cfg"
+    file.write_text(text)
+    with pytest.raises((ConfigSyntaxError, ConfigUnreadableError)):
+        read(file)

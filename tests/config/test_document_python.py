@@ -1,0 +1,305 @@
+"""Python configs: what is written out is a setting, edited to the byte; the rest says why not."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.config import Document, parse
+from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
+
+
+def document(text: str) -> Document:
+    return parse(textwrap.dedent(text).encode(), "python", "config.py")
+
+
+# --- what counts --------------------------------------------------------------------------------
+
+READ: dict[str, tuple[str, dict[str, Any]]] = {
+    "assignments": ("a = 1\nb: float = 1e-3\nc = -2\nd = 'x'\ne = None\nf = True\ng = 0x10\n",
+                    {"a": 1, "b": 1e-3, "c": -2, "d": "x", "e": None, "f": True, "g": 16}),
+    "keyword arguments": ("loader = dict(batch_size=32, sampler=dict(shuffle=True))\n",
+                          {"loader.batch_size": 32, "loader.sampler.shuffle": True}),
+    "dict literals": ("m = {'lr': 0.1, 'a b': {'x': 1}}\n", {"m.lr": 0.1, 'm["a b"].x': 1}),
+    "lists": ("s = [1, (2, 3)]\np = [dict(type='A', n=1), dict(type='B')]\n",
+              {"s[0]": 1, "s[1][0]": 2, "s[1][1]": 3,
+               "p[0].type": "A", "p[0].n": 1, "p[1].type": "B"}),
+    "calls of calls": ("dataloader.train = L(build)(dataset=L(get)(names='c'), workers=4)\n",
+                       {"dataloader.train.dataset.names": "c", "dataloader.train.workers": 4}),
+    "parts of a config": ("cfg = C()\ncfg.train.steps = 9\ncfg['lr'] = 2\n",
+                          {"cfg.train.steps": 9, "cfg.lr": 2}),
+    "classes": ("class A:\n    n: int = 2\n    class B:\n        m = 3\n", {"A.n": 2, "A.B.m": 3}),
+    "functions": ("def get_config():\n    c = C()\n    c.batch = 8\n    return c\n",
+                  {"get_config.c.batch": 8}),
+    "a returned dict": ("def config():\n    return dict(batch=8)\n", {"config.batch": 8}),
+    "update": ("m = dict(a=1, b=2)\nm.update(dict(a=3))\nm.update(b=4)\n", {"m.a": 3, "m.b": 4}),
+    "the last assignment": ("a = 1\na = 2\nm = dict(x=1)\nm['x'] = 5\n", {"a": 2, "m.x": 5}),
+    "a wrapped mapping": ("m = dict(a=1)\nm = EasyDict(m)\nm.b = 2\n", {"m.a": 1, "m.b": 2}),
+    "a mapping wrapped twice": ("m = {'a': 1}\nm = OmegaConf.create(dict(**m))\n", {"m.a": 1}),
+    "with": ("with read_base():\n    n = 4\n", {"n": 4}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_is_written_out_is_read(case: str) -> None:
+    text, wanted = READ[case]
+    found = document(text)
+    assert {path: scalar.value for path, scalar in found.scalars.items()} == wanted
+    assert all(scalar.editable for scalar in found.scalars.values())
+
+
+LEFT = {
+    "arithmetic": ("n = 5 * 8\n", "n", 40, "computed: 5 * 8"),
+    "a call": ("n = os.cpu_count()\n", "n", None, "computed: os.cpu_count()"),
+    "a call of something": ("n = int(x)\n", "n", None, "computed: int(x)"),
+    "an f-string": ("n = f'{a}'\n", "n", None, "computed"),
+    "joined text": ("n = 'a' 'b'\n", "n", "ab", "no plain text"),
+    "an escape": ("n = 'a\\n'\n", "n", "a\n", "no plain text"),
+    "raw text": ("n = r'a'\n", "n", "a", "no plain text"),
+    "a block of text": ("n = '''a\nb'''\n", "n", "a\nb", "no plain text"),
+    "a condition": ("n = 1\nif debug:\n    n = 2\n", "n", 1, "only under a condition, line 2"),
+    "an else": ("if debug:\n    n = 1\nelse:\n    n = 2\n", "n", 1, "only under a condition"),
+    "a loop": ("for i in x:\n    n = 2\n", "n", 2, "in a loop, line 1"),
+    "a try": ("try:\n    n = 2\nexcept E:\n    pass\n", "n", 2, "only under a condition"),
+    "changed again": ("n = 4\nn *= 2\n", "n", 4, "changed again on line 2"),
+    "a part changed again": ("m = dict(n=4)\nm['n'] += 2\n", "m.n", 4, "changed again on line 2"),
+    "several names": ("n = m = 4\n", "n", 4, "several names"),
+    "unpacked later": ("n = 4\nn, m = f()\n", "n", 4, "line 2"),
+    "another value": ("batch = 4\nm = dict(n=batch)\n", "m.n", 4, "repeats batch"),
+    "another file's value": ("n = '{{_base_.n}}'\n", "n", "{{_base_.n}}", "another value"),
+    "a local name": ("b = 4\ndef f(b):\n    return dict(n=b)\n", "f.n", None, "computed: b"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_what_only_running_would_tell_is_left_with_its_reason(case: str) -> None:
+    text, path, value, why = LEFT[case]
+    scalar = document(text).scalars[path]
+    assert scalar.value == value
+    assert not scalar.editable
+    assert why in (scalar.why or "")
+    with pytest.raises(EditRefusedError, match=r"config\.py"):
+        document(text).with_values({path: 7})
+
+
+@pytest.mark.parametrize("call", ["build(m)", "Big(m, n)", "Big(m, lr=2)", "Big(n)", "Big(m.n)"])
+@pytest.mark.parametrize("written", ["dict(a=1)", "5"])
+def test_what_a_call_makes_anew_is_no_setting_any_more(written: str, call: str) -> None:
+    """Only a constructor given nothing but the mapping itself keeps what is written."""
+    found = document(f"m = {written}\nm = {call}\n")
+    assert not any(found.scalars[path].value in (1, 5) for path in found.scalars)
+    assert not document("m = 5\nm = Big(m)\n").scalars
+
+
+def test_a_name_that_repeats_a_literal_follows_it() -> None:
+    found = document("batch = 4\ntrain = dict(batch_size=batch)\n")
+    assert dict(found.aliases) == {"train.batch_size": "batch"}
+    assert found.with_values({"batch": 8}) == b"batch = 8\ntrain = dict(batch_size=batch)\n"
+
+
+def test_comments_beside_and_above_are_seen_behind_brackets_too() -> None:
+    found = document("# of one GPU\na = 1  # samples\nm = dict(n=2)  # threads\n")
+    assert found.scalars["a"].comment == "of one GPU\nsamples"
+    assert found.scalars["m.n"].comment == "threads"
+
+
+SPELLED = [
+    ("a = 'fp32'", "bf16", "a = 'bf16'"),
+    ('a = "fp32"', "bf16", 'a = "bf16"'),
+    ('a = "x"', 'say "hi"', "a = 'say \"hi\"'"),
+    ("a = '8'", 16, "a = '16'"),
+    ("a = 1", True, "a = True"),
+    ("a = False", True, "a = True"),
+    ("a = -1", 4, "a = 4"),
+    ("a = 4", -1, "a = -1"),
+    ("a = 1.0", 2, "a = 2.0"),
+    ("a = 1e-3", 1e-4, "a = 0.0001"),
+    ("a = 4", None, "a = None"),
+    ("a=b(c = 4)", 8, "a=b(c = 8)"),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "after"), SPELLED)
+def test_a_value_is_spelled_as_python_does(before: str, value: Any, after: str) -> None:
+    found = document(before)
+    (path,) = found.scalars
+    assert found.with_values({path: value}).decode() == after
+
+
+def test_a_key_is_added_as_its_sibling_is_written() -> None:
+    found = document("m = dict(\n    a=1,\n    b=2,\n)\nn = {'a': 1}\n")
+    assert found.with_inserted("m.b", "c", True).decode().splitlines()[3] == "    c=True,"
+    assert (
+        found.with_inserted("n.a", "c", None).decode().splitlines()[4] == "n = {'a': 1, 'c': None}"
+    )
+
+
+BROKEN = {
+    "no Python": ("a = = 1\n", "line 1, column 5"),
+    "an indent": ("a = 1\n  b = 2\n", "line 2"),
+    "an open bracket": ("a = dict(\n", "never closed"),
+    "a NUL": ("a = 1\0", "NUL"),
+    "too deep": ("a = " + "(" * 500 + "1" + ")" * 500, "nested"),
+    "too many operators": ("a = " + "-" * 100_000 + "1", "nested"),
+    "too many dots": ("a" + ".b" * 30_000 + " = 1", "nested"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_does_not_parse_gets_one_sentence(case: str) -> None:
+    text, said = BROKEN[case]
+    with pytest.raises(ConfigSyntaxError) as caught:
+        parse(text.encode(), "python", "config.py").scalars  # noqa: B018
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_data_file_is_refused() -> None:
+    with pytest.raises(ConfigUnreadableError, match="values"):
+        parse(b"a = [" + b"1," * 60_000 + b"]", "python", "data.py")
+
+
+def test_nothing_is_run(tmp_path: Any) -> None:
+    witness = tmp_path / "witness"
+    found = document(f"open({str(witness)!r}, 'w')\nbatch_size = 4\n")
+    assert found.with_values({"batch_size": 8}).endswith(b"batch_size = 8\n")
+    assert not witness.exists()
+
+
+# --- any config ---------------------------------------------------------------------------------
+
+SCALARS = ["4", "0", "-7", "1_000", "0.5", "1e-4", "-2.5e3", "True", "False", "None", "'fp16'",
+           '"16"', "'é ü'", '"#no"', "'a; b'"]  # fmt: skip
+COMMENTS = ["", "", "  # batch_size = 64", " # é", "  #"]
+NAMES = ["batch_size", "lr", "num_workers", "größe", "a", "opt"]
+
+
+class Writer:
+    """A config that can be run, and where its literals are: path, and how to get the value."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lines: list[str] = ["from types import SimpleNamespace as C", "cfg = C()"]
+        self.leaves: list[tuple[str, str]] = []
+        """Path, and the expression that gives the value once the config has run."""
+        self.number = 0
+
+    def name(self) -> str:
+        self.number += 1
+        return f"{self.random.choice(NAMES)}{self.number}"
+
+    def value(self, path: str, get: str, depth: int) -> str:
+        kind = self.random.choice(["scalar", "scalar", "dict", "literal", "list", "computed"])
+        if depth > 2 or kind == "scalar":
+            self.leaves.append((path, get))
+            return self.random.choice(SCALARS)
+        if kind == "computed":
+            return self.random.choice(["2 * 3", "len('abc')", "f'{1}'", "[][:]", "lambda: 4"])
+        names = [self.name() for _ in range(self.random.randint(0, 3))]
+        gap = self.random.choice(["", " ", "\n    ", "  # why\n        "])
+        if kind == "list":
+            items = [
+                self.value(f"{path}[{n}]", f"{get}[{n}]", depth + 1) for n in range(len(names))
+            ]
+            return f"[{gap}{', '.join(items)}]"
+        inner = [(n, self.value(member(path, n), f"{get}[{n!r}]", depth + 1)) for n in names]
+        if kind == "dict":
+            return f"dict({gap}{', '.join(f'{n}={v}' for n, v in inner)})"
+        return "{" + gap + ", ".join(f"{n!r}: {v}" for n, v in inner) + "}"
+
+    def statement(self) -> None:
+        name, comment = self.name(), self.random.choice(COMMENTS)
+        kind = self.random.choice(["plain", "plain", "typed", "part", "item", "class", "other"])
+        if kind == "plain":
+            self.lines.append(f"{name} = {self.value(name, name, 0)}{comment}")
+        elif kind == "typed":
+            self.lines.append(f"{name}: object = {self.value(name, name, 0)}{comment}")
+        elif kind == "part":
+            place = f"cfg.{name}"
+            self.lines.append(f"{place} = {self.value(member('cfg', name), place, 0)}{comment}")
+        elif kind == "item":
+            place = f"{name}['x']"
+            self.lines.append(f"{name} = {{}}")
+            self.lines.append(f"{place} = {self.value(member(name, 'x'), place, 0)}{comment}")
+        elif kind == "class":
+            inner = self.name()
+            path, place = member(name, inner), f"{name}.{inner}"
+            self.lines += [f"class {name}:", f"    {inner} = {self.value(path, place, 1)}{comment}"]
+        else:
+            self.lines += [
+                f"for _ in range(2):{comment}",
+                f"    {name} = 3",
+                f"{name} = str({name})",
+            ]
+
+
+def member(path: str, name: str) -> str:
+    plain = name.isascii()
+    if not path:
+        return name if plain else f'["{name}"]'
+    return f"{path}.{name}" if plain else f'{path}["{name}"]'
+
+
+def rooted(path: str) -> str:
+    """A first name that is no ASCII is written in brackets."""
+    head = path.split(".", 1)[0].split("[", 1)[0]
+    return path if head.isascii() else f'["{head}"]{path[len(head) :]}'
+
+
+def run(raw: bytes) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(raw, "config.py", "exec"), names)
+    return names
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None,
+          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@given(st.integers(0, 2**32), st.sampled_from([4, -3, 0.25, 1e-7, True, False, "bf16", "it's", ""]))
+def test_setting_one_value_changes_its_bytes_and_nothing_else(seed: int, new: Any) -> None:
+    """Python itself reads both: one value is new, every other one is as it was."""
+    writer = Writer(seed)
+    for _ in range(writer.random.randint(1, 6)):
+        writer.statement()
+    newline = writer.random.choice(["\n", "\r\n"])
+    bom = writer.random.choice([b"", b"\xef\xbb\xbf"])
+    raw = (
+        bom
+        + (newline.join(writer.lines) + newline)
+        .replace("\r\n", "\n")
+        .replace("\n", newline)
+        .encode()
+    )
+    found = parse(raw, "python", "config.py")
+    before = run(raw)
+    assert found.with_values({}) == raw
+    for path, get in writer.leaves:
+        scalar = found.scalars[rooted(path)]
+        assert scalar.editable, scalar.why
+        assert scalar.value == eval(get, before)
+    if not writer.leaves:
+        return
+    path, get = writer.random.choice(writer.leaves)
+    scalar = found.scalars[rooted(path)]
+    edited = found.with_values({rooted(path): new})
+    assert edited.startswith(raw[: scalar.span.start])
+    assert edited.endswith(raw[scalar.span.end :])
+    after = run(edited)
+    for other, how in writer.leaves:
+        if other != path:
+            assert repr(eval(how, after)) == repr(eval(how, before))
+    got = eval(get, after)
+    assert got == new or str(got) == str(new).lower() or float(got) == new
+
+
+@pytest.mark.parametrize("call", ["Field(8, ge=1)", "attr.ib(8)", "typer.Option(8, '--bs')"])
+def test_the_default_of_a_described_field_is_its_value(call: str) -> None:
+    """It is read and set in place; what bounds it is no setting."""
+    raw = f"class Train:\n    batch_size: int = {call}\n".encode()
+    document = parse(raw, "python", "config")
+    assert {p: s.value for p, s in document.scalars.items()} == {"Train.batch_size": 8}
+    assert document.with_values({"Train.batch_size": 16}) == raw.replace(b"8", b"16")

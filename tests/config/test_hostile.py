@@ -1,0 +1,151 @@
+"""Hostile and broken input: one clear error, at once; nothing run, nothing written."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.config import parse, read
+from advisor.config.files import MAX_BYTES
+from advisor.errors import (
+    AdvisorError,
+    ConfigMissingError,
+    ConfigSyntaxError,
+    ConfigUnreadableError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPACE = MAX_BYTES - 100
+LETTERS = "abcdefghij"
+LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n".encode()
+    for before, name in pairwise(LETTERS)
+)
+MERGES = (b"a: &a {" + b",".join(b"k%d: 1" % n for n in range(1000)) + b"}\n") + b"".join(
+    b"x%d:\n  <<: *a\n" % n for n in range(5000)
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "raw", "error", "said"),
+    [
+        ("yaml", b"a: caf\xe9\n", ConfigUnreadableError, "byte 0xe9 at offset 6"),
+        ("json", b'\xef\xbb\xbf{"a": "\xe9"}', ConfigUnreadableError, "at offset 10"),
+        ("yaml", "a: 1".encode("utf-16"), ConfigUnreadableError, "not UTF-8"),
+        ("json", b"[" * 1000 + b"]" * 1000, ConfigSyntaxError, "more than 200 levels"),
+        ("json", b'{"a":' * 1000 + b"1" + b"}" * 1000, ConfigSyntaxError, "200 levels"),
+        ("json", b"[" * SPACE, ConfigSyntaxError, "more than 200 levels"),
+        ("yaml", b"[" * 1000 + b"]" * 1000, ConfigSyntaxError, "more than 200 levels"),
+        ("yaml", b"- " * 1000 + b"a", ConfigSyntaxError, "more than 200 levels"),
+        ("toml", b"a = " + b"[" * 1000 + b"]" * 1000, ConfigSyntaxError, "200 levels"),
+        ("toml", b".".join([b"a"] * 1000) + b" = 1", ConfigSyntaxError, "200 levels"),
+        ("toml", b"[" + b".".join([b"a"] * 500) + b"]", ConfigSyntaxError, "200 levels"),
+        ("toml", b"a." * (SPACE // 2) + b"a = 1", ConfigSyntaxError, "2,000 dots"),
+        ("yaml", LAUGHS, ConfigSyntaxError, "aliases unfold"),
+        ("yaml", MERGES, ConfigSyntaxError, "aliases unfold"),
+        ("yaml", b"a: 1\n" * (SPACE // 5), ConfigUnreadableError, "50,000 values"),
+        ("json", b"[" + b"1," * (SPACE // 2), ConfigUnreadableError, "50,000 values"),
+        ("toml", b"a = [" + b"1," * (SPACE // 2) + b"1]", ConfigUnreadableError, "50,000"),
+        ("yaml", b"a: " + b"1:" * (SPACE // 2) + b"1\n", ConfigSyntaxError, "characters"),
+        ("yaml", b"a: " + b"9" * 10_000, ConfigSyntaxError, "a number of 10,000 characters"),
+        ("json", b'{"a": ' + b"9" * 10_000 + b"}", ConfigSyntaxError, "4300 digits"),
+        ("toml", b"a = " + b"9" * 10_000, ConfigSyntaxError, "4300 digits"),
+        ("json", b'{"a": "' + b"x" * SPACE, ConfigSyntaxError, "Unterminated string"),
+        ("json", b'{"a": 1 /*' + b"x" * SPACE, ConfigSyntaxError, "column 9"),
+        ("yaml", b'a: "' + b"x" * SPACE, ConfigSyntaxError, "unexpected end of stream"),
+        ("yaml", b"a: \0", ConfigSyntaxError, "control characters"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_hostile_text_is_refused_in_one_sentence(
+    form: str, raw: bytes, error: type[AdvisorError], said: str
+) -> None:
+    with pytest.raises(error) as caught:
+        parse(raw, form, "hostile").scalars  # type: ignore[arg-type]  # noqa: B018
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_file_of_ten_megabytes_is_refused_by_its_size(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_bytes(b"a: 1\n" * 2_000_000)
+    with pytest.raises(ConfigUnreadableError, match=r"9\.5 MiB; .* more than 2 MiB is not read"):
+        read(tmp_path / "c.yaml")
+
+
+def test_no_tag_is_ever_executed(tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    raw = (
+        f'a: !!python/object/apply:os.system ["touch {witness}"]\n'
+        f"b: !!python/object/new:subprocess.Popen [[touch, {witness}]]\n"
+        "c: !!python/name:os.system\n"
+        "batch_size: 4\n"
+    )
+    document = parse(raw.encode(), "yaml", "x")
+    assert document.data["a"] == [f"touch {witness}"]
+    edited = document.with_values({"batch_size": 8})
+    assert edited.decode() == raw.replace("4\n", "8\n")
+    assert not witness.exists()
+
+
+def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, root: Path) -> None:
+    """In a process of its own, so that a read that blocks fails the test."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "one.yaml").symlink_to(tmp_path / "two.yaml")
+    (tmp_path / "two.yaml").symlink_to(tmp_path / "one.yaml")
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere.yaml")
+    (tmp_path / "locked.yaml").write_text("a: 1\n")
+    (tmp_path / "locked.yaml").chmod(0)
+    code = """if True:
+        import sys
+        from advisor.config import read
+        from advisor.errors import AdvisorError
+        for name in sys.argv[1:]:
+            try:
+                read(name)
+            except AdvisorError as problem:
+                print(type(problem).__name__, problem)
+    """
+    names = ["pipe", "folder", "socket", "one", "gone", "locked", "missing"]
+    with socket.socket(socket.AF_UNIX) as server:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        try:
+            server.bind(f"/proc/self/fd/{folder}/socket.yaml")
+        finally:
+            os.close(folder)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *(str(tmp_path / f"{name}.yaml") for name in names)],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    wanted = [
+        ("ConfigUnreadableError", "is a named pipe"),
+        ("ConfigUnreadableError", "is a directory"),
+        ("ConfigUnreadableError", "is a socket"),
+        ("ConfigUnreadableError", "is a loop of symbolic links"),
+        ("ConfigMissingError", "is not there"),
+        ("ConfigUnreadableError", "may not be read"),
+        ("ConfigMissingError", "is not there"),
+    ]
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(wanted)
+    for line, (kind, said) in zip(lines, wanted, strict=True):
+        assert line.startswith(kind)
+        assert said in line
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000, "/dev/zero", "/dev/null/x"])
+def test_names_that_cannot_be_opened_are_refused(name: str) -> None:
+    with pytest.raises((ConfigUnreadableError, ConfigMissingError)):
+        read(name)

@@ -1,0 +1,220 @@
+"""What holds of every engine: one protocol, whatever runs behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.errors import StateBusyError
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines.recorded import GridPoint, RecordedEngine, Table
+from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from advisor.executor.engines import Engine
+
+PROGRAM = """\
+import os, sys, time
+open(os.path.join(os.environ["TMPDIR"], "mine"), "w").close()
+print("unit", flush=True); time.sleep(0.02); print("unit", flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+CHANGE = Change(
+    document="c.json", path="loader.batch_size", kind="batch_size", knob_class="free", old=1, new=8
+)
+RUN = a_run(
+    trial_id="old", purpose="gate", label="old", candidate_key="old", units=30.0, units_per_s=10.0,
+    window_start=5.0, window_end=8.0, wall_s=4.0, startup_s=0.5,
+)  # fmt: skip
+
+
+def recorded_table(**_: Any) -> RecordedEngine:
+    failed = Failure(
+        trial_id="old", purpose="gate", label="", candidate_key="", kind="crash-start",
+        evidence="exit code 3", next_step="mend it", wall_s=1.0,
+    )  # fmt: skip
+    return RecordedEngine(
+        Table(
+            [
+                GridPoint(values={"status": 3}, outcomes=(failed,)),
+                GridPoint(values={"batch_size": 8}, outcomes=(RUN,)),
+                GridPoint(values={}, outcomes=(RUN,)),
+            ]
+        )
+    )
+
+
+def recorded_formula(**_: Any) -> RecordedEngine:
+    fails = {3: "crash-start"}
+    formula = Formula(
+        fails=lambda values, _: fails.get(values.get("status")), switches={"tf32": 1.2}
+    )
+    return RecordedEngine(formula)
+
+
+ENGINES: dict[str, Callable[..., Engine]] = {
+    "local": LocalEngine,
+    "table": recorded_table,
+    "formula": recorded_formula,
+}
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else measures on this host."""
+    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program runs. For each path it is tried once what isolates it."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(params=ENGINES)
+def make(request: pytest.FixtureRequest) -> Callable[..., Engine]:
+    """Makes an engine of each kind."""
+    return ENGINES[request.param]
+
+
+def trial_of(engine: Engine, folder: Path, *, status: int = 0, id_: str = "001") -> Trial:
+    """A trial of the tiny program; an engine without processes is told by a change how it ends."""
+    asked = Change(
+        document="command line", path="status", kind="status", knob_class="free",
+        old=None, new=status,
+    )  # fmt: skip
+    return Trial(
+        id=id_,
+        purpose="search",
+        label="batch_size=8",
+        candidate=Candidate(changes=(CHANGE, asked)),
+        command=(sys.executable, "-c", PROGRAM, str(status)),
+        cwd=str(folder),
+        scratch=str(engine.scratch(id_)),
+        plan=MeasurePlan(mode="whole", unit_regex="^unit"),
+    )
+
+
+def test_a_run_answers_the_trial_that_was_asked(make: Callable[..., Engine], folder: Path) -> None:
+    """Its id, purpose, label and candidate, and a rate over a window; time passes meanwhile."""
+    with make() as engine:
+        trial = trial_of(engine, folder)
+        before = engine.clock()
+        run = engine.run(trial)
+        assert isinstance(run, Run), run
+        assert (run.trial_id, run.purpose, run.label) == ("001", "search", "batch_size=8")
+        assert run.candidate_key == trial.candidate.key
+        assert run.units_per_s > 0
+        assert run.units == pytest.approx(run.units_per_s * (run.window_end - run.window_start))
+        assert engine.clock() - before >= run.window_end - run.window_start > 0
+
+
+def test_a_failure_is_a_value_with_a_next_step(make: Callable[..., Engine], folder: Path) -> None:
+    """Never an exception, and the next trial runs."""
+    with make() as engine:
+        outcome = engine.run(trial_of(engine, folder, status=3))
+        assert isinstance(outcome, Failure)
+        assert (outcome.trial_id, outcome.kind) == ("001", "crash-start")
+        assert outcome.evidence
+        assert outcome.next_step
+        assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
+
+
+def test_scratch_is_of_one_trial_alone_and_gone_afterwards(
+    make: Callable[..., Engine], folder: Path
+) -> None:
+    """Also where an id comes again, and where the engine is left by an exception."""
+    engine = make()
+    with contextlib.suppress(ZeroDivisionError), engine:
+        trial = trial_of(engine, folder)
+        again = engine.scratch("001")
+        assert str(again) != trial.scratch
+        assert again.parent.is_dir()
+        engine.run(trial)
+        raise ZeroDivisionError
+    assert not again.parent.exists()
+    assert not Path(trial.scratch).exists()
+
+
+def test_a_cancelled_engine_interrupts_what_is_asked_of_it(
+    make: Callable[..., Engine], folder: Path
+) -> None:
+    with make() as engine:
+        engine.cancel()
+        outcome = engine.run(trial_of(engine, folder))
+        assert isinstance(outcome, Failure)
+        assert (outcome.kind, outcome.trial_id) == ("interrupted", "001")
+
+
+def test_the_machine_is_the_same_every_time(make: Callable[..., Engine]) -> None:
+    with make() as engine:
+        assert engine.machine() == engine.machine()
+        assert engine.machine().key == make().machine().key
+
+
+def test_switches_in_turn_are_told_after_the_window_or_not_at_all(
+    make: Callable[..., Engine], folder: Path
+) -> None:
+    """Names are those of the plan, and the spells lie between the window and the process' end."""
+    with make() as engine:
+        asked = trial_of(engine, folder)
+        plan = dataclasses.replace(asked.plan, in_turn=("tf32", "threads=2"))
+        before = engine.clock()
+        run = engine.run(dataclasses.replace(asked, plan=plan))
+        took_s = engine.clock() - before
+        assert isinstance(run, Run), run
+    assert {each.name for each in run.in_turn} <= {"", *plan.in_turn}
+    spells = [spell for each in run.in_turn for spell in each.spells]
+    assert all(run.window_end <= spell.start < spell.end for spell in spells)
+    assert all(spell.end - run.window_end < took_s for spell in spells)
+
+
+def test_waiting_for_quiet_ends(make: Callable[..., Engine]) -> None:
+    """Who is still at work is told by name; nobody is nobody."""
+    with make() as engine:
+        for neighbour in engine.wait_until_quiet(0.0):
+            assert neighbour.name
+            assert neighbour.cpus > 0
+
+
+def test_an_engine_can_be_entered_again(make: Callable[..., Engine], folder: Path) -> None:
+    """Lease and scratch are given back and taken anew."""
+    engine = make()
+    folders = set()
+    for _ in range(2):
+        with engine:
+            folders.add(engine.scratch("001").parent)
+            assert isinstance(engine.run(trial_of(engine, folder, id_="002")), Run)
+    assert len(folders) == 2
+
+
+def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
+    """Two at once would spoil each other's figures; another card is another lease."""
+    with LocalEngine():
+        with pytest.raises(StateBusyError, match="Another gpu-advisor measures on this host"):
+            LocalEngine().__enter__()
+        with LocalEngine(gpu_uuid="GPU-1"):
+            pass
+    with LocalEngine() as again:
+        assert again.scratch("1").parent.is_dir()
+
+
+def test_a_running_trial_is_cancelled_from_another_thread(folder: Path) -> None:
+    with LocalEngine() as engine:
+        trial = dataclasses.replace(
+            trial_of(engine, folder), command=("sleep", "60"), plan=MeasurePlan(mode="whole")
+        )
+        threading.Timer(0.3, engine.cancel).start()
+        outcome = engine.run(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "interrupted"

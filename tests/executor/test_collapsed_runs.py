@@ -1,0 +1,238 @@
+"""Runs that fall to a part of their speed now and then: a proof outlives them, and hides none."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import stats
+from advisor.executor.attempts import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import (
+    AFTER,
+    ALPHA,
+    BEFORE,
+    MOST_COLLAPSED,
+    Comparison,
+    collapsed,
+    rounds_wanted,
+)
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.executor.interleave import Round
+from advisor.model import MeasurePlan, Run
+from advisor.objective import THROUGHPUT
+from advisor.report import sentences, surroundings
+from benchmarks.formula_search import formula_search, on_formula
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Failure, Trial
+    from benchmarks.formula_search import FormulaSearch
+
+ASK = TrialRequest(arm=Variant(), purpose="confirm", plan=MeasurePlan())
+PLANNED = 6
+WORLDS = 200
+SMALLEST_GAIN = 0.03
+ONE_IN_40 = WORLDS / 40
+
+
+def compared(before: list[float], after: list[float]) -> Comparison:
+    """Rounds of these rates."""
+    found = []
+    for number, rates in enumerate(zip(before, after, strict=True), 1):
+        runs = {
+            arm: TrialResult(id="1", ask=ASK, result=a_run(units_per_s=rate), left_s=1.0)
+            for arm, rate in zip((BEFORE, AFTER), rates, strict=True)
+        }
+        found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
+    contest = ABTest(purpose="confirm", title="t", before=ASK, after=ASK, rounds=PLANNED)
+    return Comparison(contest=contest, rounds=tuple(found), left_s=1.0)
+
+
+def proven(rng: random.Random, before: float, after: float, faster: float = 1.0) -> bool:
+    """Of one proof, in which these shares of the arms' runs fall to a tenth of their rate."""
+    rates: dict[str, list[float]] = {BEFORE: [], AFTER: []}
+    while len(rates[BEFORE]) < PLANNED or len(rates[BEFORE]) < rounds_wanted(PLANNED, rates):
+        for arm, share, usual in ((BEFORE, before, 1.0), (AFTER, after, faster)):
+            fallen = 0.1 if rng.random() < share else 1.0
+            rates[arm].append(usual * fallen * rng.lognormvariate(0.0, 0.05))
+    return compared(rates[BEFORE], rates[AFTER]).proven(THROUGHPUT, SMALLEST_GAIN)
+
+
+# --- what it takes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outliers", [1, 2, 3, 4])
+def test_so_many_rounds_outlive_so_many_that_went_wrong(outliers: int) -> None:
+    """However far out they are, the bound stays among the others; one round fewer does not do."""
+    enough = stats.pairs_that_outlive(outliers, ALPHA)
+    for rounds, holds in ((enough, True), (enough - 1, False)):
+        values = [1.0 + 0.01 * i for i in range(rounds - outliers)] + [-50.0] * outliers
+        assert (stats.walsh_interval(values, ALPHA).low > 0) is holds
+
+
+def test_a_run_collapsed_where_it_lies_below_half_of_the_others() -> None:
+    """Two of six do not hide each other; a slow half is a second speed, and one run is nothing."""
+    assert collapsed([10.0, 9.9, 1.0, 10.1, 10.0, 1.1]) == 2
+    assert collapsed([10.0, 6.0, 5.5, 10.0]) == 0
+    assert collapsed([1.0]) == collapsed([]) == 0
+
+
+def test_the_arm_with_more_of_them_sets_the_rounds_whichever_it_is() -> None:
+    """Or a gain would be had by what is repeated; beyond the bound it is no accident."""
+    quiet, once = [10.0] * PLANNED, [10.0] * (PLANNED - 1) + [1.0]
+    assert rounds_wanted(PLANNED, {BEFORE: quiet, AFTER: quiet}) == PLANNED
+    assert rounds_wanted(PLANNED, {BEFORE: quiet, AFTER: once}) == 12
+    assert rounds_wanted(PLANNED, {BEFORE: once, AFTER: quiet}) == 12
+    often = [10.0] * 9 + [1.0] * (MOST_COLLAPSED + 1)
+    assert rounds_wanted(PLANNED, {BEFORE: [10.0] * len(often), AFTER: often}) == PLANNED
+
+
+# --- how often it is wrong --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "faster"),
+    [
+        (0.05, 0.05, 1.0),
+        (0.2, 0.2, 1.0),
+        (0.0, 0.2, 1.0),
+        (0.05, 0.3, 1.0),
+        (0.0, 0.6, 2.0),
+    ],
+)
+def test_what_is_no_faster_is_not_called_so(before: float, after: float, faster: float) -> None:
+    """At most one in 40: arms alike that collapse alike, or one of them more often, or one that is
+    faster and loses more by collapsing than it gains."""
+    rng = random.Random(f"{before}{after}")
+    assert sum(proven(rng, before, after, faster) for _ in range(WORLDS)) <= ONE_IN_40
+
+
+def test_a_gain_is_proven_where_both_arms_collapse_now_and_then() -> None:
+    """In 98 of a hundred; six rounds alone lose a quarter."""
+    rng = random.Random(5)
+    assert sum(proven(rng, 0.05, 0.05, 1.5) for _ in range(WORLDS)) >= 0.98 * WORLDS
+
+
+def test_what_collapses_more_than_it_gains_is_not_proven_by_its_usual_runs() -> None:
+    """10 % faster in 19 of 22 rounds, and a tenth of the rate in the other three."""
+    found = compared([1.0] * 22, [1.1] * 19 + [0.1] * 3)
+    interval = found.interval(THROUGHPUT)
+    assert interval is not None
+    assert not found.proven(THROUGHPUT, SMALLEST_GAIN)
+    assert compared([1.0] * 22, [1.5] * 19 + [0.1] * 3).proven(THROUGHPUT, SMALLEST_GAIN)
+
+
+# --- in a whole search ------------------------------------------------------------------------
+
+
+class Falling(RecordedEngine):
+    """Some runs have a tenth of their rate: by purpose, whether they are of a candidate, and their
+    number among those, from 1."""
+
+    falls: tuple[tuple[str, bool, int], ...] = ()
+
+    def run(self, trial: Trial) -> Run | Failure:
+        run = super().run(trial)
+        kind = (trial.purpose, bool(trial.candidate.changes))
+        kinds = [(a.trial.purpose, bool(a.trial.candidate.changes)) for a in self.asked]
+        if (*kind, kinds.count(kind)) not in self.falls or not isinstance(run, Run):
+            return run
+        return replace(run, units_per_s=run.units_per_s / 10)
+
+
+def searched(
+    folder: Path,
+    falls: tuple[tuple[str, bool, int], ...],
+    budget_s: float = 1e9,
+    batch: int = 64,
+    **formula: float,
+) -> FormulaSearch:
+    """A program in which these runs fall; its loader gains 2x, if `formula` says nothing else."""
+    costs = {"load_s": 0.01, "launch_s": 1e-6, "unit_s": 0.01, **formula}
+    engine = on_formula(Falling, noise=0.01, **costs)
+    assert isinstance(engine, Falling)
+    engine.falls = falls
+    text = f"batch_size: {batch}\nnum_workers: 0\n"
+    return formula_search(folder, engine, text, workload={"phase": "test"}, budget_s=budget_s)
+
+
+def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
+    """A fourth stands by the one that did not fall, and the noise is that of those two."""
+    search = searched(tmp_path, (("baseline", False, 1), ("baseline", False, 3)))
+    assert len(search.standing.originals) == 4
+    assert len(search.standing.usual) == 2
+    assert search.standing.noise < 0.1
+    band = surroundings.between_equal_runs(search.lab.attempts)
+    assert band is not None
+    assert band < 0.1
+    assert search.values["num_workers"]
+
+
+def test_a_cell_that_fell_twice_is_left_aside_and_the_search_goes_on(tmp_path: Path) -> None:
+    """All others promise otherwise, so nothing is learned of it, and it is not chosen."""
+    launches = {"load_s": 4e-4, "launch_s": 0.014, "unit_s": 6e-4}
+    quiet = searched(tmp_path, (), batch=1, **launches)
+    falls = (("search", True, 1), ("search", True, 2))
+    search = searched(tmp_path, falls, batch=1, **launches)
+    first, again, *others = (a.ask.arm.candidate for a in search.asked("search"))
+    assert first == again
+    assert first not in others
+    assert search.values["batch_size"] >= quiet.values["batch_size"] / 2 > 8
+    assert len(search.asked("search")) <= len(quiet.asked("search")) + 3
+
+
+def test_what_two_cells_say_is_believed(tmp_path: Path) -> None:
+    """Here workers only make it slower: that is learned from two of them, each seen twice."""
+    engine = on_formula(
+        load_s=1e-4, launch_s=1e-6, unit_s=0.01, noise=0.01, contention=1e4, trains=False
+    )
+    text = "batch_size: 64\nnum_workers: 0\n"
+    search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
+    assert "num_workers" not in search.values
+    slow = [a for a in search.asked("search") if a.ask.arm.candidate.changes]
+    assert len(slow) <= 6
+
+
+@pytest.mark.parametrize("falls", [[(True, 2)], [(True, 2), (True, 9)], [(False, 1), (True, 6)]])
+def test_a_proof_goes_on_until_what_fell_decides_nothing(
+    tmp_path: Path, falls: list[tuple[bool, int]]
+) -> None:
+    """Whichever arm it was; every round counts, and the report tells of them."""
+    search = searched(tmp_path, tuple(("confirm", *each) for each in falls))
+    assert search.values["num_workers"]
+    (proof,) = search.standing.proofs
+    each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
+    assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
+    assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
+    told = sentences.collapsed(proof)
+    assert f"{each[1]} of its {len(proof.counted)} runs and {each[0]} of" in told
+
+
+def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_path: Path) -> None:
+    """It ends where that became plain, and no luck of a second proof outweighs it, however fast it
+    is otherwise."""
+    search = searched(tmp_path, tuple(("confirm", True, n) for n in range(4, 60, 4)))
+    assert not search.winner.changes
+    first = search.standing.proofs[0]
+    assert first.collapsed(AFTER) == MOST_COLLAPSED + 1
+    assert len(first.rounds) == 4 * (MOST_COLLAPSED + 1)
+    interval = first.interval(THROUGHPUT)
+    assert interval is not None
+    assert interval.estimate > 1.5
+    assert not any(proof.contest.title.endswith("again") for proof in search.standing.proofs)
+    assert "If that is no accident" in sentences.collapsed(first)
+
+
+def test_a_budget_that_bears_no_more_rounds_ends_with_those_it_hoped_for(
+    tmp_path: Path,
+) -> None:
+    """Nothing is begun that could not be ended, and nothing is proven."""
+    search = searched(tmp_path, (("confirm", True, 2),), budget_s=24.0)
+    proof = search.standing.proofs[0]
+    assert len(proof.rounds) == proof.contest.hoped < stats.pairs_that_outlive(1, ALPHA)
+    assert not proof.cut_short

@@ -1,0 +1,159 @@
+"""On a machine that others use too: what they disturbed is run again, and said."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.executor.comparison import neighbours
+from advisor.executor.engines.recorded import QUIET_MACHINE
+from advisor.model import Interval
+from advisor.report import sentences, surroundings
+from advisor.report.entries import gain_entry
+from benchmarks.formula_search import formula_search, on_formula
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.formula_search import FormulaSearch
+
+TEXT = "batch_size: 1\nnum_workers: 0\n"
+TEST = {"phase": "test"}
+
+
+def busy_search(tmp_path: Path, others: Callable[[int], float | None] | None) -> FormulaSearch:
+    """A batch that gains, while others hold `others(process)` CPUs and slow it down."""
+    held = others and (lambda process, _: others(process))
+    engine = on_formula(load_s=1e-6, held=held)
+    return formula_search(tmp_path, engine, TEXT, workload=TEST)
+
+
+def told(search: FormulaSearch) -> str:
+    """The line on how busy the machine was."""
+    proofs = search.standing.proofs
+    runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
+    everything = [a.run for a in search.lab.attempts if a.run is not None]
+    stood_in = any(proof.stood_in for proof in proofs)
+    return surroundings.busy(runs, neighbours(everything), QUIET_MACHINE.cpus, stood_in=stood_in)
+
+
+def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
+    """The third process, a candidate, was slowed to a half; nothing rests on that."""
+    quiet = busy_search(tmp_path, None)
+    search = busy_search(tmp_path, lambda process: 1.0 if process == 2 else 0.0)
+    disturbed, again = search.lab.attempts[2:4]
+    assert disturbed.repeated
+    assert not again.repeated
+    assert disturbed.label == again.label
+    assert search.values == quiet.values
+    assert told(search) == ""
+
+
+def test_what_equal_runs_lay_apart_is_told_of_all_of_them(tmp_path: Path) -> None:
+    """Two baselines may agree by luck; what others disturbed is no noise of the program."""
+    held = busy_search(tmp_path, lambda process: 1.0 if process == 2 else 0.0).lab.attempts
+    assert any(each.repeated for each in held)
+    assert surroundings.between_equal_runs(held) == pytest.approx(0.0, abs=1e-6)
+    bands = []
+    for seed in range(8):
+        engine = on_formula(load_s=1e-6, noise=0.1, seed=seed)
+        noisy = formula_search(tmp_path, engine, TEXT, workload=TEST).lab.attempts
+        bands.append(surroundings.between_equal_runs(noisy))
+    assert statistics.median(bands) == pytest.approx(0.22, rel=0.25)
+
+
+def test_the_least_disturbed_of_three_is_believed(tmp_path: Path) -> None:
+    """Others stay: after three tries the best of them stands."""
+    held = {2: 2.0, 3: 0.5, 4: 1.0}
+    search = busy_search(tmp_path, lambda process: held.get(process, 0.0))
+    assert [a.repeated for a in search.lab.attempts[2:5]] == [True, False, True]
+
+
+def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
+    """Both arms run again, never one alone; the rounds that were asked for are had."""
+    quiet = busy_search(tmp_path, None)
+    first = next(n for n, a in enumerate(quiet.lab.attempts) if a.ask.purpose == "confirm")
+    search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
+    (proof,) = search.standing.proofs
+    assert [each.disturbed is None for each in proof.rounds] == [True, False] + [True] * 5
+    assert len(search.asked("confirm")) == 14
+    assert len(proof.counted) == 6
+    assert proof.interval(search.facts.objective) == quiet.standing.proofs[0].interval(
+        quiet.facts.objective
+    )
+
+
+def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: Path) -> None:
+    """Rounds whose arms were disturbed alike are counted, and the first lines name who it was."""
+    search = busy_search(tmp_path, lambda _: 1.0)
+    assert search.values["batch_size"] > 1
+    (proof,) = search.standing.proofs
+    assert proof.stood_in
+    line = told(search)
+    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
+    assert "Disturbed rounds had to be counted" in line
+
+
+def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
+    """Others come whenever the original runs: that gain is theirs."""
+    engine = on_formula(
+        load_s=1e-6,
+        launch_s=1e-6,
+        unit_s=0.01,
+        slowed=3.0,
+        held=lambda _, values: 1.0 if values["batch_size"] == 1 else 0.0,
+    )
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
+    assert not search.winner.changes
+
+
+def test_a_first_process_with_cold_caches_is_not_the_price_of_the_next(tmp_path: Path) -> None:
+    """It took eight times as long as the second: the budget is counted in the second's."""
+    engine = on_formula(load_s=1e-6, process_s=5.0, first_s=75.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=240.0)
+    assert search.standing.price_s == 5.0
+    assert search.values["batch_size"] > 1
+    assert not [skipped for skipped in search.standing.skipped if skipped.matters]
+
+
+@pytest.mark.parametrize(("noise", "baselines"), [(0.0, 2), (0.3, 3)])
+def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
+    noise: float, baselines: int, tmp_path: Path
+) -> None:
+    """Two draws of a host with two speeds tell nothing."""
+    engine = on_formula(load_s=1e-6, noise=noise, seed=1)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST)
+    assert len(search.standing.originals) == baselines
+
+
+def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
+    """Not measured is not quiet."""
+    search = busy_search(tmp_path, lambda _: None)
+    assert told(search).endswith("unverified.")
+
+
+def test_a_wide_interval_tells_a_direction_and_no_size() -> None:
+    """Its high is more than four times its low: `more than 1.45x`."""
+    wide = Interval(estimate=4.9, low=1.45, high=19.0, n=6)
+    text = sentences.gained(wide, "tile")
+    assert "more than 1.45x" in text
+    assert "19" not in text
+    entry = gain_entry(wide)
+    assert entry is not None
+    assert entry.high is None
+    narrow = gain_entry(Interval(estimate=2.0, low=1.5, high=2.5, n=6))
+    assert narrow is not None
+    assert narrow.high == 2.5
+
+
+@pytest.mark.parametrize(("budget_s", "repeats"), [(1000.0, 2), (60.0, 0)])
+def test_a_process_that_is_dear_for_the_budget_is_not_repeated_by_itself(
+    budget_s: float, repeats: int, tmp_path: Path
+) -> None:
+    """Three times 5 s are little of a quarter of an hour, and too much of a minute."""
+    engine = on_formula(load_s=1e-6, process_s=5.0, held=lambda *_: 1.0)
+    search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=budget_s)
+    assert sum(attempt.repeated for attempt in search.lab.attempts) == repeats

@@ -1,0 +1,99 @@
+"""Rounds that cannot prove any more what they seek end, and those that can go on."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.executor.attempts import ABTest, MinimumEffect, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.interleave import Round
+from advisor.model import MeasurePlan
+from advisor.objective import THROUGHPUT
+from benchmarks.formula_search import formula_search, on_formula
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLANNED = 12
+SMALLEST_GAIN = 0.03
+WORLDS = 300
+
+
+def contest(sought: bool = True) -> ABTest:
+    """One that seeks a gain of 3 %; its second arm is faster by the switch of the formula."""
+    arms = [Variant(), Variant(whatif="channels_last")]
+    before, after = (TrialRequest(arm=arm, purpose="whatif", plan=MeasurePlan()) for arm in arms)
+    return ABTest(
+        purpose="whatif",
+        title="t",
+        before=before,
+        after=after,
+        rounds=PLANNED,
+        sought=MinimumEffect(objective=THROUGHPUT, gain=SMALLEST_GAIN) if sought else None,
+    )
+
+
+def after_rounds(gains: list[float]) -> Comparison:
+    """So many rounds with these gains."""
+    rounds = []
+    for number, gain in enumerate(gains, 1):
+        ask = contest().before
+        runs = {
+            arm: TrialResult(id="1", ask=ask, result=a_run(units_per_s=rate), left_s=1.0)
+            for arm, rate in ((BEFORE, 1.0), (AFTER, gain))
+        }
+        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
+    return Comparison(contest=contest(), rounds=tuple(rounds), left_s=1.0)
+
+
+def ended(gain: float, sigma: float, seed: int) -> Comparison:
+    """A contest of arms that lie `gain` apart, with rounds until it ends."""
+    rng = random.Random(seed)
+    gains: list[float] = []
+    while len(gains) < PLANNED and not after_rounds(gains).in_vain:
+        gains.append(gain * rng.lognormvariate(0.0, sigma))
+    return after_rounds(gains)
+
+
+def test_what_gains_less_than_is_sought_costs_a_third_of_its_rounds() -> None:
+    """Or a switch that gains nothing takes the clock from what may."""
+    spent = [len(ended(1.01, 0.04, seed).rounds) for seed in range(WORLDS)]
+    assert sum(spent) / WORLDS <= PLANNED / 3
+
+
+@pytest.mark.parametrize(("gain", "sigma"), [(1.1, 0.04), (1.3, 0.15)])
+def test_what_gains_enough_is_proven_as_often(gain: float, sigma: float) -> None:
+    """At most one in 20 of what all rounds would have proven is given up."""
+    proven = whole = 0
+    for seed in range(WORLDS):
+        rng = random.Random(seed)
+        all_of_them = after_rounds([gain * rng.lognormvariate(0, sigma) for _ in range(PLANNED)])
+        whole += all_of_them.proven(THROUGHPUT, SMALLEST_GAIN)
+        proven += ended(gain, sigma, seed).proven(THROUGHPUT, SMALLEST_GAIN)
+    assert whole > WORLDS / 2
+    assert proven >= 0.95 * whole
+
+
+def test_two_rounds_are_too_few_to_give_up() -> None:
+    """They can agree by luck."""
+    assert not after_rounds([1.0, 1.0]).in_vain
+    assert after_rounds([1.0, 1.0, 1.0]).in_vain
+    assert not after_rounds([1.5, 1.5, 1.5]).in_vain
+
+
+@pytest.mark.parametrize(
+    ("sought", "gain", "rounds"), [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)]
+)
+def test_the_lab_ends_a_contest_that_is_in_vain(
+    tmp_path: Path, sought: bool, gain: float, rounds: int
+) -> None:
+    """And no other."""
+    engine = on_formula(switches={"channels_last": gain}, observed={"channels_last": False})
+    search = formula_search(tmp_path, engine, "lr: 0.1\n", budget_s=1e9)
+    found = search.lab.compare(contest(sought))
+    assert len(found.rounds) == rounds
+    assert not found.cut_short

@@ -1,0 +1,171 @@
+"""Loaders written in many ways: what is tried from inside, the patch gives again."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import MeasurePlan
+from advisor.patches import patches
+from advisor.patches.python_source import patch_of
+from advisor.tuner.whatif_words import of_loader
+from tests.probe import program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.runner.reading import Reading
+
+pytest.importorskip("torch")
+
+DATA = """\
+import torch
+torch.set_num_threads(1)
+class Points(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100_000
+    def __getitem__(self, index):
+        return torch.full((8,), index % 7 / 7), index % 4
+"""
+LOOP = """\
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LIGHTNING = """\
+import lightning
+from data import Points, torch
+class Data(lightning.LightningDataModule):
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(Points(), batch_size=4)
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 4)
+    def training_step(self, batch, number):
+        return torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+lightning.Trainer(
+    accelerator="cpu", max_epochs=1, logger=False, enable_checkpointing=False
+).fit(Model(), Data())
+"""
+TRANSFORMERS = """\
+import transformers
+from data import Points, torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 4)
+    def forward(self, x, labels):
+        return {"loss": torch.nn.functional.cross_entropy(self.layer(x), labels)}
+def collate(items):
+    xs, labels = zip(*items)
+    return {"x": torch.stack(xs), "labels": torch.tensor(labels)}
+settings = transformers.TrainingArguments(
+    output_dir="trained",
+    per_device_train_batch_size=4,
+    report_to=[],
+    save_strategy="no",
+    use_cpu=True,
+)
+transformers.Trainer(
+    Model(), settings, train_dataset=Points(), data_collator=collate
+).train()
+"""
+ACCELERATE = """\
+from accelerate import Accelerator
+from data import Points, torch
+model = torch.nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(Points(), batch_size=4)
+accelerator = Accelerator(cpu=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for x, y in loader:
+    loss = torch.nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+HEAD = "from data import Points, torch\nfrom torch.utils.data import DataLoader\n"
+WRITTEN = {
+    "over several lines": f"""\
+{HEAD}
+loader = DataLoader(
+    Points(),
+    batch_size=4,  # the number of corners
+    num_workers=0,
+)
+{LOOP}""",
+    "by position": f"{HEAD}loader = DataLoader(Points(), 4, True, None, None, 0)\n{LOOP}",
+    "by a dictionary": f"""\
+{HEAD}
+options = {{"batch_size": 4, "num_workers": 0}}
+loader = DataLoader(Points(), shuffle=True, **options)
+{LOOP}""",
+    "by a helper": f"import torch\nfrom feed import build\nloader = build(4)\n{LOOP}",
+    "Lightning": LIGHTNING,
+    "transformers": TRANSFORMERS,
+    "accelerate": ACCELERATE,
+}
+NEEDS = {"Lightning": "lightning", "transformers": "transformers", "accelerate": "accelerate"}
+BATCH = 4
+"""In every style."""
+FEED = f"{HEAD}\ndef build(batch):\n    return DataLoader(Points(), batch_size=batch)\n"
+
+
+def measured(work: Path, whatif: str | None = None) -> Reading:
+    """What the probe saw of the program in `work`."""
+    number = len(list(work.parent.glob("run-*")))
+    scratch = work.parent / f"run-{number}"
+    scratch.mkdir()
+    return program.run(
+        scratch,
+        *(sys.executable, "train.py"),
+        cwd=work,
+        begin=program.forked,
+        plan=MeasurePlan(measure_s=0.3, min_steps=5, whatif=whatif),
+        env={"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
+        timeout_s=150.0,
+    ).measured
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        pytest.param(name, marks=[pytest.mark.frameworks] if name in NEEDS else [])
+        for name in WRITTEN
+    ],
+)
+def test_what_a_what_if_did_the_patch_does_again(style: str, tmp_path: Path) -> None:
+    """The same line, the same workers, batch and prefetching, and the same of everything else."""
+    if style in NEEDS and importlib.util.find_spec(NEEDS[style]) is None:
+        pytest.skip(f"{NEEDS[style]} is not installed")
+    work = tmp_path / "work"
+    work.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    for name, code in (("data", DATA), ("feed", FEED), ("train", WRITTEN[style])):
+        (work / f"{name}.py").write_text(code)
+    values = {"num_workers": 1, "prefetch_factor": 4}
+    tried = measured(work, of_loader(values, None))
+    assert tried.whatif is not None
+    assert tried.whatif.applied, tried.whatif.why
+    name, _, line = (tried.effects.loader_site or "").rpartition(":")
+    patch = patch_of(work / name, work, patches.loader_edit(int(line), values))
+    assert patch is not None
+    subprocess.run(["git", "apply", "-"], input=patch, text=True, cwd=work, check=True)
+    for file in work.glob("*.py"):
+        ast.parse(file.read_text())
+    after = measured(work)
+    for reading in (tried, after):
+        assert (reading.effects.workers, reading.effects.prefetch_factor) == (1, 4)
+        assert reading.effects.batch == BATCH

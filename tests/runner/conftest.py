@@ -1,0 +1,90 @@
+"""Trials of the small programs in tests/fixtures/programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from advisor.model import Candidate, Trial
+from advisor.sandbox.offer import FORCED
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
+
+MakeTrial = Callable[..., Trial]
+
+
+def program(name: str, *args: str) -> tuple[str, ...]:
+    """The command that runs a program of the fixtures with this interpreter."""
+    return (sys.executable, str(PROGRAMS / f"{name}.py"), *args)
+
+
+@pytest.fixture(scope="session")
+def _place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trials") / "work"
+
+
+@pytest.fixture
+def work(_place: Path) -> Path:
+    """A working directory of a user's, empty. For each path it is tried once what isolates it."""
+    shutil.rmtree(_place, ignore_errors=True)
+    _place.mkdir()
+    return _place
+
+
+@pytest.fixture
+def make_trial(tmp_path: Path, work: Path) -> MakeTrial:
+    """A trial of a command in `work`, with a scratch directory of its own."""
+
+    def make(*command: str, **fields: Any) -> Trial:
+        number = len(list(tmp_path.iterdir()))
+        given: dict[str, Any] = {
+            "id": f"{number:03d}",
+            "purpose": "baseline",
+            "label": "original",
+            "candidate": Candidate(),
+            "cwd": str(work),
+            "scratch": str(tmp_path / f"scratch-{number}"),
+        }
+        return Trial(command=command, **given | fields)
+
+    return make
+
+
+@pytest.fixture
+def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither namespaces nor Landlock: the probe's guard is all there is."""
+    monkeypatch.setenv(FORCED, "guard")
+
+
+def processes_of(scratch: str) -> list[psutil.Process]:
+    """Every living process of the trials in this folder, with their guardians and its keeper."""
+    found, wanted = [], os.fsencode(scratch)
+    for pid in psutil.pids():
+        told = [_variable(pid), *_read(pid, "cmdline").split(b"\0")]
+        if wanted in told[0] or any(word.startswith(wanted) for word in told[1:]):
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+    return found
+
+
+def _variable(pid: int) -> bytes:
+    """The one that starts the probe, of this process; empty where it has none."""
+    name = b"GPU_ADVISOR_SPEC="
+    words = _read(pid, "environ").split(b"\0")
+    return next((word for word in words if word.startswith(name)), b"")
+
+
+def _read(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""

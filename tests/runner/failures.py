@@ -1,0 +1,343 @@
+"""The failure matrix as data: programs that fail in one way each, and how each must be told.
+
+`attempt` runs one to its end, `abandon` kills the parent in the middle; both return what was wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
+from advisor.runner import run_trial
+from advisor.runner.guardian import SharedMemory, process_table
+from advisor.runner.prepare import prepare
+from advisor.sandbox.offer import FORCED
+from tests.runner.conftest import processes_of, program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+GONE_S = 30.0
+"""For the guardian to take everything away after its parent died."""
+PLACE = Path(tempfile.gettempdir(), f"gpu-advisor-failures-{os.getpid()}")
+"""Of all attempts: for each path it is tried once what isolates it."""
+MINE = {"best.ckpt": "good weights", "config.json": "{ }"}
+"""What the user has in the working directory, and must have afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A command that fails, and how it must be told."""
+
+    kind: str
+    command: tuple[str, ...]
+    evidence: str
+    tail: tuple[str, ...] = ()
+    """What the log tail must hold; for a hang, the functions that its threads wait in."""
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Fields of the Trial."""
+    cancel_s: float | None = None
+    """Cancelled after so long."""
+
+
+TRAINING = {"plan": MeasurePlan(measure_s=1.0, min_steps=20), "start_limit_s": 60.0}
+HANGING = TRAINING | {"plan": MeasurePlan(mode="whole"), "hang_limit_s": 2.0}
+COUNTED = {"plan": MeasurePlan(mode="whole", unit_regex="^step")}
+"""Steps are told by the program's own lines: whether it imports torch makes no difference."""
+ENDLESS = TRAINING | {"plan": MeasurePlan(mode="whole")}
+CASES = {
+    "package missing": Case(
+        kind="crash-import",
+        command=program("fail_crash_import"),
+        evidence="No module named 'package_that_nobody_has'",
+    ),
+    "raises before a step": Case(
+        kind="crash-start", command=program("fail_crash_start"), evidence="12 layers"
+    ),
+    "no such command": Case(
+        kind="crash-start", command=("no-such-command",), evidence="no-such-command"
+    ),
+    "unknown flag": Case(
+        kind="config-rejected",
+        command=program("fail_config_rejected", "--batch-szie", "8"),
+        evidence="unrecognized arguments: --batch-szie 8",
+    ),
+    "ends without a step": Case(
+        kind="no-steps", command=program("fail_no_steps"), evidence="nothing to do"
+    ),
+    "starts for ever": Case(
+        kind="no-steps",
+        command=program("fail_no_steps", "600"),
+        evidence="no step within 1 s",
+        limits={"start_limit_s": 1.0},
+    ),
+    "host memory": Case(kind="host-oom", command=program("fail_host_oom"), evidence="MemoryError"),
+    "killed": Case(kind="killed", command=program("fail_killed", "SIGKILL"), evidence="SIGKILL"),
+    "killed in a shell": Case(
+        kind="killed",
+        command=("sh", "-c", " ".join(program("fail_killed", "SIGSEGV")) + "; exit $?"),
+        evidence="SIGSEGV",
+    ),
+    "bus error": Case(kind="shm", command=program("fail_shm"), evidence="SIGBUS"),
+    "bus error of a worker": Case(
+        kind="shm",
+        command=program("fail_workers", "bus-error"),
+        evidence="us error",
+        limits=TRAINING,
+    ),
+    "overwrites": Case(
+        kind="outputs-not-apart",
+        command=program("fail_overwrites"),
+        evidence="best.ckpt",
+        limits={"env": ((FORCED, "guard"),)},
+    ),
+    "disk full": Case(
+        kind="disk-full", command=("bash", "-c", "echo much > /dev/full"), evidence="No space left"
+    ),
+    "writes, which Landlock denies": Case(
+        kind="write-denied",
+        command=program("fail_overwrites"),
+        evidence="best.ckpt",
+        limits={"env": ((FORCED, "landlock"),)},
+    ),
+    "python -I": Case(
+        kind="probe-not-loaded",
+        command=(sys.executable, "-I", program("fail_no_steps")[1]),
+        evidence="-I",
+    ),
+    "the probe fails": Case(
+        kind="probe-not-loaded",
+        command=program("fail_probe"),
+        evidence="ZeroDivisionError: no step has a length",
+        tail=("in broken",),
+        limits=TRAINING,
+    ),
+    "items failed": Case(kind="work-not-done", command=program("fail_items"), evidence="Failed: 2"),
+    "interrupted": Case(
+        kind="interrupted",
+        command=program("fail_no_steps", "600"),
+        evidence="stopped on request",
+        cancel_s=0.5,
+    ),
+    "GPU memory (text)": Case(
+        kind="gpu-oom",
+        command=program("fail_gpu", "memory"),
+        evidence="CUDA out of memory",
+    ),
+    "GPU busy (text)": Case(
+        kind="gpu-fault",
+        command=program("fail_gpu", "busy"),
+        evidence="busy or unavailable",
+    ),
+    "raises in a step": Case(
+        kind="crash-step",
+        command=program("fail_training", "crash"),
+        evidence="IndexError: index 12 is out of bounds",
+        limits=TRAINING,
+    ),
+    "hangs": Case(
+        kind="hang",
+        command=program("fail_training", "hang"),
+        evidence="no step for",
+        tail=("wait_for_nobody",),
+        limits=HANGING,
+    ),
+    "hangs in C": Case(
+        kind="hang",
+        command=program("fail_hangs", "in-c"),
+        evidence="no step for",
+        tail=("lock_twice",),
+        limits=HANGING | COUNTED,
+    ),
+    "loader worker hangs": Case(
+        kind="hang",
+        command=program("fail_workers", "hang"),
+        evidence="no step for",
+        tail=("read_for_ever", "_try_get_data"),
+        limits=HANGING,
+    ),
+    "queues in a circle": Case(
+        kind="hang",
+        command=program("fail_hangs", "queue"),
+        evidence="no step for",
+        tail=("wait_for_the_parent", "wait_for_the_child"),
+        limits=HANGING | COUNTED,
+    ),
+    "never ends": Case(
+        kind="timeout",
+        command=("sh", "-c", "while :; do echo step; sleep 0.1; done"),
+        evidence="still running",
+        limits=COUNTED | {"total_limit_s": 1.0},
+    ),
+    "loss is nan": Case(
+        kind="non-finite",
+        command=program("fail_training", "nan"),
+        evidence="is nan",
+        limits=TRAINING | {"plan": MeasurePlan(measure_s=0.3, min_steps=20)},
+    ),
+    "GPU memory, in silence": Case(
+        kind="work-not-done",
+        command=program("fail_training", "silent-oom"),
+        evidence="ran out 3 times",
+        limits=ENDLESS,
+    ),
+    "GPU memory, caught": Case(
+        kind="work-not-done",
+        command=program("fail_training", "swallowed-oom"),
+        evidence="CUDA out of memory",
+        limits=ENDLESS,
+    ),
+}
+"""At least one program a kind of FAILURE_EXIT_CODES."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialResult:
+    """One run of a case, and everything about it that was not as it must be."""
+
+    outcome: Run | Failure | None
+    """None where the parent was killed before there was one."""
+    wrong: tuple[str, ...] = ()
+    """How it was told, where that is not how it must be told."""
+    processes: tuple[str, ...] = ()
+    """Left running."""
+    files: tuple[str, ...] = ()
+    """Left behind, changed or missing."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        return (*self.wrong, *self.processes, *self.files)
+
+
+def attempt(case: Case) -> TrialResult:
+    """Run `case` to its end."""
+    with _place(case) as (trial, left):
+        cancel = threading.Event()
+        timer = threading.Timer(case.cancel_s or 0.0, cancel.set)
+        if case.cancel_s is not None:
+            timer.start()
+        outcome = run_trial(trial, cancel=cancel)
+        timer.cancel()
+        processes = tuple(map(str, processes_of(trial.scratch)))
+        return TrialResult(
+            outcome=outcome, wrong=_told(case, outcome), processes=processes, files=left()
+        )
+
+
+def abandon(case: Case, after_s: float) -> TrialResult:
+    """Start `case` as a use case does, kill -9 that process after `after_s`, and look around."""
+    with _place(case) as (trial, left):
+        temporary = Path(trial.scratch).parent / "tmp"
+        temporary.mkdir()
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        assert parent.stdin is not None
+        parent.stdin.write(pickle.dumps(trial))
+        parent.stdin.close()
+        time.sleep(after_s)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + GONE_S
+        while True:  # what tries the isolation is no process of a trial, and goes by itself
+            running = processes_of(str(temporary))
+            kept = tuple(map(str, temporary.iterdir()))
+            if not (running or kept) or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return TrialResult(outcome=None, processes=tuple(map(str, running)), files=(*left(), *kept))
+
+
+PARENT = """\
+import pickle, sys
+from dataclasses import replace
+from advisor.executor.engines.workplace import scratch_folder
+from advisor.runner import run_trial
+trial = pickle.load(sys.stdin.buffer)
+with scratch_folder() as folder:
+    run_trial(replace(trial, scratch=str(folder / "001")))
+"""
+
+
+@contextmanager
+def _place(case: Case) -> Iterator[tuple[Trial, Callable[[], tuple[str, ...]]]]:
+    """A trial of `case` in a directory of its own, and what says which files were left."""
+    shared = _segments()
+    PLACE.mkdir()
+    try:
+        work = PLACE / "work"
+        work.mkdir()
+        for name, text in MINE.items():
+            (work / name).write_text(text)
+        fields: dict[str, Any] = {
+            "id": "7",
+            "purpose": "baseline",
+            "label": "original",
+            "candidate": Candidate(),
+            "files": (TrialFile(original=str(work / "config.json"), content=b"{}"),),
+        }
+        trial = Trial(
+            command=case.command,
+            cwd=str(work),
+            scratch=str(PLACE / "scratch"),
+            **fields | case.limits,
+        )
+
+        def left() -> tuple[str, ...]:
+            there = {path.name: path.read_text() for path in work.iterdir()}
+            changed = {name for name, text in MINE.items() if there.get(name) != text}
+            temporary = [path for path in prepare(trial).temporary if Path(path).exists()]
+            return (
+                *sorted((there.keys() - MINE.keys()) | changed),
+                *temporary,
+                *sorted(_lasting_segments(shared)),
+            )
+
+        yield trial, left
+    finally:
+        shutil.rmtree(PLACE)
+
+
+def _lasting_segments(before: set[str]) -> set[str]:
+    """What came since, is held by no process and stays: other programs of this host have some."""
+    deadline = time.monotonic() + GONE_S
+    while (left := _ownerless(_segments() - before)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return left
+
+
+def _segments() -> set[str]:
+    """Shared memory, whoever's."""
+    return {path.name for path in Path("/dev/shm").iterdir() if path.is_file()}
+
+
+def _ownerless(names: set[str]) -> set[str]:
+    return names - SharedMemory._held_by(set(process_table())) if names else names
+
+
+def _told(case: Case, outcome: Run | Failure) -> tuple[str, ...]:
+    """Why `outcome` is not what must be told of `case`."""
+    if isinstance(outcome, Run):
+        return ("measured",)
+    wrong = [] if outcome.kind == case.kind else [outcome.kind]
+    if case.evidence not in outcome.evidence:
+        wrong.append(f"evidence: {outcome.evidence}")
+    wrong += [f"not in the tail: {text}" for text in case.tail if text not in outcome.log_tail]
+    return tuple(wrong) if outcome.next_step else (*wrong, "no next step")

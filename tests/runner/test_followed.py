@@ -1,0 +1,54 @@
+"""Commands whose Pythons the probe is kept out of: measured where it can follow, else told why."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import Failure, MeasurePlan, Run
+from advisor.runner import run_trial, watch
+from advisor.sandbox.offer import FORCED
+from tests.runner.conftest import program
+
+if TYPE_CHECKING:
+    from tests.runner.conftest import MakeTrial
+
+SLEEPS = "import time; time.sleep(60)"
+AGAIN = f"import os, sys; p = sys.executable; os.execv(p, [p, '-I', '-c', {SLEEPS!r}])"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("bash", "-c", f"env -i {sys.executable} -c '{SLEEPS}'; true"), "was cleared"),
+        (("bash", "-c", f"{sys.executable} -E -c '{SLEEPS}'; true"), "keeps it out"),
+        ((sys.executable, "-c", AGAIN), "keeps the probe out by -I"),
+    ],
+    ids=["cleared in a script", "an option in a script", "by itself"],
+)
+def test_where_it_cannot_follow_it_says_why(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], why: str
+) -> None:
+    """Long before the limit of its start."""
+    monkeypatch.setattr(watch, "LOST_S", 1.0)
+    outcome = run_trial(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "probe-not-loaded"
+    assert why in outcome.evidence
+    assert outcome.wall_s < 20
+
+
+def test_env_i_is_measured(make_trial: MakeTrial) -> None:
+    """The command line is ours to complete: with where temporary files may be written, too, which
+    loader workers need."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=5)
+    outcome = run_trial(
+        make_trial(
+            "env", "-i", *program("ok_train", "--workers", "1"), plan=plan,
+            env=((FORCED, "landlock"),), total_limit_s=20.0,
+        )
+    )  # fmt: skip
+    assert isinstance(outcome, Run), outcome
+    assert (outcome.effects.batch, outcome.effects.workers) == (16, 1)

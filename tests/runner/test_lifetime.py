@@ -1,0 +1,307 @@
+"""Nothing of a trial outlives it: no process, no candidate file, no shared memory."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from advisor.errors import StateBusyError
+from advisor.executor.engines.workplace import scratch_folder
+from advisor.model import Failure, MeasurePlan, TrialFile
+from advisor.runner import run_trial, watch
+from advisor.runner.launch import START
+from advisor.runner.prepare import candidate_path, prepare
+from tests.runner.conftest import MakeTrial, processes_of, program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 30.0
+
+PARENT = """
+import sys
+from pathlib import Path
+from advisor.model import Candidate, Trial, TrialFile
+from advisor.runner import run_trial
+
+command, work, scratch = sys.argv[3:], sys.argv[1], sys.argv[2]
+config = TrialFile(original=str(Path(work, "config.json")), content=b"{}")
+run_trial(Trial(
+    id="7", purpose="baseline", label="original", candidate=Candidate(), command=tuple(command),
+    cwd=work, scratch=scratch, files=(config,),
+))
+"""
+
+
+def gone(scratch: str) -> bool:
+    """Wait for the last process of the trial to end; False if one does not."""
+    return reached(lambda: not processes_of(scratch))
+
+
+def reached(state: Callable[[], bool]) -> bool:
+    """Wait for `state`; False if it does not come."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not state():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def segment_of(work: Path) -> Path:
+    """The shared memory that `leaves_everything.py` made."""
+    return Path("/dev/shm", (work / "created.txt").read_text().lstrip("/"))
+
+
+def test_what_the_command_leaves_running_is_ended_with_it(make_trial: MakeTrial) -> None:
+    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born."""
+    trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.files_created == ("created.txt",)
+    assert processes_of(trial.scratch) == []
+
+
+def test_shared_memory_that_the_command_leaves_goes_with_it(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
+    """Where it is not the trial's own from the beginning."""
+    trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert outcome.files_created == ("created.txt",)
+    assert processes_of(trial.scratch) == []
+    assert not segment_of(work).exists()
+
+
+def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial, by_names: None) -> None:
+    """It appeared during the trial and nobody holds it, but it was never the command's."""
+    another = Path("/dev/shm/psm_gpu_advisor_test")
+    script = f"touch {another}; sleep 600"
+    run_trial(make_trial("sh", "-c", script, total_limit_s=1.0))
+    assert another.exists()
+    another.unlink()
+
+
+def test_what_still_runs_when_the_command_has_ended_is_ended(make_trial: MakeTrial) -> None:
+    """`server &` in a script does not outlive the script's trial."""
+    trial = make_trial("sh", "-c", "sleep 600 & setsid sleep 600 & echo started")
+    run_trial(trial)
+    assert processes_of(trial.scratch) == []
+
+
+def killed_parent(tmp_path: Path, after_s: float | None) -> None:
+    """Start a parent that runs a trial, kill it after `after_s`, None: once all of the program
+    runs; and look for what is left."""
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir(exist_ok=True)
+    config = work / "config.json"
+    config.write_text("{ }")
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(work), str(scratch), *program("leaves_everything")],
+        cwd=ROOT,
+    )
+    if after_s is None:
+        family = 6  # parent, guardian, the program, its tracker of memory, and what it leaves
+        assert reached(lambda: len(processes_of(str(scratch))) >= family)
+    else:
+        time.sleep(after_s)
+    parent.kill()
+    parent.wait()
+    assert gone(str(scratch)), processes_of(str(scratch))
+    assert not Path(candidate_path(str(config), "7")).exists()
+    assert config.read_text() == "{ }"
+    assert not scratch.exists()
+    if (work / "created.txt").exists():
+        assert not segment_of(work).exists()
+        (work / "created.txt").unlink()
+
+
+def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the parent, once the program and all its children run."""
+    killed_parent(tmp_path, None)
+
+
+def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
+    """Between two trials no guardian runs; the folder that they share has a keeper of its own."""
+    script = (
+        "import time\nfrom advisor.executor.engines.workplace import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
+    )
+    call = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert call.stdout is not None
+    folder = call.stdout.readline().strip()
+    assert (Path(folder) / "001").is_dir()
+    call.kill()
+    call.wait()
+    call.stdout.close()
+    assert gone(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_nobody_was_left_to_remove_goes_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kill -9 of a call and of the keeper of its folder; a call that lives keeps its own."""
+    script = (
+        "import time\nfrom advisor.executor.engines.workplace import scratch_folder\n"
+        "with scratch_folder() as folder:\n"
+        "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
+    )
+    calls = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    folders = [Path(call.stdout.readline().strip()) for call in calls if call.stdout]
+    for each in folders:
+        os.utime(each, (1, 1))
+    for process in [*processes_of(str(folders[0])), psutil.Process(calls[0].pid)]:
+        process.kill()
+    calls[0].wait()
+    assert gone(str(folders[0]))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch_folder() as mine:
+        assert sorted(tmp_path.iterdir()) == sorted([folders[1], mine])
+    calls[1].kill()
+    for call in calls:
+        call.communicate()
+    assert gone(str(folders[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(6))
+def test_nothing_is_left_whenever_the_parent_is_killed(part: int, tmp_path: Path) -> None:
+    """kill -9 at any moment: before the guardian started, while it lays out, while all runs."""
+    killed_parent(tmp_path, random.Random(part).uniform(0.05 + part / 4, 0.3 + part / 4))
+
+
+def test_the_command_dies_with_its_guardian(
+    make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If someone kills the guardian, the trial fails as `killed` and its session is ended."""
+    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
+    config = work / "config.json"
+    config.write_text("{}")
+    trial = make_trial(
+        *program("fail_no_steps", "600"),
+        files=(TrialFile(original=str(config), content=b"{}"),),
+    )
+
+    def kill_the_guardian(_: str) -> None:
+        running = processes_of(trial.scratch)
+        if len(running) > 1:
+            next(p for p in running if START in p.cmdline()).kill()
+
+    outcome = run_trial(trial, on_progress=kill_the_guardian)
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "killed"
+    assert gone(trial.scratch)
+    assert [path.name for path in work.iterdir()] == ["config.json"]
+    assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
+
+
+def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Path) -> None:
+    """The kernel sees to the command itself; nobody is left to take its files away."""
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    (work / "config.json").write_text("{ }")
+    command = ("sleep", "600")  # prints nothing: a broken pipe would end it too
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(work), str(scratch), *command], cwd=ROOT
+    )
+    while len(processes := processes_of(str(scratch))) < 3:
+        assert parent.poll() is None
+        time.sleep(0.05)
+    guardian = next(p for p in processes if START in p.cmdline())
+    guardian.suspend()  # or it would hear of its parent's end before its own
+    parent.kill()
+    guardian.kill()
+    parent.wait()
+    assert gone(str(scratch))
+
+
+def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> None:
+    """Ctrl-C raises in the middle of the watch: the program is gone before it goes on."""
+    trial = make_trial(*program("fail_no_steps", "600"))
+
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(trial, on_progress=interrupt)
+    assert processes_of(trial.scratch) == []
+
+
+def test_a_terminal_interrupt_does_not_reach_the_program(
+    make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parent, guardian and command each have a session of their own."""
+    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
+    sessions = set()
+    trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=1.0)
+
+    def note(_: str) -> None:
+        sessions.update(os.getsid(process.pid) for process in processes_of(trial.scratch))
+
+    run_trial(trial, on_progress=note)
+    assert len(sessions) == 2
+    assert os.getsid(0) not in sessions
+
+
+def test_a_stopped_program_is_ended_too(make_trial: MakeTrial) -> None:
+    """SIGSTOP keeps a process from hearing SIGTERM; it is woken to hear it."""
+    script = 'trap ": > heard; exit" TERM; kill -STOP $$; sleep 600'
+    trial = make_trial("sh", "-c", script, total_limit_s=1.0)
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Failure)
+    assert (outcome.kind, outcome.files_created) == ("timeout", ("heard",))
+    assert processes_of(trial.scratch) == []
+
+
+def test_two_trials_of_one_config_at_once_are_refused(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
+    """The second would read the first one's candidate."""
+    config = work / "config.json"
+    config.write_text("{}")
+    first = candidate_path(str(config), "7")
+    Path(first).write_text("another's")
+    file = TrialFile(original=str(config), content=b"{}")
+    with pytest.raises(StateBusyError, match="already there"):
+        run_trial(make_trial("true", id="7", files=(file,)))
+    assert Path(first).read_text() == "another's"
+
+
+def test_the_time_after_the_first_step_is_bounded_apart_from_the_start(
+    make_trial: MakeTrial,
+) -> None:
+    """A start of 1.5 s does not count into a limit of 1 s."""
+    script = "sleep 1.5; for i in $(seq 10000); do echo step $i; sleep 0.05; done"
+    plan = MeasurePlan(mode="whole", unit_regex="^step")
+    failure = run_trial(make_trial("bash", "-c", script, plan=plan, steps_limit_s=1.0))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "timeout"
+    assert failure.wall_s > 2.4

@@ -1,0 +1,84 @@
+"""How long a trial may take: what was asked for wins, the rest follows from it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import pytest
+
+from advisor import __main__ as main
+from advisor.errors import UsageError
+from advisor.model import MeasurePlan
+from advisor.runner import limits
+from advisor.runner.limits import Limits
+from advisor.runner.signs import CONFIG, DEVICE, NEXT_STEPS, RESOURCES, SWALLOWED
+from advisor.settings import Defaults, Workload
+
+PLAN = MeasurePlan()
+
+
+def test_the_total_follows_from_the_others_and_from_the_plan() -> None:
+    """Whatever a plan may rightly take lies inside: start, a slow window, the parts, a silence."""
+    start, hang, total = Limits().of(PLAN)
+    assert (start, hang, total) == (300.0, 60.0, 600.0)
+    parts = MeasurePlan(ceilings_workers=(0, 2), ceilings_s=2.0)
+    longer = {
+        Limits(start_s=1000.0).of(PLAN)[2],
+        Limits(hang_s=100.0).of(PLAN)[2],
+        Limits().of(parts)[2],
+        Limits().of(MeasurePlan(measure_s=60.0))[2],
+        Limits().of(MeasurePlan(mode="whole"))[2],
+    }
+    assert min(longer) > total
+    assert Limits(start_s=900.0, run_s=50.0).of(PLAN) == (900.0, 60.0, 50.0)
+
+
+def test_the_start_limit_follows_the_original_unless_it_was_given() -> None:
+    """A program that needs four minutes to begin is not called stuck after five."""
+    assert Limits().following(240.0).of(PLAN)[0] == 1200.0
+    assert Limits().following(2.0).of(PLAN)[0] == 300.0
+    assert Limits().following(None).of(PLAN)[0] == 300.0
+    assert Limits(start_s=30.0).following(240.0).of(PLAN)[0] == 30.0
+
+
+def test_a_compilation_may_be_silent_as_long_as_a_start() -> None:
+    assert Limits(start_s=500.0).of(MeasurePlan(whatif="compile"))[1] == 500.0
+
+
+def test_a_recompilation_may_be_silent_as_long_as_the_original_start() -> None:
+    """One of 54 s in a program that took 240 s to begin is no hang; what was asked for stays."""
+    assert Limits().following(240.0).of(PLAN)[1] == 240.0
+    assert Limits().following(3.0).of(PLAN)[1] == 60.0
+    assert Limits(hang_s=20.0).following(240.0).of(PLAN)[1] == 20.0
+
+
+def asked(*flags: str, defaults: Defaults | None = None, **workload: object) -> Limits:
+    parser = argparse.ArgumentParser()
+    limits.add_arguments(parser)
+    entry = Workload.model_validate({"command": "x", **workload})
+    return limits.asked(parser.parse_args(flags), entry, defaults or Defaults())
+
+
+def test_a_flag_wins_over_the_workload_and_that_over_the_defaults() -> None:
+    defaults = Defaults.model_validate({"start-limit": "10m", "hang-limit": "2m", "run-limit": 9})
+    found = asked("--start-limit", "1h5m", defaults=defaults, **{"hang-limit": "90"})
+    assert found == Limits(start_s=3900.0, hang_s=90.0, run_s=9.0)
+    assert asked() == Limits()
+
+
+def test_a_limit_that_is_no_duration_is_refused_by_its_flag() -> None:
+    with pytest.raises(UsageError, match=r"--hang-limit: 'soon' is no duration; write 90s"):
+        asked("--hang-limit", "soon")
+
+
+@pytest.mark.parametrize("command", ["optimize", "profile", "gate"])
+def test_every_flag_that_a_failure_names_exists(command: str) -> None:
+    """Advice that cannot be followed is none."""
+    parser = main.build_parser(command)
+    known = {word for action in parser._actions for word in action.option_strings}
+    own = (sign.next_step or "" for sign in (*RESOURCES, *DEVICE, *CONFIG, *SWALLOWED))
+    told = " ".join((*NEXT_STEPS.values(), *own)).replace("docker run --shm-size=8g", "")
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", told))
+    assert named >= {"--start-limit", "--hang-limit", "--run-limit", "--allow-writes"}
+    assert named <= known

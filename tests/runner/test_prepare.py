@@ -1,0 +1,198 @@
+"""The job of a trial: the candidate beside the original, argv that names it, outputs apart."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.errors import ConfigReadOnlyError
+from advisor.model import MeasurePlan, Run, TrialFile
+from advisor.runner import run_trial
+from advisor.runner.prepare import Job, candidate_path, prepare, replace_paths
+
+if TYPE_CHECKING:
+    from tests.runner.conftest import MakeTrial
+
+
+@pytest.fixture
+def config(work: Path) -> Path:
+    """A config of the user's in a folder of the working directory."""
+    path = work / "config" / "dem.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    return path
+
+
+NEW = "config/.dem.gpu-advisor-001.json"
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        ("config/dem.json", NEW),
+        ("./config/dem.json", f"./{NEW}"),
+        ("config/../config/dem.json", "config/../config/.dem.gpu-advisor-001.json"),
+        ("--config=config/dem.json", f"--config={NEW}"),
+        ("run.config=config/dem.json", f"run.config={NEW}"),
+        ("base.json,config/dem.json", f"base.json,{NEW}"),
+        ("python run.py -c 'config/dem.json' && echo ok", f"python run.py -c '{NEW}' && echo ok"),
+        ("config/dem.json.bak", "config/dem.json.bak"),
+        ("dem.json", "dem.json"),
+        ("config", "config"),
+        ("", ""),
+        ("x" * 5000, "x" * 5000),
+    ],
+)
+def test_tokens_that_name_the_config_name_the_candidate(
+    token: str, expected: str, config: Path, work: Path
+) -> None:
+    """Whole tokens and parts of tokens, spelled as the user spelled them; nothing else moves."""
+    copies = {str(config): candidate_path(str(config), "001")}
+    assert replace_paths([token], str(work), copies) == (expected,)
+
+
+def test_absolute_paths_and_links_lead_to_the_candidate(config: Path, work: Path) -> None:
+    """A path is recognised by the file it leads to."""
+    copies = {str(config): candidate_path(str(config), "001")}
+    link = work / "current.json"
+    link.symlink_to(config)
+    absolute = str(work / NEW)
+    assert replace_paths([str(config), "current.json"], str(work), copies) == (absolute, absolute)
+
+
+def test_a_name_with_spaces_is_found_as_a_token_and_behind_an_equals_sign(work: Path) -> None:
+    """Such a path cannot be told inside a longer text, but these two are common."""
+    config = work / "my config.yaml"
+    config.write_text("a: 1")
+    copies = {str(config): candidate_path(str(config), "9")}
+    tokens = ["my config.yaml", "--cfg=my config.yaml"]
+    new = ".my config.gpu-advisor-9.yaml"
+    assert replace_paths(tokens, str(work), copies) == (new, f"--cfg={new}")
+
+
+def test_the_program_reads_the_candidate_beside_the_original(
+    make_trial: MakeTrial, config: Path, by_names: None
+) -> None:
+    """Same folder and mode; the original is untouched, and the candidate is gone afterwards."""
+    config.chmod(0o640)
+    trial = make_trial(
+        "sh", "-c", "cat config/dem.json; stat -c ' %a' config/.dem*; cat config/dem.json > seen",
+        files=(TrialFile(original=str(config), content=b'{"batch": 8}'),),
+        plan=MeasurePlan(mode="whole"),
+    )  # fmt: skip
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Run), outcome
+    assert outcome.stdout_tail == '{"batch": 8} 640\n'
+    assert outcome.files_created == ("seen",)
+    assert config.read_text() == "{}"
+    assert [path.name for path in config.parent.iterdir()] == ["dem.json"]
+
+
+def test_a_relative_original_belongs_to_the_commands_directory(
+    make_trial: MakeTrial, config: Path, by_names: None
+) -> None:
+    """The parent may stand elsewhere."""
+    trial = make_trial("run", "config/dem.json", files=(_file("config/dem.json"),))
+    job = prepare(trial)
+    assert [file.path for file in job.files if not file.keep] == [
+        str(config.with_name(f".dem.gpu-advisor-{trial.id}.json"))
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_one_clear_error(
+    make_trial: MakeTrial, config: Path, by_names: None
+) -> None:
+    """It names the candidate's path and what to do."""
+    config.parent.chmod(0o555)
+    with pytest.raises(ConfigReadOnlyError, match="Make that folder writable"):
+        run_trial(make_trial("true", files=(_file(str(config)),)))
+
+
+def test_a_config_in_no_folder_at_all_is_one_clear_error(make_trial: MakeTrial) -> None:
+    """The same error where the folder is not there."""
+    with pytest.raises(ConfigReadOnlyError, match="no-such-folder"):
+        run_trial(make_trial("true", files=(_file("no-such-folder/a.json"),)))
+
+
+def test_trackers_are_offline_and_write_into_scratch(make_trial: MakeTrial) -> None:
+    """Whatever the caller or the workload says; one that is switched off stays off."""
+    trial = make_trial("true", env=(("WANDB_MODE", "online"), ("FLAVOUR", "mint")))
+    env = _env(prepare(trial, {"PATH": "/bin", "SWANLAB_MODE": "disabled"}))
+    assert (env["WANDB_MODE"], env["SWANLAB_MODE"]) == ("offline", "disabled")
+    assert env["MLFLOW_TRACKING_URI"].startswith(f"file://{trial.scratch}")
+    assert env["FLAVOUR"] == "mint"
+
+
+def test_the_users_own_paths_stay_behind_the_probes(make_trial: MakeTrial) -> None:
+    """PYTHONPATH and PATH are only put in front of."""
+    job = prepare(make_trial("true"), {"PATH": "/mine/bin:/bin", "PYTHONPATH": "/mine/lib"})
+    env = _env(job)
+    site, *rest = env["PYTHONPATH"].split(":")
+    shims, *others = env["PATH"].split(":")
+    assert (rest, others) == (["/mine/lib"], ["/mine/bin", "/bin"])
+    assert Path(site, "sitecustomize.py").is_file()
+    assert os.access(Path(shims, "python3"), os.X_OK)
+
+
+def test_a_deep_scratch_still_has_room_for_sockets(make_trial: MakeTrial, tmp_path: Path) -> None:
+    """A socket's path has 107 characters; multiprocessing makes some under TMPDIR."""
+    deep = tmp_path / ("deep" * 30)
+    code = (
+        "import tempfile, socket, os; d = tempfile.mkdtemp(prefix='pymp-');"
+        "socket.socket(socket.AF_UNIX).bind(os.path.join(d, 'listener-12345678')); print('bound')"
+    )
+    trial = make_trial("python3", "-c", code, scratch=str(deep), plan=MeasurePlan(mode="whole"))
+    outcome = run_trial(trial)
+    assert isinstance(outcome, Run), outcome
+    assert outcome.stdout_tail == "bound\n"
+    assert not Path(_env(prepare(trial))["TMPDIR"]).exists()
+
+
+def test_what_is_compiled_is_kept_for_the_trials_of_a_call(
+    make_trial: MakeTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inductor compiles below TMPDIR, of which each trial has its own: one folder a call instead.
+    Where the user has one, that is used."""
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    caches = str(tmp_path / "caches")
+    first, second = (
+        _env(prepare(make_trial("x", scratch=str(tmp_path / name), caches=caches))) for name in "ab"
+    )
+    assert first["TMPDIR"] != second["TMPDIR"]
+    assert first["TORCHINDUCTOR_CACHE_DIR"] == second["TORCHINDUCTOR_CACHE_DIR"]
+    assert first["TORCHINDUCTOR_CACHE_DIR"].startswith(str(Path(caches).resolve()))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    own = _env(prepare(make_trial("python", "x.py", caches=caches)))
+    assert own["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
+
+
+def test_the_probe_is_told_the_plan(make_trial: MakeTrial, work: Path) -> None:
+    """spec.json holds what the probe needs; with a pattern of the user's it does not stop."""
+    trial = make_trial("true", plan=MeasurePlan(unit_regex="^done"))
+    spec = json.loads(next(f.content for f in prepare(trial).files if f.keep))
+    assert spec["plan"]["mode"] == "observe"
+    assert (spec["protect"], spec["allow_writes"]) == (str(work), False)
+
+
+def test_environments_that_are_no_utf8_reach_the_program(make_trial: MakeTrial) -> None:
+    """Bytes in, the same bytes out."""
+    odd = os.fsdecode(b"caf\xe9")
+    trial = make_trial(
+        "sh", "-c", "printf %s \"$ODD\" > \"${GPU_ADVISOR_SPEC%/*}/outputs/odd\"",
+        env=(("ODD", odd),), plan=MeasurePlan(mode="whole"),
+    )  # fmt: skip
+    assert isinstance(run_trial(trial), Run)
+    assert Path(trial.scratch, "outputs", "odd").read_bytes() == b"caf\xe9"
+
+
+def _file(original: str) -> TrialFile:
+    return TrialFile(original=original, content=b"{}")
+
+
+def _env(job: Job) -> dict[str, str]:
+    return dict(job.env)

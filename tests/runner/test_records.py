@@ -1,0 +1,236 @@
+"""What a program leaves where the probe's records lie is untrusted: reading it raises nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.history import History
+from advisor.model import Failure, MeasurePlan, Run
+from advisor.probe.record import VERSION
+from advisor.runner import run_trial
+from advisor.runner.disturbance import judge, window_rates
+from advisor.runner.reading import read
+from advisor.runner.records import LARGEST_BYTES, Records, parse
+from tests.runner.by_hand import record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.runner.conftest import MakeTrial
+
+WHOLE = MeasurePlan(mode="whole")
+
+
+def of(**fields: Any) -> dict[str, Any]:
+    return {"version": VERSION, "pid": 7, "state": "stepping", "steps": 3, **fields}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe\0",
+        b"null",
+        b"[1, 2]",
+        b"[" * 200_000,
+        b'{"pid": 5, "sta',
+        b'{"version": 1e999}',
+        json.dumps({"version": VERSION - 1, "state": "stopped"}).encode(),
+        json.dumps({"version": "9" * 1000}).encode(),
+    ],
+)
+def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
+    """Cut short, hostile, or of another version: a process that booted, with the reason."""
+    found = parse(7, data)
+    assert found.unread
+    assert (found.pid, found.state, found.measured) == (7, "booted", None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"losses": ["x"]}, "losses.0"),
+        ({"memory": {"ooms": "many"}}, "memory.ooms"),
+        ({"exception": 4}, "exception"),
+        ({"swallowed": [{"type": "X"}]}, "swallowed.0.message"),
+        ({"measured": {"kind": "optimizer step"}}, "measured"),
+        ({"arguments": {"a": [1]}}, "arguments.a"),
+        ({"last_step_time": "NaN"}, "last_step_time"),
+        ({"writes": {"a": 1}, "rank": "first"}, "rank"),
+    ],
+)
+def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong: dict[str, Any], named: str) -> None:
+    """The rest of it counts: one odd field costs no more than itself."""
+    found = parse(7, json.dumps(of(**wrong)).encode())
+    assert found.unread
+    assert named in found.unread
+    assert (found.state, found.steps) == ("stepping", 3)
+
+
+def test_a_rate_or_a_window_that_cannot_be_is_no_measurement() -> None:
+    """Not-a-number and windows without length never reach a comparison; a loss may be either."""
+    for measured in ({"units_per_s": float("nan")}, {"window_end": 100.0}, {"step_ms": "-"}):
+        found = parse(7, json.dumps(record(7, 4.0, measured=measured)).encode())
+        assert found.measured is None
+        assert found.unread
+    diverged = parse(7, json.dumps(record(7, 4.0, losses=[1.0, float("inf")])).encode())
+    assert (diverged.losses, diverged.unread) == ((1.0, float("inf")), None)
+
+
+def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
+    found = parse(7, json.dumps(of(later="x", swallowed=[])).encode())
+    assert (found.unread, found.world_size, found.memory.ooms) == (None, 1, None)
+
+
+def test_the_process_is_the_one_that_the_file_is_named_after() -> None:
+    """A record says nothing of another process."""
+    assert parse(9, json.dumps(of(pid=1, unread="me")).encode()).pid == 9
+
+
+def test_a_record_that_became_unreadable_stands_as_it_was(tmp_path: Path) -> None:
+    """What was seen before is not forgotten, and the reason is told."""
+    path = tmp_path / "7.json"
+    path.write_text(json.dumps(of(steps=5)))
+    records = Records(tmp_path)
+    assert records.read()[0].steps == 5
+    path.unlink()
+    path.write_text("no record")
+    (found,) = records.read()
+    assert (found.steps, found.state) == (5, "stepping")
+    assert found.unread
+    assert records.read() == (found,)
+
+
+def test_a_record_of_which_a_part_cannot_be_read_is_news_all_the_same(tmp_path: Path) -> None:
+    """What can be read of it is later than what was there before."""
+    path = tmp_path / "7.json"
+    path.write_text(json.dumps(of(state="torch", steps=1)))
+    records = Records(tmp_path)
+    assert records.read()[0].state == "torch"
+    path.unlink()
+    path.write_text(json.dumps(of(steps=9, notes=4)))
+    (found,) = records.read()
+    assert (found.steps, found.state) == (9, "stepping")
+    assert "notes" in str(found.unread)
+
+
+def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
+    """A pipe would never end, a link may lead anywhere, and a disk image is no record."""
+    os.mkfifo(tmp_path / "1.json")
+    os.mkfifo(tmp_path / "stacks-1.txt")
+    (tmp_path / "2.json").symlink_to("/dev/zero")
+    (tmp_path / "3.json").mkdir()
+    with (tmp_path / "4.json").open("wb") as large:
+        large.truncate(LARGEST_BYTES + 1)
+    (tmp_path / "99999999999999999999.json").write_text("{}")
+    (tmp_path / "boot-5.json").write_text('{"time": "soon"}')
+    (tmp_path / "boot-x.json").write_text("{}")
+    records = Records(tmp_path)
+    assert [found.pid for found in records.read()] == [1, 2, 3, 4, 5]
+    assert all(found.unread for found in records.read()[:4])
+    assert records.stacks() == {}
+
+
+def test_a_partly_wrong_record_is_measured_and_noted() -> None:
+    found = parse(7, json.dumps(record(7, 4.0, cpus="all")).encode())
+    reading = read([found], MeasurePlan())
+    assert reading is not None
+    assert reading.units_per_s == 4.0
+    assert any("left out" in note and "cpus" in note for note in reading.notes)
+
+
+OVERWRITES = """\
+import json, os, pathlib
+records = pathlib.Path(os.environ["GPU_ADVISOR_SPEC"]).parent / "probe"
+(records / f"{os.getpid() + 1}.json").write_text(%r)
+"""
+
+
+def test_a_hostile_record_never_raises_out_of_a_trial(make_trial: MakeTrial) -> None:
+    """It is a failure of its own kind, which says what could not be read."""
+    outcome = run_trial(make_trial(sys.executable, "-c", OVERWRITES % "{"))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "probe-not-loaded"
+    assert "could not be read" in outcome.evidence
+
+
+def test_a_file_whose_name_is_no_text_costs_no_record(
+    make_trial: MakeTrial, tmp_path: Path
+) -> None:
+    """Names are bytes on Linux, and JSON is text."""
+    code = r"""open(b"od\xffd.txt", "w").close(); raise ValueError("\udcff")"""
+    outcome = run_trial(make_trial(sys.executable, "-c", code))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "crash-start"
+    assert "ValueError: ?" in outcome.evidence
+    run = run_trial(
+        make_trial(sys.executable, "-c", code.partition(";")[0].replace("od", "new"), plan=WHOLE)
+    )
+    assert isinstance(run, Run)
+    assert run.files_created == ("new\ufffdd.txt",)
+    history = History(tmp_path / "history.sqlite")
+    history.append("key", "machine", run)
+    assert history.find("key", "machine", max_age_s=60.0) == [run]
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, -1, 0, 1e308, -1e308, float("nan"), float("inf"), 10**30, "", "x", "\0", [], [1],
+    {}, {"a": [1]}, [[[]]], "9" * 50, [None], {"type": 1},
+)  # fmt: skip
+
+
+def places(found: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Every place inside a record."""
+    keys = found if isinstance(found, dict) else range(len(found))
+    for key in keys:
+        yield (*before, key)
+        if isinstance(found[key], (dict, list)):
+            yield from places(found[key], *before, key)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> None:
+    """Junk at any place, taken away or put in: nothing raises, and rates are finite."""
+    whole: dict[str, Any] = json.loads(json.dumps(record(7, 40.0, **FULL)))
+    chance, all_places = random.Random(seed), list(places(whole))
+    for _ in range(150):
+        broken = json.loads(json.dumps(whole))
+        for place in chance.choices(all_places, k=chance.choice((1, 1, 2, 4))):
+            with contextlib.suppress(TypeError, KeyError, IndexError):  # a place that is gone
+                *way, last = place
+                inside = functools.reduce(lambda found, key: found[key], way, broken)
+                inside[last] = chance.choice(JUNK)
+                if chance.random() < 0.2:
+                    del inside[last]
+        data = json.dumps(broken).encode()
+        cut = len(data) if chance.random() < 0.9 else chance.randrange(len(data))
+        records = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
+        for some in (records[:1], records, records[::-1]):
+            reading = read(some, MeasurePlan(whole_batches=3))
+            assert all(isinstance(each.caught, tuple) for each in some)
+            if reading is not None:
+                judged = judge(reading.parts, [], reading.window_start, reading.window_end)
+                assert all(map(math.isfinite, (judged.factor, reading.units_per_s)))
+                assert all(map(math.isfinite, window_rates(judged.counted)))
+
+
+FULL: dict[str, Any] = {
+    "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
+    "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
+    "loader": {"site": "a.py:1", "workers": 2, "tokens_per_item": 3.0, "padding_share": 0.1},
+    "seen": {"model_dtype": "float32", "compute_dtype": "bfloat16"},
+    "ceilings": {"compute_units_per_s": 1.0, "loader": [{"workers": 1, "units_per_s": 3.0}]},
+    "whatif": {"name": "x", "applied": True},
+    "arguments": {"a": 1},
+    "cpus": 2,
+}

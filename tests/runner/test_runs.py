@@ -1,0 +1,223 @@
+"""What a Run says of a program that did its work."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from advisor.executor.engines.local import LocalEngine
+from advisor.model import Effects, Failure, MeasurePlan, Run
+from advisor.runner import run_trial
+from advisor.runner.output import LOG_BYTES, TAIL_BYTES, plain
+from advisor.tuner import results
+from tests.runner.conftest import MakeTrial, processes_of, program
+
+LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
+WHOLE = MeasurePlan(mode="whole")
+
+
+def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> None:
+    """Rate, effects, memory and window come together in one Run; the program is stopped."""
+    trial = make_trial(
+        *program("fail_training", "never-ends"), plan=MeasurePlan(measure_s=0.5, min_steps=20)
+    )
+    said: list[str] = []
+    run = LocalEngine(on_progress=said.append).run(trial)
+    assert isinstance(run, Run), run
+    assert run.units_per_s > 0
+    assert run.units > 0
+    assert len(run.windows) > 1
+    assert (run.effects.batch, run.effects.workers, run.exit_code) == (8, 0, 0)
+    assert run.peak_host_gib is not None
+    assert run.peak_host_gib > 0.05
+    assert run.telemetry.samples > 0
+    assert run.files_created == ()
+    assert said
+    assert processes_of(trial.scratch) == []
+
+
+@pytest.mark.parametrize("how", ["slow-start", "slow-update"])
+def test_a_busy_first_step_is_no_hang(how: str, make_trial: MakeTrial) -> None:
+    """torch.compile works for minutes between the first batch and the first step, and an update of
+    many passes may be silent for as long in each of them."""
+    trial = make_trial(
+        *program("fail_training", how), plan=MeasurePlan(measure_s=0.5), hang_limit_s=2.0
+    )
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+
+
+def test_a_program_without_torch_is_counted_by_the_users_pattern(make_trial: MakeTrial) -> None:
+    """Matching lines after the first are the units; the program is stopped when it is enough."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=5, unit_regex=r"^tile \d+: (\d+) pixels")
+    trial = make_trial("bash", "-c", LINES.format(n=100_000), plan=plan, unit="pixel")
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+    assert run.unit == "pixel"
+    assert run.units % 4 == 0
+    assert run.units >= 20
+    assert len(run.windows) > 1
+    assert "output lines" in run.rate_source
+
+
+def test_one_matching_line_tells_of_the_whole_run(make_trial: MakeTrial) -> None:
+    """`processed 1,200 images` at the end: units over the time of the run."""
+    plan = MeasurePlan(mode="whole", unit_regex=r"processed ([\d,]+) images")
+    run = run_trial(make_trial("sh", "-c", "sleep 0.2; echo processed 1,200 images", plan=plan))
+    assert isinstance(run, Run), run
+    assert run.units == 1200
+    assert run.units_per_s == pytest.approx(1200 / run.wall_s)
+    assert "whole run" in run.rate_source
+
+
+def test_a_pattern_that_matches_nothing_is_said_so(make_trial: MakeTrial) -> None:
+    """Never a rate counted in another way than the one asked for."""
+    plan = MeasurePlan(mode="whole", unit_regex=r"^row (\d+)")
+    outcome = run_trial(make_trial("bash", "-c", LINES.format(n=2), plan=plan))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "no-steps"
+    assert "0 output lines match" in outcome.evidence
+
+
+def test_a_whole_run_counts_as_one_where_nothing_else_can(make_trial: MakeTrial) -> None:
+    """The rate's source says that it is only the time of the run."""
+    run = run_trial(make_trial("sleep", "0.2", plan=WHOLE))
+    assert isinstance(run, Run), run
+    assert (run.unit, run.units) == ("run", 1.0)
+    assert run.units_per_s == pytest.approx(1 / run.wall_s)
+    assert "whole run" in run.rate_source
+
+
+def test_equal_outputs_have_equal_digests(make_trial: MakeTrial) -> None:
+    """Binary contents make the digest; names carry time stamps, and texts carry timings."""
+
+    def digest(data: str, *, folder: str = "a", log: str = "took 1 s") -> str | None:
+        outputs = 'cd "${GPU_ADVISOR_SPEC%/*}/outputs"'
+        script = f"{outputs}; mkdir {folder}; printf '{data}' > {folder}/b; echo {log} > log.txt"
+        run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
+        assert isinstance(run, Run), run
+        return run.output_digest
+
+    first = digest(r"\000same")
+    assert first is not None
+    assert digest(r"\000same", folder="at_12_30", log="took 2 s") == first
+    assert digest(r"\000else") != first
+
+
+def test_files_written_outside_scratch_are_guessed_where_nothing_isolates(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
+    """New ones by name; a file that was there before and changed is noted."""
+    (work / "log.txt").write_text("")
+    for folder in (".git", "__pycache__"):
+        (work / folder).mkdir()
+    script = "mkdir out; touch out/a .git/b __pycache__/c; echo more >> log.txt"
+    run = run_trial(make_trial("sh", "-c", script, plan=WHOLE))
+    assert isinstance(run, Run), run
+    assert run.files_created == ("out/a",)
+    assert run.notes[0].startswith("not isolated: what the program writes is real")
+    assert run.notes[1:] == ("the program wrote to log.txt",)
+
+
+def test_a_later_trial_may_write_over_what_an_earlier_one_created(
+    make_trial: MakeTrial, work: Path, by_names: None
+) -> None:
+    """The same command twice in one search; what the user had before stays refused."""
+    engine = LocalEngine()
+    for _ in range(2):
+        run = engine.run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+        assert isinstance(run, Run), run
+    (work / "best.ckpt").write_text("good weights")
+    outcome = LocalEngine().run(make_trial(*program("fail_overwrites"), plan=WHOLE))
+    assert isinstance(outcome, Failure)
+    assert outcome.kind == "outputs-not-apart"
+    assert (work / "best.ckpt").read_text() == "good weights"
+
+
+def test_an_endless_printer_fills_no_disk(make_trial: MakeTrial) -> None:
+    """The log is bounded; its end is the output's end; the tail is 64 KiB."""
+    script = f"yes 0123456789abcde | head -c {3 * LOG_BYTES}; echo; echo the end"
+    trial = make_trial("sh", "-c", script, plan=WHOLE)
+    run = run_trial(trial)
+    assert isinstance(run, Run), run
+    log = Path(trial.scratch, "logs", "stdout.log").read_bytes()
+    assert len(log) < LOG_BYTES + TAIL_BYTES + 100
+    assert log.endswith(b"the end\n")
+    assert re.search(rb"\[\d+ bytes left out\]", log)
+    assert len(run.stdout_tail) == TAIL_BYTES
+    assert run.stdout_tail.endswith("the end\n")
+
+
+def test_many_trials_lose_no_last_words_no_descriptor_and_no_child(make_trial: MakeTrial) -> None:
+    """However fast the programs end after their words. A search runs hundreds in one process."""
+    run_trial(make_trial("true", plan=WHOLE))
+    before = held()
+    for number in range(8):
+        run = run_trial(make_trial("echo", str(number), plan=WHOLE))
+        assert isinstance(run, Run)
+        assert run.stdout_tail == f"{number}\n"
+    assert held() == before
+
+
+def held() -> tuple[int, int]:
+    """Open descriptors and children of this process."""
+    return len(list(Path("/proc/self/fd").iterdir())), len(psutil.Process().children())
+
+
+def test_terminal_colours_and_redrawn_lines_are_made_plain() -> None:
+    """Of a progress bar its last state remains."""
+    assert plain(b"\x1b[31mred\x1b[0m\r\n 1%\r50%\r100%\ndone\xff") == "red\n100%\ndone\ufffd"
+
+
+def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> None:
+    """A program that keeps the first item of each batch leaves fewer files for as many items."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=20)
+    asked = (("1", "each"), ("8", "each"), ("8", "first"))
+    runs = [run_trial(make_trial(*program("ok_results", *words), plan=plan)) for words in asked]
+    assert [isinstance(run, Run) for run in runs] == [True] * 3, runs
+    single, several, fewer = runs
+    told = [(r.files_in_window, r.whole_units, r.units) for r in runs]
+    assert not results.lost([single], several), told
+    assert results.lost([single], fewer), told
+
+
+def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(
+    make_trial: MakeTrial,
+) -> None:
+    """Two side by side are measured to the end of the window; the parent then misses what they
+    would have written, which is our doing."""
+    plan = MeasurePlan(measure_s=0.5, min_steps=10)
+    run = run_trial(make_trial(*program("ok_shards"), plan=plan))
+    assert isinstance(run, Run), run
+    assert run.ranks == 2
+    assert run.units_per_s == pytest.approx(sum(run.rank_units_per_s))
+
+
+BUILDS_A_LOADER = (
+    "import torch; data = list(range(99))\n"
+    "loader = torch.utils.data.DataLoader(data, batch_size=7)\n"
+    "raise ValueError('12 is no multiple of 5')\n"
+)
+
+
+def test_a_program_that_fails_tells_what_it_came_to(make_trial: MakeTrial) -> None:
+    """The loader that it built is known, though it never took a step; of a network nothing is."""
+    failure = run_trial(make_trial(sys.executable, "-c", BUILDS_A_LOADER))
+    assert isinstance(failure, Failure)
+    assert failure.effects == Effects(batch_asked=7)
+    failure = run_trial(make_trial(*program("fail_crash_start")))
+    assert isinstance(failure, Failure)
+    assert failure.effects is None
+
+
+def test_a_run_of_which_only_effects_are_asked_stops_in_time(make_trial: MakeTrial) -> None:
+    """A window that would take minutes is read as it stands."""
+    plan = MeasurePlan(measure_s=300.0, longest_s=1.0)
+    run = run_trial(make_trial(*program("fail_training", "never-ends"), plan=plan))
+    assert isinstance(run, Run), run
+    assert (run.effects.batch, run.effects.batch_asked, run.effects.workers) == (8, 8, 0)
+    assert run.window_end - run.window_start < 60

@@ -1,0 +1,57 @@
+"""Trials of small programs under one kind of isolation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path  # noqa: TC003
+from typing import Any
+
+import pytest
+
+from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
+from advisor.runner import run_trial
+from advisor.sandbox.offer import FORCED
+
+Do = Callable[..., Run | Failure]
+NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
+"""Runs a command where it may mount what it likes."""
+
+
+@pytest.fixture(scope="session")
+def _place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("isolation") / "project"
+
+
+@pytest.fixture
+def project(_place: Path) -> Path:
+    """The user's project, with one file in it. For each path it is tried once what holds there."""
+    shutil.rmtree(_place, ignore_errors=True)
+    _place.mkdir()
+    (_place / "mine.txt").write_text("precious")
+    return _place
+
+
+@pytest.fixture
+def do(tmp_path: Path, project: Path) -> Do:
+    """Run a trial of Python code, or of a command, to its own end under a kind."""
+
+    def run(kind: str, *command: str, **fields: Any) -> Run | Failure:
+        number = len(list(tmp_path.iterdir()))
+        if len(command) == 1:
+            command = (sys.executable, "-c", command[0])
+        env = (*fields.pop("env", ()), (FORCED, kind))
+        given: dict[str, Any] = {
+            "id": f"{number:03d}",
+            "purpose": "baseline",
+            "label": "original",
+            "candidate": Candidate(),
+            "cwd": str(project),
+            "scratch": str(tmp_path / f"scratch-{number}"),
+            "plan": MeasurePlan(mode="whole"),
+        }
+        return run_trial(Trial(command=command, env=env, **given | fields))
+
+    return run

@@ -1,0 +1,177 @@
+"""On hosts that refuse: the next best kind holds, what is missing is said, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.errors import UsageError
+from advisor.sandbox.mounts import Look, Mount, plan, read_mounts
+from advisor.sandbox.offer import offered
+
+ROOT = Path(__file__).resolve().parents[2]
+REFUSE = Path(__file__).with_name("refuse.py")
+TRIAL = """
+import json, sys
+from pathlib import Path
+from advisor.sandbox.offer import offered
+from advisor.model import Candidate, MeasurePlan, Trial
+from advisor.runner import run_trial
+folder = Path(sys.argv[1])
+outcome = run_trial(Trial(
+    id="1", purpose="baseline", label="original", candidate=Candidate(),
+    cwd=str(folder / "project"),
+    command=(sys.executable, "-c", "open('mine.txt', 'w').write('new')"),
+    scratch=str(folder / "scratch"), plan=MeasurePlan(mode="whole"),
+))
+offer = offered(str(folder / "project"))
+print(json.dumps([type(outcome).__name__, getattr(outcome, "kind", None), outcome.isolation,
+                  [kind for kind, why in offer.refused], offer.why_not_better]))
+"""
+
+
+def trial(tmp_path: Path, *before: str) -> list[Any]:
+    """What a trial that overwrites a file comes to when it is started through `before`."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "mine.txt").write_text("precious")
+    done = subprocess.run(
+        [*before, sys.executable, "-c", TRIAL, str(tmp_path)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "GPU_ADVISOR_ISOLATION"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (project / "mine.txt").read_text() == "precious"
+    told: list[Any] = json.loads(done.stdout)
+    return told
+
+
+def test_landlock_holds_where_namespaces_are_refused(tmp_path: Path) -> None:
+    """As under the default filter of container engines."""
+    told = trial(tmp_path, sys.executable, str(REFUSE), "unshare")
+    assert told[:4] == ["Failure", "write-denied", "landlock", ["overlay"]]
+    assert told[4] == "overlay: unshare: Operation not permitted"
+
+
+def test_the_guard_holds_where_both_are_refused(tmp_path: Path) -> None:
+    """Then existing outputs are refused by their names."""
+    refused = "unshare,landlock_create_ruleset"
+    told = trial(tmp_path, sys.executable, str(REFUSE), refused)
+    assert told[:4] == ["Failure", "outputs-not-apart", "guard", ["overlay", "landlock"]]
+    assert "landlock: landlock_create_ruleset: Operation not permitted" in told[4]
+
+
+def test_a_limit_of_no_more_namespaces_is_a_refusal_too(tmp_path: Path) -> None:
+    """The kernel says then that no space is left."""
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
+    told = trial(tmp_path, "unshare", "-Ur", "sh", "-c", script, "sh")
+    assert told[1:4] == ["write-denied", "landlock", ["overlay"]]
+
+
+def test_inside_of_another_user_namespace_the_overlay_holds(tmp_path: Path) -> None:
+    """Rootless containers: only one number is mapped."""
+    assert trial(tmp_path, "unshare", "-Urm")[:3] == ["Run", None, "overlay"]
+
+
+def test_inside_of_a_trial_another_kind_holds(tmp_path: Path) -> None:
+    """The kernel stacks overlays two deep, so the second call may have to do with less."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom advisor.model import *\n"
+        "from advisor.runner import run_trial\nfolder = Path(sys.argv[1])\n"
+        "(folder / 'project').mkdir()\n"
+        "r = run_trial(Trial(id='1', purpose='baseline', label='o', candidate=Candidate(),\n"
+        "    cwd=str(folder), command=tuple(sys.argv[2:]), scratch=str(folder / 'outer'),\n"
+        "    plan=MeasurePlan(mode='whole')))\n"
+        "sys.stdout.write(r.stdout_tail)\n"
+    )
+    (tmp_path / "out").mkdir()
+    told = trial(tmp_path, sys.executable, "-c", code, str(tmp_path / "out"))
+    assert told[2] in {"overlay", "landlock", "guard"}
+
+
+def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path: Path) -> None:
+    """An unknown one neither."""
+    with pytest.raises(UsageError, match="may be overlay, landlock, guard"):
+        offered(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})
+    with pytest.raises(UsageError, match="does not hold here"):
+        offered(str(tmp_path / "missing"), {"GPU_ADVISOR_ISOLATION": "landlock"})
+
+
+# --- how the file tree is put together ----------------------------------------------------
+
+MOUNTS = r"""
+27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+22 27 0:21 / /proc rw - proc proc rw
+24 27 0:6 / /dev rw - devtmpfs devtmpfs rw
+25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw
+26 27 0:30 / /data/my\040disk rw - ext4 /dev/vdb rw
+28 27 0:31 / /cdrom ro - iso9660 /dev/sr0 ro
+29 27 0:32 / /home/me/cloud rw - fuse cloud rw
+"""
+FOLDERS = {
+    "/": ["/home", "/var", "/proc", "/dev", "/data", "/cdrom"],
+    "/home": ["/home/me", "/home/you"],
+    "/home/me": ["/home/me/cloud", "/home/me/project"],
+    "/data": ["/data/my disk", "/data/rest"],
+    "/var": ["/var/tmp", "/var/lib"],
+}
+
+
+def steps(*, root: bool) -> dict[str, str]:
+    """The plan for a small host, by path."""
+    mine = {"/home/me", "/home/me/project", "/var/tmp"}
+    look = Look(
+        folders=lambda path: FOLDERS.get(path, []),
+        is_folder=lambda _: True,
+        may_write=lambda path: root or path in mine,
+        is_foreign=lambda path: path == "/var/tmp",
+        is_owner_of_all=root,
+    )
+    found = plan(read_mounts(MOUNTS.strip()), ["/home/me/project"], look, private_memory=True)
+    assert [step.path for step in found] == sorted(step.path for step in found)  # parents first
+    return {step.path: step.how for step in found}
+
+
+def test_a_folder_in_which_others_are_mounted_is_split() -> None:
+    """Where its user may write in it, else it is shown read-only; what lies in it is covered."""
+    assert steps(root=False) == {
+        "/": "sealed",
+        "/proc": "passes",
+        "/dev": "passes",
+        "/dev/shm": "memory",
+        "/cdrom": "passes",
+        "/data": "sealed",
+        "/data/my disk": "overlay",
+        "/data/rest": "overlay",
+        "/home": "sealed",
+        "/home/me": "split",
+        "/home/me/cloud": "overlay",
+        "/home/me/project": "overlay",
+        "/home/you": "overlay",
+        "/var": "overlay",
+        "/var/tmp": "overlay",  # another's folder cannot be copied up, it can be stood over
+    }
+
+
+def test_root_writes_everywhere() -> None:
+    """So that every split folder takes what is written in it."""
+    found = steps(root=True)
+    assert {found["/"], found["/home"], found["/home/me"], found["/data"]} == {"split"}
+    assert "/var/tmp" not in found
+
+
+def test_mounts_are_read_with_their_escapes_and_modes() -> None:
+    """A space in a path is written as `\\040`."""
+    found = {mount.path: mount for mount in read_mounts(MOUNTS.strip())}
+    assert found["/data/my disk"] == Mount("/data/my disk", "ext4", read_only=False)
+    assert found["/cdrom"].read_only
+    assert list(found) == sorted(found)

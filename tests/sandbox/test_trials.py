@@ -1,0 +1,367 @@
+"""What a trial is under each kind: what it sees, what it is told, what is told of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from advisor.model import Failure, Run, TrialFile
+from advisor.sandbox import layers
+from advisor.sandbox.confinement import SandboxPolicy
+from advisor.sandbox.offer import FORCED
+from advisor.sandbox.refusals import refusal
+from benchmarks.ways import seen
+
+if TYPE_CHECKING:
+    from tests.sandbox.conftest import Do
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("overlay", "landlock", "guard")
+
+
+# --- the overlay --------------------------------------------------------------------------
+
+RESUMES = """
+import os
+step = int(open("last.pt").read()) if os.path.exists("last.pt") else 0
+print("starts at", step)
+if os.path.exists("last.pt"): os.replace("last.pt", "prev.pt")
+open("last.pt", "w").write(str(step + 40))
+assert open("last.pt").read() == str(step + 40)
+"""
+
+
+def test_each_trial_starts_from_the_users_own_checkpoint(do: Do, project: Path) -> None:
+    """What resumes by itself never resumes from a trial, and the tree stays byte for byte."""
+    (project / "last.pt").write_text("7")
+    (project / ".gitignore").write_text("*.pt")
+    who = ["-c", "user.name=u", "-c", "user.email=u@v"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=project, check=True)
+    before = seen(project)
+    for _ in range(2):
+        run = do("overlay", RESUMES)
+        assert isinstance(run, Run), run
+        assert run.stdout_tail == "starts at 7\n"
+    assert seen(project) == before
+
+
+def test_what_would_have_changed_is_listed_exactly(do: Do, project: Path) -> None:
+    """Created, changed in content or mode, removed; nothing that was only read or opened."""
+    for name in ("changed", "mode", "opened", "gone", "same"):
+        (project / name).write_text(name)
+    (project / "emptied" / "a").mkdir(parents=True)
+    run = do(
+        "overlay", "bash", "-c",
+        "echo x >> changed; chmod 700 mode; : >> opened; rm gone; cat same; mkdir -p new/a empty;"
+        "touch new/a/b __pycache__; rm -r emptied; mkdir emptied; echo a > .git",
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert run.files_created == (".git", "empty/", "new/a/b")
+    assert run.notes == (
+        "the program wrote to changed, mode, thrown away with the trial",
+        "the program removed emptied/, gone, thrown away with the trial",
+    )
+    assert run.isolation == "overlay"
+
+
+def test_the_candidate_stands_in_the_place_of_the_config(do: Do, project: Path) -> None:
+    """Of a config behind a link too; no file appears beside it, no argument is rewritten."""
+    real = project / "real.json"
+    real.write_text('{"batch": 1}')
+    real.chmod(0o640)
+    (project / "link.json").symlink_to("real.json")
+    before = seen(project)
+    run = do(
+        "overlay",
+        "sh", "-c", "ls; cat link.json real.json; stat -c %a real.json; echo $0", "link.json",
+        files=(TrialFile(original=str(project / "link.json"), content=b'{"batch": 2}'),),
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert run.stdout_tail.split() == [
+        "link.json", "mine.txt", "real.json", '{"batch":', '2}{"batch":', "2}640", "link.json",
+    ]  # fmt: skip
+    assert seen(project) == before
+    assert (run.files_created, run.notes) == ((), ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_python_candidate_is_never_taken_for_what_was_compiled_of_another(
+    do: Do, project: Path, kind: str
+) -> None:
+    """Python believes a compiled file by size and second, and 16 is as long as 32: the time of a
+    candidate is that of its content, whenever it runs."""
+    config = project / "config.py"
+    config.write_text("batch = 16\n")
+    subprocess.run([sys.executable, "-c", "import config"], cwd=project, check=True)
+    told = []
+    for content in (b"batch = 32\n", b"batch = 64\n", b"batch = 32\n"):
+        run = do(
+            kind,
+            sys.executable, "-c",
+            "import os, sys; name = sys.argv[1]; m = __import__(name[:-3]);"
+            "print(m.batch, os.stat(name).st_mtime)", "config.py",
+            files=(TrialFile(original=str(config), content=content),),
+            env=(("PYTHONPATH", str(project)),),
+        )  # fmt: skip
+        assert isinstance(run, Run), run
+        told.append(run.stdout_tail.split())
+    assert [batch for batch, _ in told] == ["32", "64", "32"]
+    first, other, again = (float(time) for _, time in told)
+    assert first == again
+    assert int(first) != int(other)
+
+
+def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
+    """A file that grew also holds items of earlier runs, so only new and rewritten ones count."""
+    (project / "grown.csv").write_text("1\n2\n")
+    (project / "rewritten.csv").write_text("1\n2\n3\n4\n")
+    run = do(
+        "overlay", "bash", "-c",
+        "echo 3 >> grown.csv; echo 9 > rewritten.csv; mkdir out; echo '{\"a\": 1}' > out/p.jsonl;"
+        "echo x > notes.txt; ln -s p.jsonl out/q.jsonl; mkfifo out/pipe.csv",
+    )  # fmt: skip
+    assert isinstance(run, Run), run
+    assert {(each.path, each.items, each.first) for each in run.results} == {
+        ("out/p.jsonl", 1, ((1.0,),)),
+        ("rewritten.csv", 1, ((9.0,),)),
+    }
+
+
+def test_a_folder_that_a_run_was_given_for_its_results_is_looked_into(tmp_path: Path) -> None:
+    """A config's own output folder is turned to one of the trial's, over which no layer lies."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "p.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "run.log").write_text("x")
+    (tmp_path / "q.csv").symlink_to("/etc/passwd")
+    found = layers.written(str(tmp_path))
+    assert len(found["written_at"]) == 1
+    (held,) = found["results"]
+    assert (held["path"], held["first"]) == (str(tmp_path / "made" / "p.jsonl"), [[1.0]])
+
+
+def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
+    """More than fits is a failure of its own, with the size and the variable that moves it."""
+    code = "open('big', 'wb').write(bytes(64 << 20))"
+    failure = do("overlay", code, env=(("GPU_ADVISOR_LAYER_SIZE", "16M"),))
+    assert isinstance(failure, Failure)
+    assert failure.kind == "disk-full"
+    assert "16 MiB" in failure.evidence
+    assert "GPU_ADVISOR_LAYER_FOLDER" in failure.next_step
+
+
+def test_layers_may_lie_on_a_disk(do: Do, project: Path, tmp_path: Path) -> None:
+    """In a folder that is named, and that is empty again afterwards."""
+    layers = tmp_path / "layers"
+    layers.mkdir()
+    code = "import os; os.rename('mine.txt', 'b'); os.makedirs('c/d'); print(os.listdir('.'))"
+    run = do("overlay", code, env=(("GPU_ADVISOR_LAYER_FOLDER", str(layers)),))
+    assert isinstance(run, Run), run
+    assert run.files_created == ("b", "c/d/")
+    assert list(layers.iterdir()) == []
+    assert [path.name for path in project.iterdir()] == ["mine.txt"]
+
+
+def test_caches_are_kept_for_the_later_trials_of_a_call(do: Do, tmp_path: Path) -> None:
+    """They show what the user's hold already; the user's own stay as they are."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "old").write_text("old")
+    env = (("XDG_CACHE_HOME", str(cache)), ("C", str(cache)))
+    kept = str(tmp_path / "kept")
+    code = "import os; p = os.environ['C']; print(sorted(os.listdir(p))); open(p + '/new', 'w')"
+    outputs = [do("overlay", code, env=env, caches=kept).stdout_tail for _ in range(2)]
+    assert outputs == ["['old']\n", "['new', 'old']\n"]
+    assert [path.name for path in cache.iterdir()] == ["old"]
+
+
+def test_users_and_groups_keep_their_numbers_and_devices_work(do: Do) -> None:
+    """And the network, /proc and shared memory are there."""
+    code = (
+        "import os, socket; s = socket.create_server(('127.0.0.1', 0))\n"
+        "socket.create_connection(s.getsockname()); open('/dev/null', 'w').write('x')\n"
+        "assert os.urandom(1) and open('/proc/self/stat').read() and os.path.isdir('/sys/class')\n"
+        "open('/dev/shm/x', 'w')\n"
+        "print(os.getuid(), os.getgid(), os.stat('.').st_uid, os.listdir('/dev/shm'))"
+    )
+    run = do("overlay", code)
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == f"{os.getuid()} {os.getgid()} {os.getuid()} ['x']\n"
+
+
+def test_a_socket_of_another_process_can_be_reached(do: Do) -> None:
+    """An ssh agent, a display, a container engine, wherever it lies."""
+    import socket
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
+        place = Path(folder, "deep", "down", "below", "s")
+        place.parent.mkdir(parents=True)
+        server.bind(str(place))
+        server.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('{place}'); print('there')"
+        run = do("overlay", code)
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == "there\n"
+
+
+# --- writes that are denied ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("open('mine.txt', 'w')",),
+        ("import os; os.replace('mine.txt', 'b')",),
+        ("import sqlite3; sqlite3.connect('new.db').execute('create table t (a)')",),
+        ("bash", "-c", "echo a > mine.txt || exit 1"),
+        ("cp", "/etc/hostname", "mine.txt"),
+        ("chmod", "600", "mine.txt"),
+        ("touch", "mine.txt"),
+    ],
+    ids=lambda command: command[0].partition(";")[0],
+)
+def test_a_denied_write_is_a_failure_that_names_the_file(
+    do: Do, project: Path, command: tuple[str, ...]
+) -> None:
+    """From Python, a shell, a child, C."""
+    failure = do("landlock", *command)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "write-denied", failure.evidence
+    if "sqlite3" not in command[0]:
+        assert str(project / "mine.txt") in failure.evidence
+    assert "--allow-writes" in failure.next_step
+    assert (project / "mine.txt").read_text() == "precious"
+
+
+PASSES_OVER = "import os\ntry: os.makedirs('{}')\nexcept OSError: pass\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (f"{PASSES_OVER.format('out/deep')}open('out/deep/a.png', 'wb')",),
+        ("bash", "-c", "mkdir -p out 2> /dev/null; echo a > out/a.log || exit 1"),
+    ],
+    ids=["python", "shell"],
+)
+def test_what_is_missing_because_its_folder_was_denied_is_a_denied_write(
+    do: Do, project: Path, command: tuple[str, ...]
+) -> None:
+    """The program passed over the refusal, and met it again in other words."""
+    failure = do("landlock", *command)
+    assert isinstance(failure, Failure)
+    assert failure.kind == "write-denied", failure.evidence
+    assert str(project / "out") in failure.evidence
+
+
+def test_what_was_missing_before_is_no_denied_write(do: Do) -> None:
+    """A folder of data that the user forgot, beside one that was denied."""
+    failure = do("landlock", f"{PASSES_OVER.format('out')}open('outer/data.csv')")
+    assert isinstance(failure, Failure)
+    assert failure.kind == "crash-start", failure.evidence
+
+
+def test_a_denied_write_says_why_it_was_not_thrown_away_instead() -> None:
+    """User namespaces may well be allowed where an overlay does not hold."""
+    for why, named in {
+        "overlay: /team belongs to group 7": "/team belongs to group 7",
+        "overlay: unshare: Operation not permitted": "user namespaces",
+    }.items():
+        told = SandboxPolicy(kind="landlock", why_not_better=why)
+        found = refusal(
+            told,
+            [f"[Errno 13] Permission denied: '{Path.home()}/a'"],
+            cwd="/",
+            changes=None,
+            variables={},
+        )
+        assert found is not None
+        assert named in found.next_step
+        assert ("namespaces" in found.next_step) == ("unshare" in why)
+
+
+def test_a_file_that_the_user_may_not_write_either_is_no_denial_of_ours(do: Do) -> None:
+    """/proc tells of it in the same words."""
+    failure = do("landlock", "open('/proc/1/oom_score_adj_', 'w')")
+    assert isinstance(failure, Failure)
+    assert failure.kind != "write-denied"
+
+
+def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
+    do: Do, tmp_path: Path
+) -> None:
+    """TMPDIR, /dev/shm, the outputs; compile caches are pointed to a folder of the call."""
+    code = (
+        "import os, tempfile; tempfile.mkstemp(); os.chmod(tempfile.mkdtemp(), 0o755)\n"
+        "open('/dev/shm/gpu-advisor-own', 'w'); os.unlink('/dev/shm/gpu-advisor-own')\n"
+        "os.makedirs(os.environ['TRITON_CACHE_DIR']); print(os.environ['TRITON_CACHE_DIR'])"
+    )
+    run = do("landlock", code, caches=str(tmp_path / "kept"))
+    assert isinstance(run, Run), run
+    assert run.stdout_tail == f"{tmp_path / 'kept' / 'triton_cache_dir'}\n"
+    assert run.isolation == "landlock"
+
+
+def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None:
+    """In the working directory, then, for real."""
+    run = do("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
+    assert isinstance(run, Run), run
+    assert (project / "mine.txt").read_text() == "new"
+
+
+# --- all kinds ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_tells_what_held_its_writes(do: Do, kind: str) -> None:
+    """So that the report can."""
+    run = do(kind, "pass")
+    assert isinstance(run, Run), run
+    assert run.isolation == kind
+    assert any(note.startswith("not isolated") for note in run.notes) == (kind == "guard")
+
+
+@pytest.mark.parametrize("kind", ["overlay", "landlock"])
+def test_nothing_is_left_of_a_daemon(do: Do, project: Path, kind: str) -> None:
+    """Neither its process nor what it would have written after its trial."""
+    command = ("sh", "-c", "setsid sh -c 'trap \"\" TERM; sleep 0.5; echo late > mine.txt' &")
+    assert isinstance(do(kind, *command), Run)
+    time.sleep(0.6)
+    assert (project / "mine.txt").read_text() == "precious"
+
+
+def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: Path) -> None:
+    """kill -9 of the caller, of the guardian and of the program: no mount, process or change."""
+    code = (
+        "import sys\nfrom advisor.model import *\nfrom advisor.runner import run_trial\n"
+        "run_trial(Trial(id='1', purpose='baseline', label='o', candidate=Candidate(),\n"
+        "    cwd=sys.argv[1], scratch=sys.argv[2], command=('sh', '-c',\n"
+        "    'echo new > mine.txt; touch $TMPDIR/there; exec sleep 600')))\n"
+    )
+    scratch = str(tmp_path / "scratch")
+    words = [sys.executable, "-c", code, str(project), scratch]
+    caller = psutil.Popen(words, cwd=ROOT, env={**os.environ, FORCED: "overlay"})
+    deadline = time.monotonic() + 30
+    while len(family := [caller, *caller.children(recursive=True)]) < 3 or not _sleeps(family):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    mounts = [Path(f"/proc/{process.pid}/mountinfo").read_text() for process in family]
+    assert any(scratch in text for text in mounts)
+    for process in family:
+        process.kill()
+    psutil.wait_procs(family, timeout=10)
+    assert [process for process in family if process.is_running()] == []
+    assert scratch not in Path("/proc/self/mountinfo").read_text()
+    assert (project / "mine.txt").read_text() == "precious"
+
+
+def _sleeps(family: list[psutil.Process]) -> bool:
+    return any(process.name() == "sleep" for process in family)

@@ -1,0 +1,319 @@
+"""Odd worlds in which a trial has to work, or to say why not: containers, mounts, homes."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from advisor.sandbox import kernel, overlay
+from advisor.sandbox.confinement import SandboxPolicy
+from advisor.sandbox.inside import isolation
+from advisor.sandbox.mounts import FOLDERS_LIMIT, Look, Mount, plan
+from tests.sandbox.conftest import NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIAL = """
+import json, sys
+from pathlib import Path
+from advisor.sandbox.offer import offered
+from advisor.model import Candidate, MeasurePlan, Run, Trial
+from advisor.runner import run_trial
+project, scratch, script = sys.argv[1:]
+found = run_trial(Trial(
+    id="1", purpose="baseline", label="original", candidate=Candidate(), cwd=project,
+    command=("sh", "-ec", script), scratch=scratch, plan=MeasurePlan(mode="whole"),
+))
+said = found.stdout_tail if isinstance(found, Run) else f"{found.kind}: {found.evidence}"
+print(json.dumps([found.isolation, said, offered(project).why_not_better]))
+"""
+WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
+SET_DUMPABLE = 4
+IS_ROOT = os.geteuid() == 0
+needs_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
+
+
+class StageLog(NamedTuple):
+    kind: str
+    said: str
+    why_not_better: str
+
+
+def trial(
+    folder: Path, world: str = "", *, script: str = WRITES, project: str = "project", **env: str
+) -> StageLog:
+    """A trial of `script` after the shell commands `world`, in a mount namespace of its own.
+
+    Both run in `folder`, in which lies `project` with a file of the user's.
+    """
+    (folder / "project").mkdir(exist_ok=True)
+    mine = folder / "project" / "mine.txt"
+    mine.write_text("precious")
+    words = [sys.executable, "-c", TRIAL, str(folder / project), str(folder / "scratch"), script]
+    done = subprocess.run(
+        [*NAMESPACE, "sh", "-ec", f'{world}\ncd "$0"; exec "$@"', str(ROOT), *words],
+        cwd=folder,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert mine.read_text() == "precious"
+    assert not (folder / "project" / "runs").exists()
+    return StageLog(*json.loads(done.stdout))
+
+
+# --- how /proc, /tmp and the rest are mounted ---------------------------------------------
+
+MASKED = """
+for each in sys irq bus fs; do
+    if [ -e /proc/$each ]; then
+        mount --bind /proc/$each /proc/$each; mount -o remount,bind,ro /proc/$each
+    fi
+done
+mount --bind /dev/null /proc/timer_list
+"""
+
+# Where the tests' own environment lies in /tmp, its libraries must stay executable there.
+INTERPRETER_MAY_RUN = (
+    f"mount --bind '{sys.prefix}' '{sys.prefix}'; mount -o remount,bind,exec '{sys.prefix}'"
+)
+
+WORLDS = {
+    "a container": f"{MASKED}\nmount --bind /etc/hostname project/other.txt\numount -l /dev/shm",
+    "little of everything": (
+        "mount --bind /tmp /tmp; mount -o remount,bind,noexec,nosuid,nodev /tmp\n"
+        f"{INTERPRETER_MAY_RUN}\n"
+        "mount -t tmpfs -o size=64k,noexec none /dev/shm; umask 777; ulimit -n 64"
+    ),
+    "a read-only root": (
+        "mkdir project/etc; mount --bind /etc project/etc; mount --bind . .\n"
+        "mount -o remount,bind,ro /; export TMPDIR=$PWD"
+    ),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS.keys())
+def test_the_overlay_holds(tmp_path: Path, world: str) -> None:
+    """And the program sees what it wrote."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "other.txt").touch()
+    told = trial(tmp_path, world)
+    assert told == StageLog("overlay", "new\n", ""), told
+
+
+@needs_root
+def test_the_overlay_holds_where_processes_of_others_are_hidden(tmp_path: Path) -> None:
+    """hidepid, in a namespace of processes of its own."""
+    hidden = "mount -t proc -o hidepid=invisible proc /proc"
+    assert trial(tmp_path, hidden) == StageLog("overlay", "new\n", "")
+
+
+def test_where_proc_is_read_only_or_missing_landlock_holds_and_says_why(tmp_path: Path) -> None:
+    told = trial(tmp_path, "mount -o remount,bind,ro /proc", script="cat mine.txt")
+    assert (told.kind, told.said) == ("landlock", "precious")
+    assert "/proc/self/" in told.why_not_better
+    assert "Read-only file system" in told.why_not_better
+
+
+def test_data_on_another_mount_than_the_project_is_covered_too(tmp_path: Path) -> None:
+    world = (
+        "mkdir data; mount -t tmpfs none data; echo mine > data/d; mount --bind data data\n"
+        "trap 'grep -qx mine data/d && test ! -e data/new' EXIT; set -- sh -c '\"$@\"' - \"$@\""
+    )
+    world = world.replace('exec "$@"', '"$@"')
+    script = "echo more >> ../data/d; touch ../data/new; cat ../data/d"
+    assert trial(tmp_path, world, script=script) == StageLog("overlay", "mine\nmore\n", "")
+
+
+def test_a_project_behind_a_link_is_the_same_project(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("project")
+    assert trial(tmp_path, project="link") == StageLog("overlay", "new\n", "")
+
+
+@pytest.mark.parametrize("home", ["unset HOME", "HOME=/etc/passwd"])
+def test_a_home_that_is_none_changes_nothing(tmp_path: Path, home: str) -> None:
+    assert trial(tmp_path, home) == StageLog("overlay", "new\n", "")
+
+
+# --- whose files they are -----------------------------------------------------------------
+
+
+@needs_root
+def test_root_may_do_with_files_of_others_what_it_may_outside(tmp_path: Path) -> None:
+    """A container's root works in a folder that belongs to a user of the host."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "mine.txt").touch()
+    world = "chown -R 1234:1234 project; chmod 700 project; chmod 600 project/mine.txt"
+    script = (
+        f"{WRITES}; chown 4321:4321 mine.txt; stat -c %u:%g mine.txt\n"
+        "setpriv --reuid 1234 --regid 1234 --clear-groups id -u"
+    )
+    assert trial(tmp_path, world, script=script) == StageLog(
+        "overlay", "new\n4321:4321\n1234\n", ""
+    )
+
+
+def does(user: int, work: Callable[[], None], layers: str, project: str) -> bool:
+    """Whether `work` ends well for `user`, in a process of theirs that an overlay isolates."""
+    codecs.lookup("ascii")  # whoever it is may not be able to import it any more
+    child = os.fork()
+    if not child:
+        done = False
+        with contextlib.suppress(BaseException):
+            os.setgroups([])
+            os.setresgid(user, user, user)
+            os.setresuid(user, user, user)
+            kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
+            told = asdict(SandboxPolicy(kind="overlay", layers=layers, upper_bytes=1 << 20))
+            isolation(told, project).enter()
+            work()
+            done = True
+        os._exit(0 if done else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@needs_root
+def test_a_user_with_nobodys_number_writes_where_all_may() -> None:
+    """In a namespace, files of all who have no number there look like nobody's own."""
+    written = Path("/var/tmp/gpu-advisor-test")
+
+    def write() -> None:
+        written.write_text("mine")
+        assert written.read_text() == "mine"
+
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 65534, 65534)
+        assert does(65534, write, f"{folder}/l", folder)
+    assert not written.exists()
+
+
+@needs_root
+def test_where_a_folder_above_or_within_is_of_another_group_all_is_written() -> None:
+    """A namespace holds one group of its user; an overlay may copy up nothing of another's."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        mine, shared = Path(folder, "team", "me"), Path(folder, "team", "me", "data", "shared")
+        shared.mkdir(parents=True)
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            foreign = path.name in {"team", "shared"}
+            os.chown(path, 4321, 0 if foreign else 4321)
+
+        def make() -> None:
+            for path in (mine, mine.parent, shared):
+                (path / "runs").mkdir()
+
+        assert does(4321, make, f"{folder}/l", str(mine))
+        assert not list(Path(folder).rglob("runs"))
+
+
+def test_an_overlay_in_which_nothing_can_be_made_is_not_offered(tmp_path: Path) -> None:
+    """Such as over file systems that take none: there the project is only shown."""
+    world = "\n".join(
+        f"mkdir u{each} w{each}; mount -t overlay overlay project -o "
+        f"userxattr,lowerdir=project,upperdir=u{each},workdir=w{each}"
+        for each in range(2)  # the kernel stacks no more
+    )
+    told = trial(tmp_path, world, script="cat mine.txt")
+    assert (told.kind, told.said) == ("landlock", "precious")
+    assert f"nothing can be made in {tmp_path}/project: " in told.why_not_better
+
+
+def test_root_of_a_namespace_of_one_user_may_not(tmp_path: Path) -> None:
+    """There the files of others stay foreign: they can only be stood over."""
+    look = Look(
+        folders=lambda path: ["/mine", "/theirs"] if path == "/" else [],
+        is_folder=lambda _: True,
+        may_write=lambda _: True,
+        is_foreign=lambda path: path == "/theirs",
+        is_owner_of_all=False,
+    )
+    found = plan([Mount("/", "ext4", read_only=False)], ["/mine"], look, private_memory=False)
+    assert [(step.how, step.path) for step in found] == [("overlay", "/"), ("overlay", "/theirs")]
+
+
+def test_a_folder_of_ones_own_below_anothers_is_covered_apart() -> None:
+    """An overlay above would have to copy up the folder between, and may not."""
+    tree = {
+        "/": ["/data"],
+        "/data/groups": ["/data/groups/mine", "/data/groups/theirs", "/data/groups/all"],
+    }
+    look = Look(
+        folders=lambda path: tree.get(path, []),
+        is_folder=lambda _: True,
+        may_write=lambda path: path.startswith(("/data/groups/mine", "/data/groups/all")),
+        is_foreign=lambda path: not path.startswith("/data/groups/mine"),
+        is_owner_of_all=False,
+    )
+    root = [Mount("/", "ext4", read_only=False)]
+    found = plan(root, ["/data/groups/mine/project"], look, private_memory=False)
+    covered = ["/", "/data/groups/all", "/data/groups/mine"]
+    assert [(step.how, step.path) for step in found] == [("overlay", path) for path in covered]
+
+
+# --- folders in which others are mounted --------------------------------------------------
+
+
+def test_large_files_beside_a_mount_cost_no_memory(tmp_path: Path) -> None:
+    """The folder is put together anew: small files are copied, large ones shown read-only."""
+    world = (
+        "mkdir project/disk; mount -t tmpfs none project/disk\n"
+        "truncate -s 900M project/large.bin; truncate -s 3M project/small.bin"
+    )
+    script = "echo n >> small.bin; (echo n >> large.bin) 2>&1 || stat -c %s small.bin large.bin"
+    told = trial(tmp_path, world, script=script, GPU_ADVISOR_LAYER_SIZE="8M")
+    assert told.kind == "overlay"
+    assert "Read-only" in told.said
+    assert told.said.endswith(f"{(3 << 20) + 2}\n{900 << 20}\n")
+
+
+def test_a_folder_of_too_many_folders_beside_a_mount_is_said() -> None:
+    """Each of them would be a mount."""
+    many = [f"/many/{number}" for number in range(FOLDERS_LIMIT + 1)]
+    look = Look(
+        folders=lambda path: many if path == "/many" else ["/many"],
+        is_folder=lambda _: True,
+        may_write=lambda _: True,
+        is_foreign=lambda _: False,
+        is_owner_of_all=True,
+    )
+    mounts = [Mount(path, "ext4", read_only=False) for path in ("/", "/many/7")]
+    with pytest.raises(OSError, match="over 1000 folders"):
+        plan(mounts, ["/"], look, private_memory=False)
+
+
+def test_files_that_come_and_go_meanwhile_spoil_nothing(tmp_path: Path) -> None:
+    """/tmp is a folder of others', too."""
+    folder = tmp_path / "busy"
+    folder.mkdir()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            for number in range(20):
+                (folder / str(number)).write_bytes(b"x")
+            for number in range(20):
+                (folder / str(number)).unlink()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(60):
+            overlay._copied(str(folder), str(tmp_path / f"base{number}"))
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,321 @@
+"""Every budget ends in an answer: start-ups of 1 to 35 s a process on a clock that is a formula."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.executor.lab import LATE_S
+from advisor.report import sentences
+from advisor.runner.guardian import TERM_GRACE_S
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.tuner.configs import INFERENCE, TEST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.model import Trial
+
+STARTUPS_S = (1, 2, 3, 5, 8, 12, 16, 21, 28, 35)
+WINDOW_S = 3.5
+BUDGET_S = 240.0
+CODED = {"batch_size": 4, "num_workers": 0}
+PROGRAMS = {
+    "batch": ({"load_s": 1e-6, "launch_s": 0.02, "unit_s": 0.002}, INFERENCE),
+    "workers": ({"load_s": 0.004, "launch_s": 0.001}, "batch_size: 8\nnum_workers: 0\n"),
+    "both": ({"load_s": 0.002, "launch_s": 0.02}, INFERENCE),
+    "nothing": (
+        {"load_s": 1e-6, "launch_s": 1e-5, "unit_s": 0.01},
+        "batch_size: 8\nnum_workers: 0\n",
+    ),
+}
+
+
+@functools.cache
+def at(kind: str, startup_s: float, budget_s: float = BUDGET_S) -> FormulaSearch:
+    """The program `kind` behind a start-up of so many seconds."""
+    costs, text = PROGRAMS[kind]
+    engine = on_formula(process_s=startup_s + WINDOW_S, noise=0.02, seed=int(startup_s), **costs)
+    with tempfile.TemporaryDirectory() as folder:
+        return formula_search(
+            Path(folder), engine, text, workload=TEST, budget_s=budget_s, gpu=False
+        )
+
+
+def proven(search: FormulaSearch) -> bool:
+    """Improved; or unchanged, because candidates ran and lost."""
+    if search.winner.changes:
+        return True
+    left_out = any(skipped.matters for skipped in search.standing.skipped)
+    return search.stop.reason == "done" and not left_out and len(search.asked("search")) >= 2
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_nine_of_ten_start_ups_end_in_a_proven_answer(kind: str) -> None:
+    """Within four minutes; and the tenth says which budget would do."""
+    ended = [at(kind, startup_s) for startup_s in STARTUPS_S]
+    assert sum(map(proven, ended)) >= 9
+    for search in ended:
+        assert proven(search) or search.stop.needed_s
+        if kind != "nothing" and proven(search):
+            assert search.winner.changes
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str) -> None:
+    """With more than a tenth left, no candidate that was left out fits in with its proof."""
+    for startup_s in STARTUPS_S:
+        search = at(kind, startup_s)
+        left_out = [skipped for skipped in search.standing.skipped if skipped.matters]
+        if left_out and search.lab.budget.left_s > BUDGET_S / 10:
+            assert search.lab.budget.left_s < search.standing.fewest_s
+
+
+@pytest.mark.parametrize("startup_s", STARTUPS_S)
+def test_the_budget_is_kept(startup_s: float) -> None:
+    """What is begun ends inside it."""
+    for kind in PROGRAMS:
+        assert at(kind, startup_s).lab.budget.left_s >= 0
+
+
+@pytest.mark.parametrize("startup_s", [35.0, 60.0, 110.0, 200.0])
+def test_a_budget_that_is_too_small_names_one_that_does(startup_s: float) -> None:
+    """Said before the first candidate; given what it names, the search ends in a proven gain."""
+    search = at("both", startup_s)
+    assert search.stop.reason == "budget-too-small"
+    assert not search.asked("search")
+    assert search.stop.needed_s is not None
+    enough = at("both", startup_s, search.stop.needed_s)
+    assert enough.stop.reason == "done"
+    assert enough.winner.changes
+
+
+@pytest.mark.parametrize("startup_s", [110.0, 400.0])
+def test_a_call_that_ends_before_a_setting_gives_no_other_reason_for_it(
+    tmp_path: Path, startup_s: float
+) -> None:
+    """What the whole search would have looked at was not looked at; the rest never is."""
+    text = (
+        "batch_size: 4\naccumulation_steps: 8\nprecision: fp32\nnum_workers: 0\n"
+        "compile: false\nlr: 0.1\n"
+    )
+    engine = on_formula(process_s=startup_s, observed={"trains": "optimizer"}, load_s=1e-6)
+    search = formula_search(tmp_path, engine, text, budget_s=BUDGET_S)
+    assert search.stop.reason == "budget-too-small"
+    found = {name: decision.reason for name, decision in search.decisions.items()}
+    assert found.pop("lr") == "never-by-itself"
+    assert set(found.values()) == {"not-reached"}, found
+    assert all("call ended" in sentences.why(search.decisions[name]) for name in found)
+
+
+def test_a_budget_within_which_nothing_finished_names_one_that_tells_more() -> None:
+    """How long a process takes is not known then; with the budget that is named it is."""
+    search = at("both", 400.0)
+    assert search.stop.reason == "budget-too-small"
+    assert search.stop.needed_s is not None
+    longer = at("both", 400.0, search.stop.needed_s)
+    assert longer.standing.originals
+    assert longer.stop.needed_s is not None
+    assert at("both", 400.0, longer.stop.needed_s).winner.changes
+
+
+def test_a_budget_too_small_for_knobs_that_are_not_there_is_no_complaint(tmp_path: Path) -> None:
+    """Where nothing may be tuned there is nothing that more time would buy."""
+    engine = on_formula(process_s=50.0, observed={"workers": None}, coded=CODED)
+    search = formula_search(tmp_path, engine, "lr: 0.1\n", workload=TEST, budget_s=100.0)
+    assert search.stop.reason == "done"
+    assert not search.winner.changes
+
+
+def test_the_search_leaves_the_proof_what_it_needs() -> None:
+    """A proof is never cut short on a host whose processes take what they took."""
+    for kind in PROGRAMS:
+        for startup_s in STARTUPS_S:
+            search = at(kind, startup_s)
+            assert not any(found.cut_short for found in search.lab.comparisons)
+
+
+def test_a_proof_is_begun_where_its_price_is_a_guess_just_above_what_is_left(
+    tmp_path: Path,
+) -> None:
+    """The winner's one process of the search was held up; what is left buys nothing else."""
+
+    def process_s(trial: Trial) -> float:
+        return 14.0 if trial.purpose == "search" else 10.0
+
+    costs, text = PROGRAMS["batch"]
+    engine = on_formula(process_s=process_s, noise=0.02, seed=1, **costs)
+    search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=130.0, gpu=False)
+    assert search.winner.changes, [(w.what, w.needed_s, w.left_s) for w in search.standing.skipped]
+
+
+def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
+    """Its limit is what is left, and a few seconds in which it may end."""
+    late = on_formula(
+        load_s=1e-6, fails=lambda values, _: "timeout" if values["batch_size"] > 1 else None
+    )
+    search = formula_search(tmp_path, late, INFERENCE, workload=TEST, budget_s=50.0)
+    limits = [each.trial.total_limit_s for each in late.asked]
+    assert limits[0] == 50.0 + LATE_S
+    assert max(limits[1:]) < 50.0
+    assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
+
+
+@pytest.mark.parametrize("budget_s", [90.0, 100.0, 120.0])
+def test_what_bounded_the_batch_is_told_although_the_budget_ended_the_search(
+    tmp_path: Path, budget_s: float
+) -> None:
+    """That a value failed says more than that a smaller one did not fit any more."""
+
+    def fails(values: Mapping[str, Any], _: Any) -> str | None:
+        return "gpu-oom" if values["batch_size"] > 1 else None
+
+    engine = on_formula(load_s=1e-6, process_s=12.0, fails=fails)
+    search = formula_search(
+        tmp_path, engine, INFERENCE, workload=TEST, budget_s=budget_s, gpu=False
+    )
+    assert any("batch_size" in skipped.what for skipped in search.standing.skipped)
+    assert dict(search.decisions["batch_size"].data)["stop"] == "failed"
+
+
+@pytest.mark.parametrize("held", [None, lambda *_: 1.0])
+@pytest.mark.parametrize("late", [1.3, 2.0, 4.0])
+@pytest.mark.parametrize("budget_s", [80.0, 130.0, 240.0])
+def test_a_budget_is_overrun_by_a_few_seconds_at_most(
+    tmp_path: Path, budget_s: float, late: float, held: Any
+) -> None:
+    """However much longer than the others the processes at its end take, and whoever is waited
+    for; seven seconds hold the stopping and the report, too."""
+
+    def process_s(trial: Trial) -> float:
+        return 8.0 if trial.purpose == "baseline" else 8.0 * late
+
+    costs, text = PROGRAMS["both"]
+    engine = on_formula(process_s=process_s, noise=0.02, held=held, **costs)
+    search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=budget_s, gpu=False)
+    assert search.lab.budget.spent_s <= budget_s + LATE_S
+    assert LATE_S + TERM_GRACE_S <= 5.0
+
+
+def test_a_budget_that_ends_amid_the_proof_ends_it_without_one(tmp_path: Path) -> None:
+    """Processes may slow down once the rounds are planned: nothing is written then."""
+    slower = on_formula(
+        load_s=1e-6, process_s=lambda trial: 60.0 if trial.purpose == "confirm" else 1.0
+    )
+    search = formula_search(tmp_path, slower, INFERENCE, workload=TEST, budget_s=50.0)
+    assert search.standing.proofs[0].cut_short
+    assert any(skipped.matters for skipped in search.standing.skipped)
+    assert not search.winner.changes
+    assert search.decisions["batch_size"].outcome != "changed"
+
+
+@pytest.mark.parametrize(("held", "startup_s"), [(0.0, 0.0), (1.0, 0.0), (0.0, 70.0)])
+def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
+    held: float, startup_s: float
+) -> None:
+    """Its forwards are counted in an item of few steps; the batch is proven in windows."""
+
+    def takes_s(trial: Trial) -> float:
+        moved = [c.new for c in trial.candidate.changes if c.kind == "timesteps"]
+        steps = float(moved[0] or 0) if moved else 1000.0
+        return 10.0 + trial.plan.whole_batches * 0.4 * steps
+
+    engine = on_formula(
+        process_s=takes_s,
+        startup_s=startup_s,
+        load_s=1e-6,
+        launch_s=0.4,
+        sampler=True,
+        names={"steps": "n_timestep"},
+        held=lambda *_: held,
+    )
+    text = INFERENCE + "sampler:\n  n_timestep: 1000\n"
+    with tempfile.TemporaryDirectory() as folder:
+        search = formula_search(
+            Path(folder), engine, text, workload=TEST, budget_s=300.0 + 60 * startup_s, gpu=False
+        )
+    assert search.values["batch_size"] > 1
+    assert [run.effects.forwards_per_unit for run in search.standing.originals] == [1000.0] * 2
+    assert search.lab.budget.left_s >= 0
+
+
+def slow_to_start(startup_s: float, budget_s: float, **more: Any) -> FormulaSearch:
+    """A program that a larger batch makes faster, behind such a start."""
+    costs, text = PROGRAMS["batch"]
+    first_s = 1.2 * startup_s
+    engine = on_formula(startup_s=startup_s, first_s=first_s, noise=0.02, **{**costs, **more})
+    with tempfile.TemporaryDirectory() as folder:
+        return formula_search(
+            Path(folder), engine, text, workload=TEST, budget_s=budget_s, gpu=False
+        )
+
+
+@pytest.mark.parametrize("startup_s", [61.0, 120.0, 240.0])
+@pytest.mark.parametrize("processes", [10, 20, 40])
+def test_a_third_of_a_budget_at_most_goes_to_slow_starts(startup_s: float, processes: int) -> None:
+    """And within that third an answer is proven; what did not fit is said."""
+    budget_s = processes * startup_s * 3
+    search = slow_to_start(startup_s, budget_s)
+    started_s = sum(a.run.startup_s or 0.0 for a in search.lab.attempts if a.run)
+    assert started_s <= budget_s / 3
+    assert search.stop.reason == "done"
+    assert search.winner.changes or search.standing.skipped
+    if processes > 10:
+        assert search.winner.changes
+
+
+def test_the_budget_that_slow_starts_need_is_said_before_the_search_and_does() -> None:
+    """Four minutes a start do not fit into ten: two processes are spent to know it, no more."""
+    search = slow_to_start(240.0, 600.0)
+    assert search.stop.reason == "budget-too-small"
+    assert search.lab.processes <= 2
+    needed_s = search.stop.needed_s
+    assert needed_s is not None
+    assert needed_s > 3 * 240 * 4
+    again = slow_to_start(240.0, needed_s)
+    assert again.stop.reason == "done"
+    assert again.winner.changes
+    told = sentences.slow_starts(again.standing.starts)
+    assert told is not None
+    assert "--budget 288m" in told, told
+
+
+def test_a_start_that_is_not_slow_may_take_more_than_a_third() -> None:
+    """There it buys what is learnt from another process."""
+    search = slow_to_start(10.0, 120.0)
+    assert search.standing.starts.left == float("inf")
+    assert search.winner.changes
+    assert sentences.slow_starts(search.standing.starts) is None
+
+
+@pytest.mark.parametrize("budget_s", [80.0, 120.0, 160.0, 240.0])
+def test_a_batch_whose_steps_take_long_is_begun_only_where_they_fit(
+    tmp_path: Path, budget_s: float
+) -> None:
+    """A few steps of a large batch fill many windows: what they take is foreseen."""
+    engine = RecordedEngine(Formula(load_s=1e-6, launch_s=0.5, unit_s=0.05, startup_s=5.0))
+    formula_search(
+        tmp_path, engine, "batch_size: 20\n", workload=TEST, budget_s=budget_s, gpu=False
+    )
+    assert engine.clock() <= budget_s
+
+
+def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
+    """A busy machine makes the first processes dear: what the rounds themselves take says how many
+    of those that the noise asks for the budget bears, and none is begun that it does not."""
+
+    def process_s(trial: Trial) -> float:
+        return 4.0 if trial.purpose == "confirm" else 10.0
+
+    engine = on_formula(process_s=process_s, **PROGRAMS["batch"][0])
+    search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=100.0, gpu=False)
+    (proof,) = search.standing.proofs
+    assert proof.contest.rounds < len(proof.counted) <= proof.contest.hoped
+    assert not proof.cut_short
+    assert search.lab.budget.spent_s <= search.facts.budget_s

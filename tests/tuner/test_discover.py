@@ -1,0 +1,223 @@
+"""Knobs by experiment, on programs that are formulas: what they follow becomes a knob."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.history import History
+from advisor.model import Failure
+from advisor.tuner.discover import MOST_PROCESSES
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.tuner.configs import TEST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Run, Trial
+
+NAMES = {"batch_size": "zorp", "num_workers": "vex", "accumulation_steps": "frell"}
+"""What these programs call their settings."""
+
+
+def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:
+    """A search over a program that waits for its loader and gains by larger batches."""
+    workload = formula.pop("workload", TEST)
+    limits = {name: formula.pop(name) for name in ("budget_s",) if name in formula}
+    engine = on_formula(**{"names": NAMES, "launch_s": 0.02, **formula})
+    return formula_search(folder, engine, text, workload=workload, **limits)
+
+
+def discovered(found: FormulaSearch) -> dict[str, str]:
+    """Kind by path of what was found by experiment."""
+    sources = found.standing.facts.sources
+    return {each.path: each.kind for source in sources for each in source.findings.followed}
+
+
+def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:
+    """Of each process of the experiment."""
+    return [
+        {change.path: change.new for change in attempt.ask.arm.candidate.changes}
+        for attempt in found.asked("effects")
+    ]
+
+
+def test_knobs_with_made_up_names_are_found_and_tuned(tmp_path: Path) -> None:
+    """One process tells both apart from decoys of the same values; then they are like any other."""
+    text = "plum: {zorp: 6, grault: 6, vex: 2}\nquonk: 2\n"
+    found = search(tmp_path, text)
+    assert discovered(found) == {"plum.zorp": "batch_size", "plum.vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+    assert set(values_moved(found)[0]) == {"plum.zorp", "plum.grault", "plum.vex", "quonk"}
+    assert found.values["zorp"] > 6
+    assert found.values["vex"] > 2
+    assert found.decisions["zorp"].outcome == "changed"
+    assert not {"grault", "quonk"} & set(found.values)
+
+
+def test_a_disturbed_experiment_is_not_run_again(tmp_path: Path) -> None:
+    """Nothing of it is timed: what is followed is the same whoever else is at work."""
+    engine = on_formula(names=NAMES, held=lambda number, _: 1.0 if number >= 2 else None)
+    found = formula_search(tmp_path, engine, "zorp: 6\nvex: 2\n", workload=TEST)
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+    assert found.asked("effects")[0].run.disturbance.disturbed
+
+
+def test_the_next_call_finds_the_experiment_in_its_history(tmp_path: Path) -> None:
+    """However long its own originals took."""
+    text, kept = "zorp: 6\nvex: 2\n", History(tmp_path / "history.sqlite", print)
+    for process_s in (1.0, 1.1):
+        engine = on_formula(names=NAMES, process_s=process_s)
+        found = formula_search(tmp_path, engine, text, workload=TEST, history=kept)
+    (experiment,) = found.asked("effects")
+    assert experiment.reused
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
+def test_names_that_tell_of_everything_cost_no_process(tmp_path: Path) -> None:
+    """The experiment is for what the program visibly has and nobody named."""
+    names = {"batch_size": "batch_size", "num_workers": "num_workers"}
+    text = "batch_size: 6\nnum_workers: 2\ngrault: 6\nquonk: 2\n"
+    assert not search(tmp_path, text, names=names).asked("effects")
+
+
+def test_a_config_without_a_suspect_costs_no_process(tmp_path: Path) -> None:
+    """The values stand in the code: there is nothing to move."""
+    found = search(tmp_path, "grault: 7\n", coded={"zorp": 6, "vex": 2})
+    assert not found.asked("effects")
+
+
+def test_decoys_alone_are_found_out_and_never_tuned(tmp_path: Path) -> None:
+    """Nothing follows them, and one process says so."""
+    found = search(tmp_path, "grault: 6\nquonk: 2\n", coded={"zorp": 6, "vex": 2})
+    assert len(found.asked("effects")) == 1
+    assert discovered(found) == {}
+    assert found.values == {}
+
+
+def test_the_effective_batch_is_kept_for_what_was_found(tmp_path: Path) -> None:
+    """Batch and accumulation have made-up names, and their product still stays."""
+    text = "zorp: 4\nfrell: 8\nvex: 0\n"
+    found = search(tmp_path, text, workload={"phase": "train"}, load_s=1e-6)
+    assert discovered(found) == {"zorp": "batch_size", "frell": "grad_accum", "vex": "num_workers"}
+    assert found.values["zorp"] > 4
+    assert found.values["zorp"] * found.values["frell"] == 32
+
+
+def test_a_training_batch_without_accumulation_is_advised_at_most(tmp_path: Path) -> None:
+    """However it was found, it changes training."""
+    found = search(
+        tmp_path, "zorp: 8\nvex: 8\n", workload={"phase": "train"}, load_s=1e-6,
+        step_kind="optimizer step",
+    )  # fmt: skip
+    assert discovered(found)["zorp"] == "batch_size"
+    assert "zorp" not in found.values
+
+
+class Fragile(RecordedEngine):
+    """A network in which `hesp` must divide `wisp`, or be half of it; loaders come first or not."""
+
+    def __init__(
+        self, *args: Any, says: str = "", loads_first: bool = False, half: bool = False, **more: Any
+    ) -> None:
+        super().__init__(*args, **more)
+        self.says, self.loads_first, self.half = says, loads_first, half
+
+    def run(self, trial: Trial) -> Run | Failure:
+        answer = super().run(trial)
+        values = self.asked[-1].values
+        width, heads = (int(str(values.get(name, 1))) for name in ("wisp", "hesp"))
+        fits = width == 2 * heads if self.half else width % heads == 0
+        if fits or isinstance(answer, Failure):
+            return answer
+        return Failure(
+            trial_id=trial.id,
+            purpose=trial.purpose,
+            label=trial.label,
+            candidate_key=trial.candidate.key,
+            kind="crash-start",
+            evidence=self.says.format(width=width, heads=heads),
+            effects=answer.effects if self.loads_first else None,
+            next_step="none",
+            wall_s=1.0,
+        )
+
+
+def fragile(folder: Path, text: str, **how: Any) -> FormulaSearch:
+    """A search over a program that does not bear every value; `wisp` and `hesp` are decoys."""
+    formula = Formula(
+        process_s=1.0, names=NAMES, launch_s=0.02, coded=how.pop("coded", {"zorp": 6})
+    )
+    return formula_search(folder, Fragile(formula, **how), text, workload=TEST)
+
+
+def test_after_a_crash_values_are_the_other_way_round(tmp_path: Path) -> None:
+    """One of two had to divide the other; nothing said which."""
+    found = fragile(tmp_path, "hesp: 6\nwisp: 6\nzorp: 6\nvex: 2\n")
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) <= MOST_PROCESSES
+    found = fragile(tmp_path, "wisp: 6\nhesp: 6\nzorp: 6\nvex: 2\n")
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    first, second = values_moved(found)
+    assert first["wisp"] < first["hesp"]
+    assert second["wisp"] > second["hesp"]
+
+
+def test_after_too_much_values_are_smaller(tmp_path: Path) -> None:
+    """A card that holds the batch of the config and not twice as much."""
+    found = search(tmp_path, "zorp: 6\nvex: 2\n", base_gib=0.0, unit_gib=1.0, card_gib=11.0)
+    first, second = values_moved(found)
+    assert first["zorp"] > 6 > second["zorp"]
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
+def test_what_a_crash_names_is_left_as_it_is(tmp_path: Path) -> None:
+    """A width that has to be twice the heads has to stay what it is."""
+    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
+    found = fragile(tmp_path, text, half=True, says="{width} is not twice {heads}")
+    first, second = values_moved(found)
+    assert "wisp" in first
+    assert "wisp" not in second
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+
+
+def test_a_crash_tells_what_it_came_to(tmp_path: Path) -> None:
+    """The loader was built with a moved value before the network did not fit."""
+    text = "wisp: 6\nhesp: 3\nzorp: 6\nvex: 2\n"
+    found = fragile(tmp_path, text, half=True, loads_first=True)
+    assert discovered(found) == {"zorp": "batch_size", "vex": "num_workers"}
+    assert len(found.asked("effects")) == 1
+
+
+def test_two_crashes_are_the_end_of_it(tmp_path: Path) -> None:
+    """Two processes at most, and nothing is claimed."""
+    found = fragile(tmp_path, "wisp: 6\nhesp: 3\nvex: 2\n", half=True)
+    assert len(found.asked("effects")) == MOST_PROCESSES
+    assert len(values_moved(found)[1]) < len(values_moved(found)[0])
+    assert discovered(found) == {}
+    assert found.stop.reason == "done"
+
+
+def test_an_experiment_that_does_not_fit_is_told_as_skipped(tmp_path: Path) -> None:
+    """It could have changed what is written."""
+    found = search(tmp_path, "zorp: 6\nvex: 2\n", budget_s=6.0)
+    assert not found.asked("effects")
+    assert discovered(found) == {}
+    assert found.standing.skipped or found.stop.reason == "budget-too-small"
+
+
+def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
+    """Forwards a unit are only known then; a declared measure makes them worth it."""
+    quality = {"psnr": {"pattern": "quality: ([0-9.]+)", "tolerance": "50%"}}
+    names = {**NAMES, "steps": "mimsy"}
+    found = search(
+        tmp_path, "batch_size: 2\nnum_workers: 0\nmimsy: 100\ngrault: 100\n",
+        names={"batch_size": "batch_size", "num_workers": "num_workers", "steps": names["steps"]},
+        sampler=True, quality=lambda steps: 1.0, workload={"phase": "test", "quality": quality},
+    )  # fmt: skip
+    (experiment,) = found.asked("effects")[:1]
+    assert experiment.ask.plan.whole_batches == 1
+    assert experiment.ask.plan.forwards_per_unit is None
+    assert discovered(found) == {"mimsy": "timesteps"}

@@ -1,0 +1,130 @@
+"""Results by item: what a batch leaves out or changes is told, rounding and chance are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.model import ResultFile, Run
+from advisor.report import sentences
+from advisor.tuner import results
+from benchmarks.formula_search import formula_search, on_formula
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def run(*files: ResultFile, units: float = 1000.0, step_kind: str = "loader batch") -> Run:
+    """One that finished so many units and left `files`."""
+    return a_run(units=units, whole_units=units, step_kind=step_kind, results=files)
+
+
+def lines(items: int, *first: tuple[float | str, ...], path: str = "preds.jsonl") -> ResultFile:
+    return ResultFile(path=path, items=items, size_bytes=100 * items, first=first)
+
+
+HALF = ((0.5, "a"), (0.25, "b"))
+
+
+@pytest.mark.parametrize(
+    ("after", "stop"),
+    [
+        (run(lines(4000, *HALF), units=4000), None),
+        (run(lines(3900, *HALF), units=4000), None),  # the rest lies in a buffer
+        (run(lines(500, *HALF), units=4000), "fewer-items"),
+        (run(lines(4000, (0.5004, "a"), (0.2501, "b")), units=4000), None),
+        (run(lines(4000, (0.5, "a"), (0.75, "b")), units=4000), "other-items"),
+        (run(lines(4000, (0.5, "a"), (0.25, "c")), units=4000), "other-items"),
+        (run(lines(4000, (0.5, "a", 1.0)), units=4000), "other-items"),
+        (run(lines(500, (9.0, "z")), units=4000, step_kind="optimizer step"), None),
+        (run(units=4000), None),
+        (run(lines(4000, *HALF, path="preds_1203.jsonl"), units=4000), None),
+        (run(lines(500, *HALF, path="preds_1203.jsonl"), units=4000), "fewer-items"),
+    ],
+)
+def test_fewer_or_other_items_stop_the_search(after: Run, stop: str | None) -> None:
+    """By as many finished units as the candidate has; a training's files are no results."""
+    before = run(lines(1000, *HALF))
+    assert dict(results.lost((before, before), after)).get("stop") == stop
+
+
+def test_what_two_originals_do_not_agree_on_tells_nothing() -> None:
+    """A program that draws its results at random, or writes times into them."""
+    one, other = run(lines(1000, (0.1, "a"))), run(lines(1000, (0.9, "b")))
+    after = run(lines(1000, (0.4, "c")))
+    assert results.lost((one, other), after) == ()
+    assert results.lost((one,), after) == ()
+    assert dict(results.lost((one, one), after))["stop"] == "other-items"
+
+
+def picture(*means: float, size: str = "9x9", path: str = "out/1.png") -> ResultFile:
+    return ResultFile(path=path, items=1, size_bytes=900, first=((size, *means),), sampled=True)
+
+
+GREY = (0.5,) * 64
+
+
+@pytest.mark.parametrize(
+    ("after", "stop"),
+    [
+        (picture(*GREY), None),
+        (picture(*(0.5004,) * 64), None),
+        (picture(*(0.6, *GREY[1:])), None),  # an edge that was cut by a threshold
+        (picture(*(0.6,) * 4, *GREY[4:]), "other-items"),
+        (picture(*GREY, size="9x10"), "other-items"),
+        (picture(*(0.4,) * 64, path="out/2.png"), None),
+    ],
+)
+def test_pictures_are_compared_by_what_they_show(after: ResultFile, stop: str | None) -> None:
+    """Means of fields, but for rounding; a picture of another name is another picture."""
+    before, other = run(picture(*GREY)), picture(*GREY, path="out/0.png")
+    assert dict(results.lost((before, before), run(after, other))).get("stop") == stop
+
+
+def test_a_file_that_does_not_grow_with_the_work_lacks_no_items() -> None:
+    """One picture an item, or an array of a few rows: eight times the work is not eight times the
+    content of each."""
+    before = run(picture(*GREY), units=100)
+    assert results.lost((before, before), run(picture(*GREY), units=800)) == ()
+    each = replace(run(lines(3, path="1.npy"), units=4), files_in_window=4)
+    more = replace(run(lines(3, path="1.npy"), units=16), files_in_window=16)
+    assert results.lost((each, each), more) == ()
+
+
+@pytest.mark.parametrize(("files_each", "stop"), [(1.0, None), (1 / 64, "fewer-files")])
+def test_what_was_finished_before_the_window_left_its_files_there(
+    files_each: float, stop: str | None
+) -> None:
+    """Six batches warm up: of a large batch, on a slow day, that is twice what the window holds."""
+    before = a_run(units=64, whole_units=70, files_in_window=64)
+    after = a_run(units=192, whole_units=576, files_in_window=round(192 * files_each))
+    assert dict(results.lost((before, before), after)).get("stop") == stop
+
+
+def test_what_cannot_be_read_is_told_where_it_was_the_same_before() -> None:
+    """Bit for bit in each of the originals; a format that is never the same tells nothing."""
+
+    def jpeg(digest: str) -> Run:
+        return run(ResultFile(path="1.jpg", items=1, size_bytes=9, digest=digest))
+
+    assert results.unread((jpeg("a"), jpeg("a")), [jpeg("a"), jpeg("b")]) == ("1.jpg",)
+    assert results.unread((jpeg("a"), jpeg("a")), [jpeg("a")]) == ()
+    assert results.unread((jpeg("c"), jpeg("a")), [jpeg("b")]) == ()
+    assert results.unread((jpeg("a"),), [jpeg("b")]) == ()
+    assert results.lost((jpeg("a"), jpeg("a")), jpeg("b")) == ()
+
+
+@pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
+def test_a_batch_that_loses_results_is_not_taken(
+    files: Callable[[int], int], taken: bool, tmp_path: Path
+) -> None:
+    """One file a batch where there was one an item: said with both counts, and not written."""
+    engine = on_formula(load_s=1e-6, files=files)
+    search = formula_search(tmp_path, engine, "batch_size: 1\n", workload={"phase": "test"})
+    assert ("batch_size" in search.values) is taken
+    if not taken:
+        assert "results would be lost" in sentences.why(search.decisions["batch_size"])

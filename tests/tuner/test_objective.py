@@ -1,0 +1,163 @@
+"""What decides, and under which bounds: one object scores every run, and everybody asks it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from advisor import objective
+from advisor.executor.engines.recorded import RecordedEngine, Table
+from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
+from advisor.report import sentences
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.tuner.configs import TEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+COSTS = {"load_s": 1e-6, "launch_s": 0.004, "unit_s": 0.0005}
+"""A batch of n takes 4 + n/2 ms: 225 items/s and 4.5 ms alone, 2000 items/s at most."""
+
+
+def searched(
+    folder: Path, aim: objective.Objective, batch: int = 1, **formula: Any
+) -> FormulaSearch:
+    engine = on_formula(**{**COSTS, **formula})
+    text = f"batch_size: {batch}\n"
+    return formula_search(folder, engine, text, workload=TEST, objective=aim)
+
+
+def test_a_bound_on_latency_takes_a_smaller_batch_than_throughput_alone(tmp_path: Path) -> None:
+    """At 20 ms a batch may hold 32 items; 95 of a hundred are inside, in every round."""
+    free = searched(tmp_path, objective.THROUGHPUT)
+    aim = objective.parse("throughput", ["latency_p95<=20.1ms"])
+    bound = searched(tmp_path, aim)
+    assert free.values["batch_size"] > 64
+    assert bound.values["batch_size"] == 32
+    proof = bound.standing.proofs[-1]
+    assert all((run.latency_p95_ms or 1e9) <= 20.1 for run in proof.runs("after"))
+    assert "latency_p95<=20.1ms" in sentences.why(bound.decisions["batch_size"])
+
+
+def test_the_latency_itself_makes_a_batch_smaller(tmp_path: Path) -> None:
+    """A unit's user waits for the whole batch: from 64, one by one is 36 ms against 4.5 ms."""
+    search = searched(tmp_path, objective.parse("latency"), batch=64)
+    assert search.values["batch_size"] == 1
+    gain = search.standing.proofs[-1].interval(search.facts.objective)
+    assert gain is not None
+    assert gain.estimate == pytest.approx(36 / 4.5, rel=0.01)
+
+
+def test_an_original_outside_a_bound_is_brought_inside_though_it_is_slower(tmp_path: Path) -> None:
+    """The largest batch that holds it; the report says that the bound is what was gained."""
+    aim = objective.parse("throughput", ["memory<=3GiB"])
+    search = searched(tmp_path, aim, batch=64, base_gib=1.0, unit_gib=0.1)
+    assert search.values["batch_size"] == 16
+    gain = search.standing.proofs[-1].interval(aim)
+    assert gain is not None
+    assert gain.high < 1
+
+
+def test_a_bound_that_nothing_keeps_changes_nothing(tmp_path: Path) -> None:
+    """Also where the search would have gained without it."""
+    search = searched(tmp_path, objective.parse("throughput", ["latency_p95<=1ms"]))
+    assert search.values == {}
+
+
+@pytest.mark.parametrize(("idle_w", "batch"), [(0.0, 1), (300.0, 512)])
+def test_energy_takes_the_batch_that_takes_least_of_it(
+    tmp_path: Path, idle_w: float, batch: int
+) -> None:
+    """Where power follows the rate a batch saves none; where the card idles between, it does."""
+    aim = objective.parse("energy")
+    search = searched(tmp_path, aim, power_w=lambda rate: idle_w + 0.1 * rate)
+    assert search.values.get("batch_size", 1) == batch
+
+
+def test_cost_is_the_price_over_the_rate(tmp_path: Path) -> None:
+    """At 3.60 an hour 1,000 items at 2,000 a second cost 0.0005."""
+    aim = objective.parse("cost", price_per_hour=3.6)
+    search = searched(tmp_path, aim)
+    proof = search.standing.proofs[-1]
+    assert search.values == searched(tmp_path, objective.THROUGHPUT).values
+    run = proof.runs("after")[0]
+    assert aim.score(run) == pytest.approx(1000 / run.units_per_s / 3600 * 3.6)
+    assert aim.unit("tile", "tiles") == "for 1,000 tiles"
+
+
+def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> None:
+    """After the original, which is the first that could have told it."""
+    search = searched(tmp_path, objective.parse("energy"))
+    assert search.stop.reason == "not-measured"
+    assert {attempt.ask.purpose for attempt in search.lab.attempts} == {"baseline"}
+    assert objective.parse("energy").unmeasured(search.standing.original) == ("energy",)
+
+
+def test_energy_of_a_recorded_run_is_joules_a_unit(tmp_path: Path) -> None:
+    """600 J by the card's counter in a window of 300 units are 2 J each."""
+    plain = on_formula(**COSTS)
+    with plain:
+        trial = Trial(
+            id="1",
+            purpose="search",
+            label="original",
+            candidate=Candidate(),
+            command=("x",),
+            cwd="/",
+            scratch=str(tmp_path),
+            plan=MeasurePlan(),
+        )
+        run = plain.run(trial)
+    told = replace(
+        run,  # type: ignore[arg-type]
+        units=300.0,
+        units_per_s=100.0,
+        window_start=0.0,
+        window_end=3.0,
+        telemetry=Telemetry(energy_j=600.0, power_w=200.0),
+    )
+    recorded = tmp_path / "runs.json"
+    kept = json.loads(TypeAdapter(Run).dump_json(told))  # type: ignore[arg-type]
+    recorded.write_text(json.dumps({"cells": [{"values": {}, "outcomes": [kept]}]}))
+    with RecordedEngine(Table.read(recorded)) as engine:
+        again = engine.run(trial)
+    assert objective.parse("energy").score(again) == pytest.approx(2.0)  # type: ignore[arg-type]
+    assert not objective.parse("throughput", ["power<=200W"]).broken(again)  # type: ignore[arg-type]
+    assert objective.parse("throughput", ["power<=0.1kW"]).broken(again)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("memory<=7GiB", 7.0),
+        ("memory <= 512 MiB", 0.5),
+        ("latency_p95<=0.08s", 80.0),
+        ("power<=250W", 250.0),
+        ("throughput>=12.5", 12.5),
+        ("energy<=1Wh", 3600.0),
+    ],
+)
+def test_bounds_are_read_in_their_units(text: str, bound: float) -> None:
+    assert objective.parse_constraint(text).bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize(
+    ("parse", "said"),
+    [
+        (lambda: objective.parse_constraint("memory<7"), "no constraint"),
+        (lambda: objective.parse_constraint("speed>=7"), "throughput"),
+        (lambda: objective.parse_constraint("memory<=7W"), "GiB or MiB"),
+        (lambda: objective.parse("cost"), "price-per-hour"),
+        (lambda: objective.parse("fame"), "one of throughput"),
+    ],
+)
+def test_what_is_no_objective_is_refused_with_the_forms_allowed(
+    parse: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse()

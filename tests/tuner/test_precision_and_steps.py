@@ -1,0 +1,189 @@
+"""Precision and the steps of a sampler: inside a declared tolerance, and after what is free."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.report import curves
+from advisor.report.model import QualityPoint
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.report import examples
+from tests.report.entries import decision
+from tests.tuner.configs import GUARD, TRAINING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from advisor.executor.engines.recorded import RecordedEngine
+
+
+def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
+    """Without one it is listed, and no process is spent on it."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
+    assert "precision" not in search.values
+    assert search.decisions["precision"].outcome == "listed"
+
+
+@pytest.mark.parametrize(("drift", "taken"), [(0.001, True), (0.2, False)])
+def test_precision_is_taken_only_inside_the_guard(
+    tmp_path: Path, drift: float, *, taken: bool
+) -> None:
+    """Losses of both runs are compared."""
+    engine = on_formula(load_s=1e-6, bf16_drift=drift)
+    search = formula_search(tmp_path, engine, TRAINING, workload=GUARD)
+    assert ("precision" in search.values) is taken
+
+
+@pytest.mark.parametrize(("added_rmse", "taken"), [(0.01, True), (0.2, False)])
+def test_without_losses_precision_is_judged_by_the_quality_measure(
+    tmp_path: Path, added_rmse: float, *, taken: bool
+) -> None:
+    """Chosen by some seeds, and then confirmed by others."""
+    engine = on_formula(
+        load_s=1e-6,
+        trains=False,
+        quality=lambda _: 0.5,
+        quality_noise=1e-4,
+        quality_name="rmse",
+        bf16_quality=added_rmse,
+    )
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    search = formula_search(tmp_path, engine, TRAINING, workload={"quality": measure})
+    quality = search.standing.quality
+    assert ("precision" in search.values) is taken
+    looks = [(judgement.stage, judgement.within) for _, judgement in quality.judgements]
+    assert looks == ([("chosen", True), ("confirmed", True)] if taken else [("chosen", False)])
+    assert dict(quality.before) == pytest.approx({"rmse": 0.5}, abs=1e-3)
+
+
+SAMPLER = (
+    "num_workers: 0\nbatch_size: 2\nsampler:\n  n_timestep: 1000\n"
+    "  linear_start: 0.0001\n  linear_end: 0.02\nsteps: 1000\n"
+)
+
+
+def sampler(**more: Any) -> RecordedEngine:
+    """An iterative sampler whose steps stand in the config as `sampler.n_timestep`."""
+    return on_formula(
+        load_s=1e-6,
+        sampler=True,
+        names={"steps": "n_timestep"},
+        quality=lambda n: 0.5 + 10 / n,
+        quality_name="rmse",
+        **{"quality_noise": 1e-4, **more},
+    )
+
+
+def sampler_search(folder: Path, tolerance: str, **more: Any) -> FormulaSearch:
+    budget_s = more.pop("budget_s", 1e9)
+    engine = sampler(**more)
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": tolerance}}
+    workload = {"phase": "test", "quality": measure}
+    return formula_search(folder, engine, SAMPLER, workload=workload, budget_s=budget_s)
+
+
+def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: Path) -> None:
+    """RMSE is 0.5 + 10/n: at 5 % of 0.51 the limit is 0.5355, so 500 holds and 250 does not."""
+    search = sampler_search(tmp_path, "5%")
+    assert search.values["n_timestep"] == 500
+    assert search.values["linear_end"] > 0.02
+    assert search.decisions["linear_end"].outcome == "changed"
+    judged = [
+        (label.split()[-1], judgement.stage, judgement.within)
+        for label, judgement in search.standing.quality.judgements
+    ]
+    assert judged == [
+        ("n_timestep=50", "chosen", False),
+        ("n_timestep=250", "chosen", False),
+        ("n_timestep=500", "chosen", True),
+        ("n_timestep=500", "confirmed", True),
+    ]
+
+
+def test_steps_stay_when_even_the_first_rung_is_out_of_tolerance(tmp_path: Path) -> None:
+    """The free part is proven and written all the same."""
+    search = sampler_search(tmp_path, "0.5%")
+    assert "n_timestep" not in search.values
+    assert search.values["batch_size"] > 2
+
+
+def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> None:
+    """Labels name each value, as the figure reads them."""
+    search = sampler_search(tmp_path, "5%")
+    points = [
+        QualityPoint(
+            measure=j.measure,
+            candidate=label,
+            value=j.value,
+            reference=j.reference,
+            limit=j.limit,
+            within=j.within,
+        )
+        for label, j in search.standing.quality.judgements
+    ]
+    steps = next(c for c in search.winner.changes if c.kind == "timesteps")
+    entry = next(c for c in examples.improved().changes if c.kind == "timesteps")
+    entry = entry.model_copy(update={"path": steps.path, "from_": steps.old, "to": steps.new})
+    (curve,) = curves.quality_curves(
+        examples.improved(
+            quality=points,
+            changes=[entry],
+            decisions=[decision(steps.path, "timesteps", "changed", steps.old, steps.new)],
+        )
+    )
+    assert set(curve.points) == {1000, 500, 250, 50}
+
+
+def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
+    """The first contest is of free knobs alone, and no quality process ran before its end."""
+    search = sampler_search(tmp_path, "5%")
+    purposes = [attempt.ask.purpose for attempt in search.lab.attempts]
+    assert purposes.index("confirm") < purposes.index("quality")
+    first = search.standing.proofs[0].contest.after.arm.candidate
+    assert first.changes
+    assert all(change.knob_class == "free" for change in first.changes)
+
+
+@pytest.mark.parametrize("budget_s", [40.0, 44.0, 48.0, 52.0])
+def test_what_was_proven_is_written_though_the_budget_ends_later(
+    budget_s: float, tmp_path: Path
+) -> None:
+    """Quality runs that take for ever cost the free part nothing."""
+    engine = sampler(process_s=lambda trial: 30.0 if trial.purpose == "quality" else 1.0)
+    measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
+    workload = {"phase": "test", "quality": measure}
+    search = formula_search(tmp_path, engine, SAMPLER, workload=workload, budget_s=budget_s)
+    assert search.values["batch_size"] > 2
+    assert "n_timestep" not in search.values
+
+
+def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
+    """Where quality is declared it does in the quality command, which costs nothing more."""
+    search = sampler_search(tmp_path, "0.5%")
+    winner = search.standing.proofs[-1].contest.after.arm.candidate
+    assert not [a for a in search.asked("confirm") if a.ask.plan.whole_batches]
+    quality = [a for a in search.asked("quality") if a.ask.arm.candidate == winner]
+    assert {a.ask.plan.mode for a in quality} == {"whole"}
+
+
+def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:
+    """A precision that gains 2 % is no gain beyond the free part, which stays."""
+    for speedup, taken in ((1.5, True), (1.02, False)):
+        folder = tmp_path / f"{speedup}"
+        folder.mkdir()
+        engine = on_formula(load_s=1e-6, bf16_speedup=speedup)
+        search = formula_search(folder, engine, TRAINING, workload=GUARD)
+        assert search.values["batch_size"] > 4
+        assert ("precision" in search.values) is taken
+
+
+@pytest.mark.parametrize(("files", "taken"), [(lambda batch: batch, True), (lambda _: 1, False)])
+def test_a_samplers_batch_that_loses_results_is_given_up_where_items_are_finished(
+    files: Callable[[int], int], taken: bool, tmp_path: Path
+) -> None:
+    """In windows no item is; the quality runs finish the same items with both."""
+    search = sampler_search(tmp_path, "50%", files=files)
+    assert ("batch_size" in search.values) is taken

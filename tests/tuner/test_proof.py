@@ -1,0 +1,88 @@
+"""A winner is proven against the original in fresh processes, or not written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.executor.attempts import ABTest
+from advisor.history import History
+from advisor.model import Candidate
+from advisor.tuner import next_turn
+from advisor.tuner.asking import SearchStep
+from benchmarks.formula_search import formula_search, on_formula
+from tests.tuner.configs import INFERENCE, TEST, TRAINING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.executor.engines.noise import Values
+    from advisor.model import Trial
+
+
+def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:
+    """And nothing of it is told as changed."""
+
+    def fails(values: Values, trial: Trial) -> str | None:
+        return "gpu-oom" if trial.purpose == "confirm" and values["batch_size"] > 4 else None
+
+    search = formula_search(tmp_path, on_formula(load_s=1e-6, fails=fails), TRAINING)
+    assert search.winner == Candidate()
+    assert search.decisions["batch_size"].outcome == "kept"
+
+
+def test_a_gain_inside_the_noise_is_not_proven(tmp_path: Path) -> None:
+    """What looked faster by luck is run against the original, and loses."""
+    wins = 0
+    for seed in range(20):
+        (tmp_path / f"{seed}").mkdir()
+        again = on_formula(load_s=1e-6, launch_s=1e-6, unit_s=0.01, noise=0.1, seed=seed)
+        search = formula_search(tmp_path / f"{seed}", again, INFERENCE, workload=TEST)
+        wins += bool(search.winner.changes)
+    assert wins <= 1
+
+
+def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
+    """By the noise and the gain that is to be proven, never by a look at the rounds."""
+
+    def rounds(host_noise: float, launch_s: float) -> int:
+        engine = on_formula(load_s=1e-6, launch_s=launch_s, unit_s=0.01)
+        folder = tmp_path / f"{host_noise}-{launch_s}"
+        folder.mkdir()
+        search = formula_search(folder, engine, INFERENCE, workload=TEST, host_noise=host_noise)
+        return next(a.contest.rounds for a in search.standing.proofs)
+
+    assert rounds(0.02, 0.05) == 6
+    assert rounds(0.3, 0.05) == 6
+    assert 6 < rounds(0.1, 0.0012) <= 20
+
+
+def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
+    """Fresh processes, the original first in odd rounds and last in even ones."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
+    original = [not a.ask.arm.candidate.changes for a in search.asked("confirm")]
+    assert len(original) == 12
+    assert original == [True, False, False, True] * 3
+    assert not any(attempt.reused for attempt in search.asked("confirm"))
+
+
+def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_path: Path) -> None:
+    """A proof is made of fresh processes; the rest is known."""
+    engine = on_formula(load_s=1e-6)
+    history = History(tmp_path / "history.sqlite")
+    first = formula_search(tmp_path, engine, TRAINING, history=history)
+    assert first.winner.changes
+    again = formula_search(tmp_path, engine, TRAINING, history=history)
+    assert again.winner.key == first.winner.key
+    fresh = {a.ask.purpose for a in again.lab.attempts if not a.reused}
+    assert fresh == {"baseline", "confirm"}
+
+
+def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
+    """An ask for rounds is asked once; the strategy sees nothing of it before its end."""
+    search = formula_search(tmp_path, on_formula(), TRAINING)
+    contests = []
+    for known in range(len(search.answers)):
+        turn = next_turn(search.facts, search.answers[:known])
+        assert isinstance(turn, SearchStep)
+        contests += [turn.ask] if isinstance(turn.ask, ABTest) else []
+    assert [c.rounds for c in contests] == [c.contest.rounds for c in search.lab.comparisons]

@@ -1,0 +1,256 @@
+"""Quality is proven like speed: what is written holds on seeds and items that did not choose it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.report import sentences
+from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Failure, Run, Trial
+
+TEXT = "batch_size: 8\nn_timestep: 1000\n"
+TOLERANCE = 0.1
+
+
+def searched(
+    folder: Path,
+    kind: type[RecordedEngine] = RecordedEngine,
+    *,
+    workload: dict[str, Any] | None = None,
+    budget_s: float = 1e9,
+    text: str = TEXT,
+    **formula: Any,
+) -> FormulaSearch:
+    """A sampler whose quality is 1 at any number of steps, but for what `formula` says."""
+    folder.mkdir(exist_ok=True)
+    engine = on_formula(
+        kind,
+        **{
+            "load_s": 1e-6,
+            "launch_s": 1e-6,
+            "sampler": True,
+            "trains": False,
+            "names": {"steps": "n_timestep"},
+            "quality": lambda _: 1.0,
+            "process_s": 1.0,
+            **formula,
+        },
+    )
+    measure = {"quality": {"pattern": "quality: (-?[0-9.]+)", "tolerance": str(TOLERANCE)}}
+    asked = {"phase": "test", "quality": measure, **(workload or {})}
+    return formula_search(folder, engine, text, workload=asked, budget_s=budget_s, gpu=False)
+
+
+def looks(search: FormulaSearch) -> list[tuple[str, bool]]:
+    return [(j.stage, j.within) for _, j in search.standing.quality.judgements]
+
+
+def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
+    """Seed of each quality run, and whether it had fewer steps."""
+    return [
+        (
+            dict(asked.trial.env)["GPU_ADVISOR_SEED"],
+            any(c.kind == "timesteps" for c in asked.trial.candidate.changes),
+        )
+        for asked, attempt in zip(search.engine.asked, search.lab.attempts, strict=False)
+        if attempt.ask.command == command
+    ]
+
+
+@pytest.mark.parametrize(
+    ("items", "noise", "deviation"),
+    [
+        (1, "quality_noise", 2 * TOLERANCE),
+        (8, "quality_of_seed", 2 * TOLERANCE),
+        (8, "quality_noise", 2 * TOLERANCE * 8**0.5),
+    ],
+)
+def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
+    tmp_path: Path, items: int, noise: str, deviation: float
+) -> None:
+    """20 of 20 are refused although no step costs any quality: it cannot be seen."""
+    for draw in range(20):
+        search = searched(
+            tmp_path / f"{draw}", quality_draw=draw, quality_items=items, **{noise: deviation}
+        )
+        assert "n_timestep" not in search.values, draw
+        assert sentences.why(search.decisions["n_timestep"])
+
+
+@pytest.mark.parametrize(("items", "noise"), [(1, 0.01), (8, 0.05)])
+def test_steps_are_written_where_the_bounds_lie_inside(
+    tmp_path: Path, items: int, noise: float
+) -> None:
+    """Chosen with some seeds and confirmed with others, the same for both arms."""
+    search = searched(
+        tmp_path,
+        quality=lambda n: 1.0 + 7 / n,
+        quality_noise=noise,
+        quality_items=items,
+    )
+    assert search.values["n_timestep"] == 100
+    chose, confirmed = seeds(search, "quality"), seeds(search, "confirm-quality")
+    assert not {seed for seed, _ in chose} & {seed for seed, _ in confirmed}
+    assert {s for s, fewer in confirmed if fewer} == {s for s, fewer in confirmed if not fewer}
+    last = search.standing.quality.judgements[-1][1]
+    assert last.proven
+    assert last.items == items
+    assert last.runs >= 2
+    assert (last.low or 9.0) < (last.value or 0.0) < (last.high or 9.0) < (last.limit or 0.0)
+    assert "on seeds that did not choose it" in sentences.why(search.decisions["n_timestep"])
+
+
+class LuckyWhenChosen(RecordedEngine):
+    """With fewer steps the figures are worse, but not with the seeds that choose."""
+
+    def run(self, trial: Trial) -> Run | Failure:
+        run = super().run(trial)
+        fewer = any(change.kind == "timesteps" for change in trial.candidate.changes)
+        if fewer and int(dict(trial.env).get("GPU_ADVISOR_SEED", "0")) > 100:
+            worse = [str(float(w) + 0.2) if "." in w else w for w in run.stdout_tail.split()]  # type: ignore[union-attr]
+            return replace(run, stdout_tail=" ".join(worse))  # type: ignore[arg-type]
+        return run
+
+
+def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path: Path) -> None:
+    """The confirmation decides; the report says what it saw. No more than two rungs get one."""
+    search = searched(tmp_path, LuckyWhenChosen, quality_noise=0.005)
+    assert "n_timestep" not in search.values
+    assert looks(search).count(("confirmed", False)) == 2
+    told = sentences.why(search.decisions["n_timestep"])
+    assert "looked inside when chosen; with other seeds" in told
+
+
+def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path: Path) -> None:
+    """Equal figures for other seeds are one run looked at several times."""
+    search = searched(tmp_path, follows_seed=False, quality_noise=0.001)
+    assert "n_timestep" not in search.values
+    assert "GPU_ADVISOR_SEED" in sentences.why(search.decisions["n_timestep"])
+    items = searched(tmp_path / "items", follows_seed=False, quality_noise=0.001, quality_items=8)
+    assert "n_timestep" not in items.values
+
+
+def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path: Path) -> None:
+    """One pair of runs, each item of which is a unit."""
+    search = searched(
+        tmp_path,
+        follows_seed=False,
+        quality_noise=0.005,
+        quality_items=8,
+        workload={"confirm-quality-command": "x --others"},
+    )
+    assert "n_timestep" in search.values
+    last = search.standing.quality.judgements[-1][1]
+    assert (last.runs, last.items, last.proven) == (1, 8, True)
+
+
+def test_one_run_a_value_may_be_declared_and_is_not_called_proven(tmp_path: Path) -> None:
+    """It decides alone, and every word on it says so."""
+    search = searched(tmp_path, quality_noise=0.001, workload={"quality-proof": "one-run"})
+    assert "n_timestep" in search.values
+    assert not seeds(search, "confirm-quality")
+    assert not any(j.proven for _, j in search.standing.quality.judgements)
+    assert "which proves nothing" in sentences.why(search.decisions["n_timestep"])
+
+
+def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path: Path) -> None:
+    """What is free is proven and written; the rung is named with what its confirmation takes."""
+
+    def takes_s(trial: Trial) -> float:
+        return 20.0 if trial.purpose == "quality" else 1.0
+
+    search = searched(
+        tmp_path,
+        process_s=takes_s,
+        budget_s=120.0,
+        quality_noise=0.02,
+        quality_items=8,
+        launch_s=0.02,
+        text="batch_size: 1\nn_timestep: 1000\n",
+    )
+    assert search.values["batch_size"] > 1
+    assert "n_timestep" not in search.values
+    assert any("confirmation" in skipped.what for skipped in search.standing.skipped)
+    assert search.lab.budget.left_s >= 0
+
+
+def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) -> None:
+    """No run of them failed, and none printed no figure."""
+
+    def takes_s(trial: Trial) -> float:
+        steps = next((c.new for c in trial.candidate.changes if c.kind == "timesteps"), 1000)
+        return 40.0 * float(str(steps)) / 1000 if trial.purpose == "quality" else 1.0
+
+    told = set()
+    for budget_s in range(60, 180, 10):
+        search = searched(
+            tmp_path / str(budget_s), process_s=takes_s, budget_s=float(budget_s), quality_noise=0.2
+        )
+        told.add(dict(search.decisions["n_timestep"].data).get("stop"))
+    assert "judge-over-budget" in told
+    assert "not-judged" not in told
+
+
+def test_a_free_setting_is_not_blamed_for_noise(tmp_path: Path) -> None:
+    """Figures that differ by more than the tolerance from run to run tell nothing of a batch."""
+    search = searched(
+        tmp_path,
+        quality_noise=2 * TOLERANCE,
+        launch_s=0.02,
+        text="batch_size: 1\nn_timestep: 1000\n",
+    )
+    assert search.values["batch_size"] > 1
+
+
+def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> None:
+    """Of runs of both arms that did not choose; each round has a seed, the same for both."""
+    text = "batch_size: 8\nprecision: fp32\n"
+    search = searched(
+        tmp_path,
+        sampler=False,
+        trains=True,
+        quality=None,
+        text=text,
+        workload={"quality": {}, "numeric-tolerance": "1%", "phase": "train"},
+    )
+    assert search.values["precision"]
+    asked = [a for a in search.asked("quality") if a.ask.command == "own"]
+    used = [(attempt.ask.repeat, bool(attempt.ask.arm.candidate.changes)) for attempt in asked]
+    repeats = {repeat for repeat, _ in used}
+    assert len(repeats) >= 2
+    assert sorted(used) == sorted((r, changed) for r in repeats for changed in (False, True))
+
+
+@pytest.mark.parametrize(("error", "taken"), [(0.002, True), (0.2, False)])
+def test_precision_of_an_inference_is_held_by_its_outputs(
+    tmp_path: Path, error: float, *, taken: bool
+) -> None:
+    """Without losses: outputs of the first forwards, for the same inputs, in both precisions."""
+
+    class Outputs(RecordedEngine):
+        def run(self, trial: Trial) -> Run | Failure:
+            run = super().run(trial)
+            half = any(change.kind == "precision" for change in trial.candidate.changes)
+            out = tuple(
+                tuple(i + j + error * half * (i + j) for j in range(4)) for i in range(1, 4)
+            )
+            seen = replace(run.effects, inputs=((1.0, 2.0),) * 3, outputs=out)  # type: ignore[arg-type]
+            return replace(run, effects=seen)  # type: ignore[arg-type]
+
+    search = searched(
+        tmp_path,
+        Outputs,
+        sampler=False,
+        quality=None,
+        text="batch_size: 8\nprecision: fp32\n",
+        workload={"quality": {}, "numeric-tolerance": "1%"},
+    )
+    assert ("precision" in search.values) is taken

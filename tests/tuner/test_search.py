@@ -1,0 +1,258 @@
+"""The strategy on programs that are formulas: what it writes must be what the formula says."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import tuner as strategy
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.history import History
+from advisor.report import sentences
+from advisor.tuner import next_turn
+from advisor.tuner.asking import SearchStep
+from advisor.tuner.facts import TuningContext
+from advisor.tuner.standing import TunerState
+from benchmarks.formula_search import formula_search, on_formula
+from tests.tuner.configs import INFERENCE, TEST, TRAINING
+
+if TYPE_CHECKING:
+    from advisor.executor.engines.noise import Values
+    from advisor.model import Failure, Run, Trial
+
+
+# --- the shape of the search ------------------------------------------------------------------
+
+
+def test_the_same_answers_give_the_same_ask(tmp_path: Path) -> None:
+    """`next_turn` is pure: replayed from any point, it asks what it asked."""
+    search = formula_search(tmp_path, on_formula(noise=0.02), TRAINING)
+    assert search.stop.reason == "done"
+    for known in range(0, len(search.answers), 3):
+        once, again = (next_turn(search.facts, search.answers[:known]) for _ in range(2))
+        assert isinstance(once, SearchStep)
+        assert once == again
+    assert next_turn(search.facts, search.answers) == search.stop
+
+
+def test_the_strategy_knows_no_clock_no_process_and_no_file() -> None:
+    """None of its modules imports one."""
+    for path in Path(strategy.__file__).parent.glob("*.py"):
+        named = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                named.add((node.module or "").partition(".")[0])
+        assert not named & {"time", "datetime", "subprocess", "pathlib", "os", "io"}, path.name
+
+
+def test_what_passes_through_the_stages_stays_small() -> None:
+    """An object with more fields than twelve is a hub that everything writes to."""
+    for noun in (TuningContext, TunerState):
+        assert len(dataclasses.fields(noun)) <= 12, noun.__name__
+
+
+# --- loader -----------------------------------------------------------------------------------
+
+
+def test_a_value_that_cannot_be_written_is_in_no_experiment(tmp_path: Path) -> None:
+    """Of a Python config much is computed: a refused edit would end the whole call."""
+    text = "batch_size = 1\ntest = dict(sample_num=2 * 8)\ndata = dict(image_size=2 * 112)\n"
+    engine = on_formula(load_s=1e-6)
+    search = formula_search(tmp_path, engine, text, name="train.py", workload={"phase": "test"})
+    assert search.winner.changes
+    assert "effects" not in {attempt.ask.purpose for attempt in search.lab.attempts}
+
+
+def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:
+    """An item takes 4 ms to load and 0.75 ms in a batch of 16: six workers would do, seven are
+    the fewest of those that are tried."""
+    search = formula_search(tmp_path, on_formula(), TRAINING)
+    assert search.values["num_workers"] == 7
+    assert search.decisions["num_workers"].outcome == "changed"
+
+
+class Crowded(Formula):
+    """Workers and compute share the cores, which a loader measured alone does not tell."""
+
+    def rate(self, values: Values, whatif: str | None = None) -> float:
+        return super().rate(values, whatif) / (1 + 0.1 * float(values["num_workers"]))
+
+
+def test_workers_that_take_the_cores_of_a_training_go(tmp_path: Path) -> None:
+    """A run without noise that was 1.27 times as fast is no luck, although the loader alone would
+    not tell why."""
+    engine = RecordedEngine(Crowded(load_s=1e-5, process_s=1.0, step_kind="optimizer step"))
+    text = "batch_size: 32\nnum_workers: 4\n"
+    search = formula_search(tmp_path, engine, text)
+    assert search.values["num_workers"] < 4
+
+
+def test_of_loader_settings_that_tie_the_smallest_is_taken(tmp_path: Path) -> None:
+    """One worker hides the loading as eight do."""
+    engine = on_formula(load_s=0.0003, launch_s=0.001, unit_s=0.0003)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] == 1
+
+
+def test_a_larger_batch_is_not_starved_by_the_fewest_workers(tmp_path: Path) -> None:
+    """One worker keeps up with the original's batch and with no larger one."""
+    engine = on_formula(load_s=0.0015, launch_s=0.003, unit_s=0.0001)
+    search = formula_search(tmp_path, engine, "batch_size: 1\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] >= 7
+    assert search.values["batch_size"] >= 16
+
+
+def test_a_second_look_at_the_loader_contradicts_nothing(tmp_path: Path) -> None:
+    """Behind a larger batch the workers are tried again; what is told is what the file holds."""
+    engine = on_formula(load_s=0.001, launch_s=0.02)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 0\n", workload=TEST)
+    assert search.values["num_workers"] == 2
+    workers = search.decisions["num_workers"]
+    assert (workers.outcome, workers.old, workers.new) == ("changed", 0, 2)
+
+
+def test_a_value_may_go_back_to_what_the_config_says(tmp_path: Path) -> None:
+    """With two CPUs every count is tried on each pass, the original's own among them."""
+    engine = on_formula(load_s=0.002, launch_s=0.02)
+    text = "batch_size: 8\nnum_workers: 0\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, cpus=2)
+    assert search.stop.reason == "done"
+    changed = {path for path, each in search.decisions.items() if each.outcome == "changed"}
+    assert changed == set(search.values)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("text", [TRAINING, INFERENCE])
+def test_changed_is_said_of_what_is_in_the_file_and_of_nothing_else(
+    text: str, noise: float, tmp_path: Path
+) -> None:
+    """Whatever the draws: every change has a decision, and no decision a change that is not."""
+    for seed in range(5):
+        engine = on_formula(noise=noise, seed=seed, launch_s=0.02)
+        (tmp_path / f"{seed}").mkdir()
+        search = formula_search(tmp_path / f"{seed}", engine, text)
+        told = {(d.document, d.path) for d in search.decisions.values() if d.outcome == "changed"}
+        assert told == {(c.document, c.path) for c in search.winner.changes}
+        assert all(sentences.why(decision) for decision in search.decisions.values())
+
+
+def test_what_moves_along_has_a_decision_of_its_own(tmp_path: Path) -> None:
+    """Without workers a DataLoader takes no prefetch_factor: it becomes null, and that is told."""
+    engine = on_formula(load_s=0.004, contention=3.0)
+    text = "num_workers: 4\nprefetch_factor: 2\nbatch_size: 8\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST)
+    assert (search.values["num_workers"], search.values["prefetch_factor"]) == (0, None)
+    moved = search.decisions["prefetch_factor"]
+    assert (moved.outcome, moved.old, moved.new) == ("changed", 2, None)
+    assert sentences.why(moved)
+
+
+# --- batch ------------------------------------------------------------------------------------
+
+
+def test_the_effective_batch_is_kept(tmp_path: Path) -> None:
+    """A larger batch in training takes fewer accumulation steps along."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
+    assert search.values["batch_size"] > 4
+    assert search.values["batch_size"] * search.values["accumulation_steps"] == 32
+
+
+def test_a_batch_past_the_flat_is_not_taken(tmp_path: Path) -> None:
+    """Compute per item rules from the start, so larger ones ran and lost: unchanged."""
+    engine = on_formula(load_s=1e-6, launch_s=1e-5, unit_s=0.01)
+    search = formula_search(tmp_path, engine, "batch_size: 8\nnum_workers: 2\n", workload=TEST)
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "kept"
+    assert len(search.asked("search")) >= 2
+    assert not search.standing.skipped
+
+
+def test_a_batch_that_memory_cannot_hold_is_refused_before_it_runs(tmp_path: Path) -> None:
+    """The peaks of those that ran say what it would need."""
+    engine = on_formula(load_s=1e-6, launch_s=1.0, unit_gib=1.0, base_gib=0.0)
+    text = "batch_size: 2\nnum_workers: 2\n"
+    search = formula_search(tmp_path, engine, text, workload=TEST, memory_gib=10.0)
+    why = sentences.why(search.decisions["batch_size"])
+    assert max(each.values["batch_size"] for each in engine.asked) <= 8
+    assert "16 needs about 16.00 GiB" in why
+    assert "10.00 GiB usable" in why
+
+
+def test_out_of_memory_ends_the_climb_at_what_ran(tmp_path: Path) -> None:
+    """The largest that ran is taken, and the failure is named."""
+    engine = on_formula(load_s=1e-6, launch_s=1.0, card_gib=2.0)
+    search = formula_search(tmp_path, engine, TRAINING)
+    assert search.values["batch_size"] == 8
+    assert "gpu-oom" in sentences.why(search.decisions["batch_size"])
+
+
+def test_an_ignored_knob_is_reported_and_not_changed(tmp_path: Path) -> None:
+    """A knob counts only if the program followed it."""
+    engine = on_formula(load_s=1e-6, ignored=frozenset({"batch_size"}))
+    search = formula_search(tmp_path, engine, TRAINING)
+    assert "batch_size" not in search.values
+    assert search.decisions["batch_size"].outcome == "ignored"
+
+
+def test_a_batch_that_the_data_cannot_fill_is_not_called_ignored(tmp_path: Path) -> None:
+    """The loader was built with it: the program followed, and saw no more than there was."""
+    engine = on_formula(load_s=1e-6, items=32)
+    search = formula_search(tmp_path, engine, "batch_size: 32\nnum_workers: 0\n")
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "kept"
+    told = sentences.why(search.decisions["batch_size"])
+    assert "never filled a batch of 256: it saw 32" in told
+
+
+@pytest.mark.parametrize(("items", "chosen"), [(32, 32), (48, 64)])
+def test_a_batch_that_is_never_filled_stands_for_what_was_seen(
+    tmp_path: Path, items: int, chosen: int
+) -> None:
+    """64 of 32 items is the same work as 32, whatever the clock said; 64 of 48 is not."""
+
+    class Lucky(RecordedEngine):
+        def run(self, trial: Trial) -> Run | Failure:
+            run = super().run(trial)
+            lucky = run.effects.batch_asked == 64  # type: ignore[union-attr]
+            return replace(run, units_per_s=1.5 * run.units_per_s) if lucky else run  # type: ignore[union-attr]
+
+    engine = on_formula(Lucky, load_s=1e-6, launch_s=0.1, items=items)
+    search = formula_search(tmp_path, engine, TRAINING.replace("8", "512"))
+    assert search.values["batch_size"] == chosen
+
+
+def test_a_noisy_host_does_not_stop_half_way_up_a_rising_curve(tmp_path: Path) -> None:
+    """1778, 1969 and 1984 units/s at 64, 512 and 1024: what all runs together say is less noisy
+    than one, so 10 % below the top is no tie, 1 % is."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6), INFERENCE, host_noise=0.15)
+    assert search.values["batch_size"] == 512
+
+
+# --- the original -----------------------------------------------------------------------------
+
+
+def test_a_failing_original_stops_everything(tmp_path: Path) -> None:
+    """Nothing can be told of a program that does not run."""
+    search = formula_search(tmp_path, on_formula(fails=lambda *_: "no-steps"), TRAINING)
+    assert search.stop.reason == "baseline-failed"
+    assert search.stop.failed is not None
+    assert search.lab.processes == 1
+
+
+def test_history_of_another_speed_is_not_believed(tmp_path: Path) -> None:
+    """The original is measured anew by every call; where it moved, the rest did too."""
+    history = History(tmp_path / "history.sqlite")
+    quick = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING, history=history)
+    assert quick.winner.changes
+    slower = on_formula(load_s=1e-6, launch_s=0.02, unit_s=0.0025)
+    again = formula_search(tmp_path, slower, TRAINING, history=history)
+    assert again.winner.changes
+    assert not any(attempt.reused for attempt in again.asked("search"))

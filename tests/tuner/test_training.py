@@ -1,0 +1,177 @@
+"""A batch that changes a training is never written, whoever steps; in doubt neither."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.executor.engines.formula import Formula
+from advisor.executor.engines.recorded import RecordedEngine
+from advisor.model import Run
+from advisor.patches import proven_advice
+from advisor.report import advised, sentences
+from benchmarks.formula_search import formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Failure, Trial
+
+BATCH = "batch_size: 4\nnum_workers: 0\nlr: 0.1\n"
+ACCUMULATED = "batch_size: 4\nnum_workers: 0\naccumulation_steps: 8\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sign", "words"),
+    [
+        ("optimizer step", "optimizer", "64 was faster"),
+        ("training step", "backward", "backward passes were seen"),
+        ("training step", "gradients", "gradients of its parameters"),
+        ("root forward", "moved", "parameters changed"),
+        ("loader batch", "moved", "parameters changed"),
+        ("root forward", "asked", "may train"),
+    ],
+)
+def test_a_batch_of_a_training_is_advised_with_its_reason(
+    tmp_path: Path, kind: str, sign: str, words: str
+) -> None:
+    """Faster in every run, proven in rounds of its own, and left to the user."""
+    engine = on_formula(load_s=1e-6, step_kind=kind, observed={"trains": sign})
+    search = formula_search(tmp_path, engine, BATCH)
+    assert search.values == {}
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "advised"
+    assert words.replace("64", str(dict(decision.data)["to"])) in sentences.why(decision)
+    assert search.standing.proposals[0].outcome is not None
+
+
+def test_a_batch_whose_pairs_prove_nothing_is_not_called_faster(tmp_path: Path) -> None:
+    """One lucky run had proposed it; what its pairs said is what the knob is told with."""
+    engine = Lucky(Formula(load_s=1e-6, launch_s=1e-6, process_s=1.0, step_kind="optimizer step"))
+    search = formula_search(tmp_path, engine, BATCH)
+    assert any(each.outcome is not None for each in search.standing.proposals)
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == "kept"
+    assert "proved no gain" in sentences.why(decision)
+
+
+class Lucky(RecordedEngine):
+    """The first run of each larger batch is half as fast again as all later ones."""
+
+    def run(self, trial: Trial, *args: Any, **more: Any) -> Run | Failure:
+        result = super().run(trial, *args, **more)
+        if isinstance(result, Run) and trial.purpose == "search" and trial.candidate.changes:
+            return replace(result, units_per_s=1.5 * result.units_per_s)
+        return result
+
+
+def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) -> None:
+    """Linear for SGD, the square root for Adam, and that neither was tried."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"})
+    search = formula_search(tmp_path, engine, BATCH)
+    (advice,) = [
+        each
+        for each in proven_advice(search.standing, search.lab.program)
+        if each.kind == "training-batch"
+    ]
+    times = dict(search.decisions["batch_size"].data)["to"] / 4
+    said = advised.advised(advice)
+    assert f"{times:.3g} times the rate with SGD" in said
+    assert f"{times**0.5:.3g} times (the square root) with Adam" in said
+    assert "neither was tried" in said
+
+
+def test_without_a_sign_of_training_the_batch_is_free(tmp_path: Path) -> None:
+    """Forwards alone move nothing."""
+    search = formula_search(tmp_path, on_formula(load_s=1e-6, step_kind="root forward"), BATCH)
+    assert search.decisions["batch_size"].outcome == "changed"
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_an_accumulation_makes_up_for_it_where_it_is_followed(
+    tmp_path: Path, *, followed: bool
+) -> None:
+    """A batch that moves alone, because the program accumulates as before, is not free."""
+    engine = on_formula(
+        load_s=1e-6,
+        step_kind="training step",
+        observed={"trains": "backward"},
+        ignored=frozenset() if followed else frozenset({"accumulation_steps"}),
+    )
+    search = formula_search(tmp_path, engine, ACCUMULATED)
+    assert ("batch_size" in search.values) is followed
+
+
+@pytest.mark.parametrize(("phase", "outcome"), [("any", "advised"), ("test", "changed")])
+def test_a_program_of_which_nothing_is_seen_may_train(
+    tmp_path: Path, phase: str, outcome: str
+) -> None:
+    """Its units were counted in its output; that it does not train is for the user to say."""
+    engine = on_formula(load_s=1e-6, observed={"input_shapes": ()})
+    search = formula_search(tmp_path, engine, "batch_size: 4\n", workload={"phase": phase})
+    decision = search.decisions["batch_size"]
+    assert decision.outcome == outcome
+    assert ("may train" in sentences.why(decision)) is (phase == "any")
+
+
+def test_a_batch_that_is_only_advised_is_tried_after_all_that_may_be_written(
+    tmp_path: Path,
+) -> None:
+    """What is for advice alone takes no time from the workers, their proof, or the what-ifs."""
+    engine = on_formula(load_s=2e-3, step_kind="optimizer step", observed={"trains": "optimizer"})
+    search = formula_search(tmp_path, engine, "batch_size: 4\nnum_workers: 0\n", cpus=8)
+    moved = [
+        (number, asked.trial.candidate.label)
+        for number, asked in enumerate(engine.asked)
+        if any(c.kind == "batch_size" for c in asked.trial.candidate.changes)
+    ]
+    proof = [n for n, asked in enumerate(engine.asked) if asked.trial.purpose == "confirm"]
+    assert search.values["num_workers"] > 0
+    assert moved[0][0] > max(proof)
+
+
+def test_no_batch_is_tried_that_the_data_cannot_fill(tmp_path: Path) -> None:
+    """And that this bounded the search is said."""
+    engine = on_formula(load_s=1e-6, step_kind="root forward", observed={"data_items": 100})
+    search = formula_search(tmp_path, engine, BATCH)
+    sizes = [
+        change.new
+        for asked in engine.asked
+        for change in asked.trial.candidate.changes
+        if change.kind == "batch_size"
+    ]
+    assert max(sizes) == 64
+    assert "the data hold 100 items" in sentences.why(search.decisions["batch_size"])
+
+
+NEUTRAL = (
+    ("batch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nbatch_size: 4\naccumulation_steps: 1\n", "batch_size"),
+    ("global_batch_size: 4\nmicro_batch_size: 4\n", "micro_batch_size"),
+    ("train_batch_size: 4\naccumulation_steps: 1\nzero_optimization: {stage: 2}\n",
+     "train_batch_size"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "batch"), NEUTRAL)
+def test_a_key_at_its_neutral_value_fixes_no_other(tmp_path: Path, text: str, batch: str) -> None:
+    """With an accumulation of one batch a larger one is tried and advised, as without that key."""
+    engine = on_formula(
+        load_s=1e-6, step_kind="optimizer step", observed={"trains": "optimizer"},
+        names={"batch_size": batch},
+    )  # fmt: skip
+    search = formula_search(tmp_path, engine, text, workload={"phase": "train"})
+    assert search.values == {}
+    assert search.decisions[batch].outcome == "advised"
+    assert int(str(dict(search.decisions[batch].data)["to"])) > 4
+
+
+def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:
+    """Effective batch is the user's: proven in rounds of its own, and never written."""
+    engine = on_formula(load_s=1e-6, step_kind="optimizer step")
+    search = formula_search(tmp_path, engine, BATCH)
+    assert search.values == {}
+    assert search.decisions["batch_size"].outcome == "advised"
+    assert search.standing.proposals[0].outcome is not None

@@ -1,0 +1,204 @@
+"""What is said of a knob whose values were tried: by what came of them, and of nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor import config as documents
+from advisor import knobs
+from advisor.executor.attempts import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
+from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.interleave import Round
+from advisor.model import Candidate, Failure, MeasurePlan
+from advisor.objective import THROUGHPUT
+from advisor.settings import Workload
+from advisor.tuner.facts import Source, TuningContext
+from advisor.tuner.loader import try_values
+from advisor.tuner.precision import try_guarded
+from advisor.tuner.standing import TunerState
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from advisor.model import Knob
+    from advisor.tuner.asking import Stage
+    from advisor.tuner.standing import Result
+
+TEXT = b"""\
+num_workers: 2
+prefetch_factor: 2
+precision: fp32
+batch_size: 4
+accumulation_steps: 8
+"""
+DOCUMENT = documents.parse(TEXT, "yaml", "train.yaml")
+FACTS = TuningContext(
+    sources=(Source(document=DOCUMENT, findings=knobs.find(DOCUMENT)),),
+    workload=Workload.model_validate({"command": "x", "numeric-tolerance": "1%"}),
+    objective=THROUGHPUT,
+    cpus=4,
+    memory_limit_gib=8.0,
+    precisions=("float32", "bfloat16"),
+    cards=0,
+    smallest_gain=0.03,
+    budget_s=600.0,
+)
+BEGUN = TunerState(facts=FACTS, clock_s=600.0, originals=(a_run(), a_run()))
+ELSEWHERE = BEGUN.skip("one whole batch", 900.0)
+"""Something else did not fit into the budget, this knob's values did."""
+
+
+def knob_of(kind: str) -> Knob:
+    return next(knob for knob in BEGUN.all_knobs if knob.kind == kind)
+
+
+def ended(stage: Stage, *rates: float | str | None) -> TunerState:
+    """Where `stage` ends if its processes run at these rates, fail so, or do not fit (None)."""
+    try:
+        turn = next(stage)
+        for rate in rates:
+            assert isinstance(turn.ask, TrialRequest)
+            turn = stage.send(answer(turn.ask, rate))
+    except StopIteration as end:
+        standing: TunerState = end.value
+        return standing
+    raise AssertionError(turn.ask)
+
+
+def answer(ask: TrialRequest, rate: float | str | None) -> Result:
+    if rate is None:
+        return SkippedRun(ask=ask, needed_s=9.0, left_s=1.0)
+    if isinstance(rate, float):
+        return TrialResult(id="1", ask=ask, result=a_run(units_per_s=rate), left_s=500.0)
+    failed = Failure(
+        trial_id="1",
+        purpose="search",
+        label="",
+        candidate_key="k",
+        kind=rate,
+        evidence="it died",
+        next_step="mend it",
+    )
+    return TrialResult(id="1", ask=ask, result=failed, left_s=500.0)
+
+
+def said(now: TunerState, kind: str) -> tuple[str, str] | None:
+    word = now.word_on(knob_of(kind))
+    return (word.outcome, word.reason) if word else None
+
+
+def with_prefetch_of(value: int) -> TunerState:
+    """After a first pass over the loader, which found `value`."""
+    now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [value]), 2.0)
+    assert said(now, "prefetch_factor") == ("found", "loader")
+    return now
+
+
+def test_a_value_that_does_not_fit_is_told_as_the_budgets_end() -> None:
+    now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [4, 8]), None)
+    assert said(now, "prefetch_factor") == ("skipped", "budget")
+
+
+@pytest.mark.parametrize("values", [[4], [4, 8]])
+def test_values_that_failed_ran_whatever_else_did_not_fit(values: list[int]) -> None:
+    """The budget ended something else: of this knob every value had its process."""
+    stage = try_values(ELSEWHERE, knob_of("prefetch_factor"), values)
+    assert said(ended(stage, *["crash-step"] * len(values)), "prefetch_factor") is None
+
+
+def test_a_second_pass_that_the_budget_ends_leaves_what_the_first_found() -> None:
+    now = with_prefetch_of(4)
+    now = ended(try_values(now, knob_of("prefetch_factor"), [8]), None)
+    assert said(now, "prefetch_factor") == ("found", "loader")
+
+
+def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
+    now = with_prefetch_of(4)
+    now = ended(try_values(now, knob_of("prefetch_factor"), [8]), 2.0)
+    assert said(now, "prefetch_factor") == ("found", "loader")
+
+
+def test_a_second_pass_may_lead_back_to_what_the_config_says() -> None:
+    now = with_prefetch_of(4)
+    now = ended(try_values(now, knob_of("prefetch_factor"), [2]), 4.0)
+    assert said(now, "prefetch_factor") == ("kept", "tie")
+    assert now.best == Candidate()
+
+
+def test_what_moved_along_goes_back_with_the_knob() -> None:
+    """The candidate that is run is the one that is named; the others keep what was found."""
+    now = with_prefetch_of(4)
+    moved = candidate(now, "batch_size", 16)
+    assert set_by(moved) == {"prefetch_factor": 4, "batch_size": 16, "accumulation_steps": 2}
+    back = candidate(replace(now, best=moved), "batch_size", 4)
+    assert set_by(back) == {"prefetch_factor": 4}
+    none = candidate(BEGUN, "num_workers", 0)
+    assert set_by(none) == {"num_workers": 0, "prefetch_factor": None}
+    assert candidate(replace(BEGUN, best=none), "num_workers", 2) == Candidate()
+
+
+def candidate(now: TunerState, kind: str, value: int) -> Candidate:
+    moved = now.with_value(knob_of(kind), value)
+    assert isinstance(moved, Candidate)
+    return moved
+
+
+def set_by(found: Candidate) -> dict[str, object]:
+    return {change.path: change.new for change in found.changes}
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A config that takes no other value."""
+    refusal = knobs.InvalidChange(reason="it is fixed by another setting")
+    monkeypatch.setattr(TunerState, "with_value", lambda *_, **__: refusal)
+
+
+@pytest.mark.usefixtures("refusing")
+@pytest.mark.parametrize("begun", [BEGUN, ELSEWHERE])
+def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
+    begun: TunerState,
+) -> None:
+    """Of a loader argument as of a precision: with the reason, and no word of the budget."""
+    for kind, stage in (
+        ("prefetch_factor", try_values(begun, knob_of("prefetch_factor"), [4])),
+        ("precision", try_guarded(begun, knob_of("precision"), ["bf16"], "precision")),
+    ):
+        now = ended(stage)
+        word = now.word_on(knob_of(kind))
+        assert word is not None
+        assert (word.outcome, word.reason) == ("refused", "refused"), kind
+        assert dict(word.data) == {"why": "it is fixed by another setting"}
+
+
+def test_a_precision_that_does_not_fit_is_told_as_the_budgets_end() -> None:
+    now = ended(try_guarded(BEGUN, knob_of("precision"), ["bf16"], "precision"), None)
+    assert said(now, "precision") == ("skipped", "budget")
+
+
+def test_one_run_is_held_against_what_the_best_usually_does() -> None:
+    """All runs of its proof tell that; the luckiest of them would hide what is truly faster."""
+    best = BEGUN.with_value(knob_of("num_workers"), 4)
+    assert isinstance(best, Candidate)
+    asks = {
+        side: TrialRequest(arm=Variant(candidate=each), purpose="confirm", plan=MeasurePlan())
+        for side, each in ((BEFORE, Candidate()), (AFTER, best))
+    }
+    rounds = []
+    for number, rate in enumerate((460.0, 380.0, 350.0, 330.0), 1):
+        rates = {BEFORE: 200.0, AFTER: rate}
+        runs = {
+            side: TrialResult(id="1", ask=ask, result=a_run(units_per_s=rates[side]), left_s=1.0)
+            for side, ask in asks.items()
+        }
+        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
+    contest = ABTest(
+        purpose="confirm", title="t", before=asks[BEFORE], after=asks[AFTER], rounds=len(rounds)
+    )
+    proof = Comparison(contest=contest, rounds=tuple(rounds), left_s=1.0)
+    proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), proofs=(proof,))
+    assert proven.gain_over_usual(a_run(units_per_s=438.0)) == pytest.approx(1.2)
+    unproven = replace(proven, proofs=())
+    assert unproven.gain_over_usual(a_run(units_per_s=460.0)) == pytest.approx(1)
