@@ -6,7 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "published"
 """One folder each; `step_clock.py` is copied beside what is in it."""
 
 
@@ -16,7 +16,7 @@ class Program:
 
     name: str
     folder: str | None = None
-    """Below `programs`; None: of the same name."""
+    """Below `published`; None: of the same name."""
     command: tuple[str, ...]
     """`python` stands for the interpreter, `{port}` for a free port."""
     config: str | None = None

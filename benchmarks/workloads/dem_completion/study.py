@@ -1,4 +1,4 @@
-"""What the fill is worth, and what it costs: the tables of docs/workloads.md.
+"""What the fill is worth, and what it costs: the tables of benchmarks/workloads/README.md.
 
 python -m benchmarks.workloads.dem_completion.study -c config/dem_completion.json [--tiles N]
 python -m benchmarks.workloads.dem_completion.study -c config/dem_completion.json --overlaps
