@@ -11,6 +11,7 @@ import functools
 import os
 import stat
 import sys
+import threading
 import time
 from typing import Any, Callable, Tuple
 
@@ -21,8 +22,11 @@ WRITES_KEPT = 200
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 NAMELESS = getattr(os, "O_TMPFILE", -1)
-CACHES = ("__pycache__", ".cache", ".git", ".mypy_cache", ".pytest_cache", ".ipynb_checkpoints")
-FREE_VARIABLES = (
+REBUILT = ("__pycache__", ".mypy_cache", ".pytest_cache")
+"""Folders whose files a tool writes again by itself."""
+CACHE_FOLDERS = ("~/.cache", "~/.triton", "~/.nv", "~/.config/matplotlib")
+"""Defaults of the caches that the variables below name."""
+CACHE_VARIABLES = (
     "TMPDIR",
     "XDG_CACHE_HOME",
     "HF_HOME",
@@ -57,13 +61,15 @@ class Guard:
         self._refuses = not spec.get("allow_writes")
         self._protect = _folder(str(spec.get("protect") or os.getcwd()))
         free = [str(spec["scratch"]), str(spec["records"])] if spec.get("scratch") else []
-        free += [os.environ[name] for name in FREE_VARIABLES if os.environ.get(name)]
+        free += [os.environ[name] for name in CACHE_VARIABLES if os.environ.get(name)]
+        free += [os.path.expanduser(folder) for folder in CACHE_FOLDERS]
         self._free = tuple(_folder(path) for path in free)
         self._made = {os.path.realpath(str(path)) for path in spec.get("made") or ()}
         """Files that earlier trials created."""
         self._started = os.stat(spec_path).st_mtime
         """Files changed since then are the trial's own."""
-        self._busy = False
+        self._judging = threading.local()
+        """Set in a thread whose own calls must not be judged again."""
 
     def watch(self) -> None:
         """Listen to Python; this cannot be taken back."""
@@ -73,16 +79,17 @@ class Guard:
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         find = _EVENTS.get(event)
-        if find is None or self._busy:
+        if find is None or getattr(self._judging, "busy", False):
             return
         for path in find(args):
             self.touch(path, tree=event in TREES)
 
     def touch(self, path: Any, *, tree: bool = False) -> None:
         """`path` is about to be changed, moved or removed; `tree`: with all below a folder."""
-        if self._busy or not self._listens or isinstance(path, int):
+        busy = getattr(self._judging, "busy", False)
+        if busy or not self._listens or isinstance(path, int):
             return
-        self._busy = True
+        self._judging.busy = True
         try:
             self._judge(os.fsdecode(path), tree)
         except (TypeError, ValueError):
@@ -90,11 +97,11 @@ class Guard:
         except Exception as problem:  # the user's open() must not fail for us
             self._session.fail(problem)
         finally:
-            self._busy = False
+            self._judging.busy = False
 
     def _judge(self, path: str, tree: bool) -> None:
         full = os.path.realpath(path)
-        if full.startswith(self._free) or any(part in CACHES for part in full.split(os.sep)):
+        if full.startswith(self._free) or any(part in REBUILT for part in full.split(os.sep)):
             return
         try:
             status = os.stat(full)

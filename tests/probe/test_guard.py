@@ -62,6 +62,24 @@ def test_every_way_to_lose_a_file_is_refused(tmp_path: Path, mine: Path, how: st
     assert record.writes == (str(mine.parent / "new.txt"),)
 
 
+def test_a_second_thread_is_judged_while_the_first_is(tmp_path: Path, mine: Path) -> None:
+    """A write that begins while another is being judged is refused too."""
+    outcome = saves(tmp_path, "thread", "mine.txt")
+    assert outcome.exit_code == 97
+    assert mine.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", [".git/HEAD", ".cache/data.pt", ".ipynb_checkpoints/a.ipynb"])
+def test_hidden_folders_hold_files_of_the_user(tmp_path: Path, mine: Path, name: str) -> None:
+    """Only folders that a tool fills again by itself may be written over."""
+    hidden = mine.parent / name
+    hidden.parent.mkdir()
+    hidden.write_text("precious")
+    time.sleep(0.02)
+    assert saves(tmp_path, "open", name).exit_code == 97
+    assert hidden.read_text() == "precious"
+
+
 @pytest.mark.parametrize("how", ["open", "torch.save"])
 def test_the_user_may_allow_it(tmp_path: Path, mine: Path, how: str) -> None:
     """Then the file is listed."""
