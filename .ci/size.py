@@ -10,8 +10,11 @@ import ast
 import re
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 CEILINGS = {"advisor": 34_000, "tests": 26_000, "benchmarks": 7_000}
