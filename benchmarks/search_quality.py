@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.noise import Noise
-from advisor.executor.engines.recorded import QUIET_MACHINE, RecordedEngine
 from advisor.model import Candidate, MeasurePlan, Run, Trial, TrialFile
 from advisor.objective import THROUGHPUT, Objective
-from benchmarks.formula_search import FormulaSearch, formula_search
 from benchmarks.optuna_peers import available, best_of
+from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.noise import Noise
+from tests.support.simulator.search import FormulaSearch, formula_search
 
 BATCHES = tuple(2**n for n in range(11))
 WORKERS = (0, 1, 2, 4, 7, 8)
@@ -164,8 +164,10 @@ def written(program: Problem, folder: Path) -> tuple[Values, int]:
 def put_to_proof(program: Problem, folder: Path) -> tuple[Values, int]:
     """What `optimize` chose: as the other rules do, which prove nothing."""
     search = searched(program, folder)
-    asked = (a.ask for a in search.lab.attempts if a.ask.purpose == "confirm")
-    chosen = next((each.arm.candidate for each in asked if each.arm.candidate.changes), None)
+    asked = (a.request for a in search.lab.attempts if a.request.purpose == "confirm")
+    chosen = next(
+        (each.variant.candidate for each in asked if each.variant.candidate.changes), None
+    )
     return program.start | (plain(chosen) if chosen else {}), before_proof(search)
 
 
@@ -176,7 +178,7 @@ def plain(candidate: Candidate) -> Values:
 
 def before_proof(search: FormulaSearch) -> int:
     """Processes of the baseline and the search."""
-    return sum(attempt.ask.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
+    return sum(attempt.request.purpose in {"baseline", "search"} for attempt in search.lab.attempts)
 
 
 def largest_that_fits(program: Problem, folder: Path) -> tuple[Values, int]:

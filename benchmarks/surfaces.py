@@ -28,19 +28,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import objective
-from advisor.executor.attempts import TrialRequest, Variant
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.recorded import GridPoint, RecordedEngine, Table
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Machine, MeasurePlan, Run
 from advisor.stats import two_sample_interval
 from advisor.tuner.standing import MIN_STEPS, SAMPLER_FORWARDS
 from benchmarks.search_quality import RULES, Values, searched
 from benchmarks.surface_programs import SPECS, Spec, at, laid_out
+from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.formula_search import FormulaSearch
+    from tests.support.simulator.search import FormulaSearch
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results" / "surfaces"
@@ -84,12 +84,12 @@ def record(name: str, spec: Spec, window_s: float, processes: int) -> None:
                 if len(found.runs_at(values)) > turn:
                     continue
                 id_ = f"{turn}-{number}"
-                ask = TrialRequest(
-                    arm=Variant(candidate=at(spec, program, values)),
+                request = TrialRequest(
+                    variant=Variant(candidate=at(spec, program, values)),
                     purpose="search",
                     plan=found.plan(values),
                 )
-                run = engine.run(program.trial(id_, ask, engine.scratch(id_)))
+                run = engine.run(program.trial(id_, request, engine.scratch(id_)))
                 told = f"{run.units_per_s:.4g}" if isinstance(run, Run) else run.evidence
                 print(f"{name} {turn + 1}/{processes} {values}: {told}", file=sys.stderr)
                 if isinstance(run, Run):

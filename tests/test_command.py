@@ -24,8 +24,8 @@ from advisor.errors import (
     OutputRefusedError,
     UsageError,
 )
-from advisor.executor.attempts import TrialRequest, Variant
 from advisor.executor.program import Program
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Candidate, Change, MeasurePlan
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def test_an_option_that_nobody_typed_is_a_knob_and_a_candidate_adds_it(project: 
         output_flags=("--out",),
     )  # fmt: skip
     candidate = Candidate(changes=(change("--batch-size", 16),))
-    ask = TrialRequest(
-        arm=Variant(candidate=candidate), purpose="search", plan=MeasurePlan(), expected_s=1.0
+    request = TrialRequest(
+        variant=Variant(candidate=candidate), purpose="search", plan=MeasurePlan(), expected_s=1.0
     )
-    assert program.trial("1", ask, project / "s").command == (
+    assert program.trial("1", request, project / "s").command == (
         "python", "predict.py", "--batch-size", "16", "--items", "40",
         "--out", str(project / "s" / "outputs"),
     )  # fmt: skip

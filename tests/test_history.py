@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.recall import RunCache
+from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key, trial_key
 from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
 from advisor.state import state_folder

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from advisor import knobs
 from advisor.commands import invocation
 from advisor.errors import InterruptedByUserError, TrialFailedError
-from advisor.executor.attempts import TrialRequest, TrialResult, Variant
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.workplace import cancellable
+from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.program import Program
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs.traces import ASPECTS
 from advisor.machine import target
 from advisor.machine.host import read_machine
@@ -123,17 +123,17 @@ class _Bench:
     progress: Progress
     processes: int = 0
 
-    def answer(self, ask: TrialRequest) -> TrialResult:
+    def answer(self, request: TrialRequest) -> TrialResult:
         """Raises InterruptedByUserError."""
         self.processes += 1
         id_ = f"{self.processes:03d}"
-        trial = self.program.trial(id_, ask, self.engine.scratch(id_))
+        trial = self.program.trial(id_, request, self.engine.scratch(id_))
         self.progress.trial_started(self.processes, trial.label, trial.purpose)
         result = self.engine.run(trial)
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed."
             raise InterruptedByUserError(msg)
-        attempt = TrialResult(id=id_, ask=ask, result=result, left_s=NO_BUDGET_S)
+        attempt = TrialResult(id=id_, request=request, result=result, remaining_s=NO_BUDGET_S)
         self.progress.trial_done(trial_entry(attempt))
         return attempt
 
@@ -146,7 +146,7 @@ def experimented(facts: TuningContext, bench: _Bench, argv: tuple[str, ...]) -> 
         whole_batches=1,
         unit_regex=facts.workload.unit_regex,
     )
-    result = bench.answer(TrialRequest(arm=Variant(), purpose="baseline", plan=plan)).result
+    result = bench.answer(TrialRequest(variant=Variant(), purpose="baseline", plan=plan)).result
     if isinstance(result, Failure):
         msg = (
             f"The original command failed ({result.kind}): {result.evidence.rstrip('.')}.\n"
@@ -156,7 +156,7 @@ def experimented(facts: TuningContext, bench: _Bench, argv: tuple[str, ...]) -> 
     now = TunerState(facts=facts, clock_s=NO_BUDGET_S, originals=(result,))
     if place := drive(place_of_batch(now), bench):
         again = bench.answer(
-            TrialRequest(arm=Variant(), purpose="baseline", plan=replace(plan, batch_at=place))
+            TrialRequest(variant=Variant(), purpose="baseline", plan=replace(plan, batch_at=place))
         )
         result = again.run or result
         now = replace(now, originals=(result,))
@@ -177,8 +177,8 @@ def drive(steps: Generator[SearchStep, Result, tuple[TunerState, T]], bench: _Be
     try:
         turn = next(steps)
         while True:
-            assert isinstance(turn.ask, TrialRequest), "it compares nothing"
-            turn = steps.send(bench.answer(turn.ask))
+            assert isinstance(turn.request, TrialRequest), "it compares nothing"
+            turn = steps.send(bench.answer(turn.request))
     except StopIteration as end:
         found: T = end.value[1]
         return found

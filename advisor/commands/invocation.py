@@ -20,7 +20,7 @@ from advisor.settings import Settings, Workload
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.executor.attempts import CommandName
+    from advisor.executor.requests import CommandName
     from advisor.model import Phase
 
 LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "docs/*.md")

@@ -20,12 +20,12 @@ from advisor.errors import (
     NotMeasuredError,
     TrialFailedError,
 )
-from advisor.executor.attempts import TrialResult
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.workplace import cancellable
-from advisor.executor.lab import WAIT_SHARE, Budget, Executor
+from advisor.executor.engines.scratch_dir import cancellable
+from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.program import COMMAND_LINE, Program
-from advisor.executor.recall import RunCache
+from advisor.executor.requests import TrialResult
+from advisor.executor.run_cache import RunCache
 from advisor.history import History, program_key
 from advisor.machine import target
 from advisor.model import Candidate, Failure
@@ -125,12 +125,12 @@ def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: P
         turn = next_turn(aim.facts, answers)
         if isinstance(turn, Stop):
             return turn
-        if turn.ask.purpose != stage:
+        if turn.request.purpose != stage:
             if stage == "baseline" and (slow := sentences.slow_starts(turn.standing.starts)):
                 progress.note(slow)
-            stage = turn.ask.purpose
+            stage = turn.request.purpose
             progress.stage(stage)
-        answers.append(lab.answer(turn.ask))
+        answers.append(lab.answer(turn.request))
         if stage == "baseline":
             aim.correct(answers[-1])
 

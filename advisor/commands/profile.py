@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from advisor import knobs, masking, versions
 from advisor.commands import invocation
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
-from advisor.executor.attempts import TrialRequest, TrialResult, Variant
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.workplace import cancellable
+from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.program import Program
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
@@ -133,15 +133,15 @@ def measure(
         cancellable() as off,
         LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
-        ask = TrialRequest(arm=Variant(), purpose="profile", plan=plan)
+        request = TrialRequest(variant=Variant(), purpose="profile", plan=plan)
         for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
             progress.note(note)
         progress.stage("profile")
         for number in range(1, RUNS + 1):
-            trial = program.trial(f"{number:03d}", ask, engine.scratch(f"{number:03d}"))
+            trial = program.trial(f"{number:03d}", request, engine.scratch(f"{number:03d}"))
             progress.trial_started(number, trial.label, trial.purpose)
             result = engine.run(trial)
-            attempt = TrialResult(id=trial.id, ask=ask, result=result, left_s=0.0)
+            attempt = TrialResult(id=trial.id, request=request, result=result, remaining_s=0.0)
             progress.trial_done(trial_entry(attempt))
             if isinstance(result, Failure):
                 return result

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.executor.attempts import disturbed
+from advisor.executor.requests import disturbed
 from advisor.model import Interval, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.executor.attempts import ABTest, TrialResult
-    from advisor.executor.interleave import Round
+    from advisor.executor.requests import ABTest, TrialResult
+    from advisor.executor.rounds import Round
     from advisor.model import Failure, Neighbour
     from advisor.objective import Objective
 
@@ -37,21 +37,21 @@ MOST_COLLAPSED = 4
 class Comparison:
     """Rounds of one contest, in the order in which they were run."""
 
-    contest: ABTest
+    ab_test: ABTest
     rounds: tuple[Round[TrialResult], ...]
     failure: Failure | None = None
     """What ended it: nothing is proven then."""
     cut_short: bool = False
     """The budget ended before the rounds did."""
-    left_s: float
+    remaining_s: float
 
     @property
-    def undisturbed(self) -> tuple[Round[TrialResult], ...]:
+    def uncontended(self) -> tuple[Round[TrialResult], ...]:
         """Whole rounds that nobody disturbed."""
         return tuple(r for r in self.rounds if not r.broken and self._why(r) is None)
 
     def _why(self, round_: Round[TrialResult]) -> str | None:
-        return None if self.contest.purpose == "quality" else why_disturbed(round_.runs)
+        return None if self.ab_test.purpose == "quality" else why_disturbed(round_.runs)
 
     @property
     def counted(self) -> tuple[Round[TrialResult], ...]:
@@ -61,8 +61,8 @@ class Comparison:
         leaves one alone, the one disturbed least unlike stands beside it, and the spread shows it.
         Never several: a neighbour that slows the same arm every time would prove anything.
         """
-        quiet = self.undisturbed
-        if len(quiet) >= self.contest.rounds:
+        quiet = self.uncontended
+        if len(quiet) >= self.ab_test.rounds:
             return quiet
         whole = tuple(r for r in self.rounds if not r.broken)
         fair = tuple(r for r in whole if self._why(r) is None or alike(r.runs))
@@ -82,15 +82,15 @@ class Comparison:
 
         Who holds one CPU more beside one arm may halve its rate.
         """
-        if self.contest.purpose == "quality":
-            return self.contest.sigma
+        if self.ab_test.purpose == "quality":
+            return self.ab_test.sigma
         apart = [_apart(_held(r.runs)) for r in self.counted if not alike(r.runs)]
-        return max(self.contest.sigma, math.log1p(max(apart, default=0.0)))
+        return max(self.ab_test.sigma, math.log1p(max(apart, default=0.0)))
 
     @property
     def measured(self) -> bool:
         """Whether `sigma` is a spread that was measured, and not one that is feared."""
-        return self.sigma == self.contest.sigma > 0
+        return self.sigma == self.ab_test.sigma > 0
 
     def collapsed(self, arm: str) -> int:
         """Runs of one arm in the counted rounds that collapsed; they count as they are."""
@@ -114,20 +114,22 @@ class Comparison:
         )
 
     @property
-    def in_vain(self) -> bool:
+    def is_futile(self) -> bool:
         """Whether the rounds that are left would not prove what is sought, were the centre better
         by a standard error than it looks so far.
 
         To end for that proves nothing that was not so, and leaves the clock to what may gain.
         """
-        sought, rounds = self.contest.sought, self.contest.rounds
-        gains = self.log_gains(sought.objective) if sought and not self.failure else []
-        if sought is None or not FEWEST < len(gains) < rounds:
+        minimum_effect, rounds = self.ab_test.minimum_effect, self.ab_test.rounds
+        gains = (
+            self.log_gains(minimum_effect.objective) if minimum_effect and not self.failure else []
+        )
+        if minimum_effect is None or not FEWEST < len(gains) < rounds:
             return False
         spread = statistics.stdev(gains)
-        hoped = statistics.fmean(gains) + spread / len(gains) ** 0.5
+        max_rounds = statistics.fmean(gains) + spread / len(gains) ** 0.5
         half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
-        return math.exp(hoped - half_width) <= 1 + sought.gain
+        return math.exp(max_rounds - half_width) <= 1 + minimum_effect.gain
 
     def proven(self, objective: Objective, smallest_gain: float) -> bool:
         """Whether the whole interval lies above the smallest gain worth a change, and so do all

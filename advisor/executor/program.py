@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from advisor.executor.attempts import TrialRequest
+    from advisor.executor.requests import TrialRequest
     from advisor.model import Candidate
 
 COMMAND_LINE = "command line"
@@ -101,14 +101,17 @@ class Program:
     def trial(
         self,
         id_: str,
-        ask: TrialRequest,
+        request: TrialRequest,
         scratch: Path,
         command_line: documents.Document | None = None,
     ) -> Trial:
-        """The trial that runs `ask` in `scratch`, its outputs kept in there too."""
-        candidate, plan = ask.arm.candidate, replace(ask.plan, whatif=ask.arm.whatif)
+        """The trial that runs `request` in `scratch`, its outputs kept in there too."""
+        candidate, plan = (
+            request.variant.candidate,
+            replace(request.plan, whatif=request.variant.whatif),
+        )
         outputs = str(scratch / "outputs")
-        seed = self.seed if ask.repeat is None else (self.seed or 0) + ask.repeat
+        seed = self.seed if request.repeat is None else (self.seed or 0) + request.repeat
         command = with_seed(self.argv(candidate, command_line, outputs), seed)
         files: tuple[TrialFile, ...] = ()
         if self.config is not None:
@@ -117,8 +120,8 @@ class Program:
         start_s, hang_s, total_s = self.limits.of(plan)
         return Trial(
             id=id_,
-            purpose=ask.purpose,
-            label=ask.label,
+            purpose=request.purpose,
+            label=request.label,
             candidate=candidate,
             command=command,
             cwd=str(self.cwd),

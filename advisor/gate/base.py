@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import NoBaselineError, UsageError
-from advisor.executor.engines.workplace import scratch_folder
+from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.gate import bring
 from advisor.gate.git import git, run_git
 from advisor.gate.records import Revision

@@ -23,7 +23,7 @@ from advisor.errors import (
     OutputRefusedError,
     StateBusyError,
 )
-from advisor.executor.engines.workplace import cancellable, scratch_folder
+from advisor.executor.engines.scratch_dir import cancellable, scratch_folder
 from advisor.gate import forks, github, modes, options, report, site, texts, walls
 from advisor.gate.options import add_arguments
 from advisor.gate.records import GateRecord, Inputs

@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.executor.engines.workplace import require_room
-from advisor.executor.lab import WAIT_S
+from advisor.executor.engines.scratch_dir import require_room
+from advisor.executor.executor import WAIT_S
 from advisor.files import within
 from advisor.gate import allowances, origins, suites
 from advisor.gate.entries import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.interleave import Round, interleaved
+from advisor.executor.rounds import Round, interleaved
 from advisor.gate import origins, validity
 from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
 from advisor.gate.measure import WHOLE

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from advisor.executor.comparison import busiest, held_alike
-from advisor.executor.engines.quiet import TOLD, WORTH_A_NAME
+from advisor.executor.engines.idle import TOLD, WORTH_A_NAME
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Neighbour
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.executor.engines import workplace
+from advisor.executor.engines import scratch_dir
 from advisor.gate.git import git
 from advisor.sandbox.offer import ASKED_FOR, offered, sparing
 
@@ -67,7 +67,7 @@ def of_setup(
     files that steer the job. `scratch` is its own.
     """
     protected = [top for top in others if top != checkout.top]
-    protected += [ours, *workplace.calls_in(ours.parent)]
+    protected += [ours, *scratch_dir.calls_in(ours.parent)]
     protected += [path.parent for path in steering]
     if environ.get("RUNNER_TEMP"):
         protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from advisor import __version__
 from advisor.errors import InterruptedByUserError, StateBusyError, StateUnusableError
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.workplace import require_room
-from advisor.executor.lab import WAIT_SHARE
+from advisor.executor.engines.scratch_dir import require_room
+from advisor.executor.executor import WAIT_SHARE
 from advisor.gate import bring, calibrate, clocks, known, origins, setup, validity, walls
 from advisor.gate.entries import ARMS
 from advisor.gate.git import git

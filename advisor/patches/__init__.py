@@ -103,7 +103,7 @@ def patch_for(now: TunerState, program: Program, proposals: Sequence[Suggestion]
     diffs: list[str] = []
     edits: dict[Path, list[Edit]] = {}
     for proposal in proposals:
-        if proposal.arm.candidate.key != now.best.key:
+        if proposal.variant.candidate.key != now.best.key:
             if (diff := config_patch(program, now, proposal)) is None:
                 return None
             diffs.append(diff)
@@ -123,7 +123,7 @@ def config_patch(program: Program, now: TunerState, proposal: Suggestion) -> str
     """The config's change as a diff."""
     if program.config is None or program.config.path is None:
         return None
-    old, new = (program.content(of) for of in (now.best, proposal.arm.candidate))
+    old, new = (program.content(of) for of in (now.best, proposal.variant.candidate))
     return python_source.file_patch(program.config.path, old, new, program.cwd)
 
 

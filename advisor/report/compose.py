@@ -145,7 +145,7 @@ def optimize_report(found: TuningResult, asked: RunInfo) -> Report:
         comparisons=[
             comparison_entry(each, objective)
             for each in found.comparisons
-            if each.contest.purpose != "quality"
+            if each.ab_test.purpose != "quality"
         ],
         tier=now.facts.workload.tier,
         lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
@@ -205,7 +205,7 @@ def bottleneck(found: TuningResult, candidate: Candidate, asked: RunInfo) -> Bot
 def larger_batch(found: TuningResult) -> LargerBatch | None:
     """What a larger batch alone was proven to gain over the original."""
     for proof in proven_proofs(found.standing)[:1]:
-        changes = proof.contest.after.arm.candidate.changes
+        changes = proof.ab_test.after.variant.candidate.changes
         runs, interval = proof.runs("after"), proof.interval(found.standing.facts.objective)
         kinds = {change.kind for change in changes}
         if kinds <= {"batch_size", "grad_accum"} and interval and runs and runs[0].effects.batch:
@@ -250,7 +250,7 @@ def notes(found: TuningResult, asked: RunInfo) -> list[str]:
     sources = {
         a.run.rate_source.partition(" (")[0]
         for a in found.attempts
-        if a.run is not None and a.ask.purpose == "confirm"
+        if a.run is not None and a.request.purpose == "confirm"
     }
     told += [f"How the rate was counted: {source}." for source in sorted(sources)]
     told += filter(None, map(sentences.collapsed, now.proofs))

@@ -21,7 +21,7 @@ from advisor.report.model import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.executor.attempts import TrialResult
+    from advisor.executor.requests import TrialResult
     from advisor.machine.target import Target
     from advisor.model import Candidate, Interval
     from advisor.objective import Objective
@@ -81,11 +81,11 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
     result = attempt.result
     common = {
         "id": attempt.id,
-        "purpose": attempt.ask.purpose,
+        "purpose": attempt.request.purpose,
         "label": attempt.label,
         "wall_s": result.wall_s,
-        "settings": settings_of(attempt.ask.arm.candidate),
-        "whatif": attempt.ask.arm.whatif or ", ".join(attempt.ask.plan.in_turn) or None,
+        "settings": settings_of(attempt.request.variant.candidate),
+        "whatif": attempt.request.variant.whatif or ", ".join(attempt.request.plan.in_turn) or None,
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }
@@ -113,12 +113,12 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
     """The rounds of one comparison, raw."""
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
-        purpose=found.contest.purpose,
-        tier=found.contest.tier,
-        title=found.contest.title,
-        before=found.contest.before.arm.label,
-        after=found.contest.after.arm.label,
-        settings=settings_of(found.contest.after.arm.candidate),
+        purpose=found.ab_test.purpose,
+        tier=found.ab_test.tier,
+        title=found.ab_test.title,
+        before=found.ab_test.before.variant.label,
+        after=found.ab_test.after.variant.label,
+        settings=settings_of(found.ab_test.after.variant.candidate),
         gain=gain_entry(found.interval(objective)),
         rounds=[
             RoundEntry(

@@ -12,9 +12,9 @@ from advisor.tuner.proof import mends, proven_proofs
 from advisor.tuner.standing import SPARE
 
 if TYPE_CHECKING:
-    from advisor.executor.attempts import TrialResult
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
+    from advisor.executor.requests import TrialResult
     from advisor.model import (
         Advice,
         Candidate,
@@ -83,7 +83,7 @@ def class_of(change: Change, now: TunerState) -> KnobClass:
 
 def traded(proof: Comparison) -> bool:
     """Whether what the proof adds may change results."""
-    old, new = proof.contest.before.arm.candidate, proof.contest.after.arm.candidate
+    old, new = proof.ab_test.before.variant.candidate, proof.ab_test.after.variant.candidate
     return old.only("numeric", "quality").key != new.only("numeric", "quality").key
 
 
@@ -189,7 +189,7 @@ def not_proven(found: TuningResult, last: Comparison) -> str:
         rounds = numbers.many(found_gain.n, "round")
         bounds = f" ({found_gain.estimate:.2f}x in {rounds} that count, {told})"
     return (
-        f"The best candidate, {last.contest.after.arm.label}, was not proven to gain more than "
+        f"The best candidate, {last.ab_test.after.variant.label}, was not proven to gain more than "
         f"{facts.smallest_gain:.0%}{bounds}, so the {found.what} stays as it is."
     )
 
@@ -203,7 +203,11 @@ def without_its_proof(now: TunerState) -> bool:
 def without_proof(found: TuningResult) -> str:
     """Why no candidate came as far as a proof."""
     now = found.standing
-    tried = [a for a in found.attempts if a.ask.purpose == "search" and a.ask.arm.candidate.changes]
+    tried = [
+        a
+        for a in found.attempts
+        if a.request.purpose == "search" and a.request.variant.candidate.changes
+    ]
     if without_its_proof(now):
         return (
             "What was faster in the search could not be proven before the budget was spent, so "
@@ -255,7 +259,7 @@ def in_pairs(found: TuningResult) -> str:
 
 def again(now: TunerState) -> str:
     """The budget that would have held what this one did not; what was measured is known then."""
-    missing_s = max((entry.needed_s - entry.left_s for entry in now.skipped), default=0.0)
+    missing_s = max((entry.needed_s - entry.remaining_s for entry in now.skipped), default=0.0)
     starts_s = now.starts.budget_for(math.ceil(missing_s / max(now.price_s, 1e-9)))
     needed_s = SPARE * max(now.facts.budget_s + missing_s, starts_s)
     return f" Call again with --budget {numbers.whole_minutes(needed_s)}: it goes on from here."

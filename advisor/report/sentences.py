@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advisor.executor.comparison import AFTER, BEFORE
-from advisor.executor.starts import WHOLE_SEARCH
+from advisor.executor.startup_budget import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run, leaf_of
 from advisor.report import numbers, retrained
 from advisor.report.numbers import as_float
@@ -13,9 +13,9 @@ from advisor.report.numbers import as_float
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.executor.attempts import TrialResult
     from advisor.executor.comparison import Comparison
-    from advisor.executor.starts import Starts
+    from advisor.executor.requests import TrialResult
+    from advisor.executor.startup_budget import StartupBudget
     from advisor.knobs.findings import Followed
     from advisor.knobs.sureness import Sureness
     from advisor.model import BatchPlace, Interval
@@ -296,7 +296,7 @@ def evidence(decision: Decision, attempts: Mapping[str, TrialResult]) -> list[st
     for id_ in decision.trials:
         attempt = attempts[id_]
         value, others = decision.old, []
-        for change in attempt.ask.arm.candidate.changes:
+        for change in attempt.request.variant.candidate.changes:
             if (change.document, change.path) == (decision.document, decision.path):
                 value = change.new
             else:
@@ -319,7 +319,7 @@ def skipped(entry: Skipped) -> str:
     """What did not fit into the budget."""
     return (
         f"{entry.what}: it needs about {numbers.duration(entry.needed_s)}, and "
-        f"{numbers.duration(max(entry.left_s, 0.0))} of the budget were left for it."
+        f"{numbers.duration(max(entry.remaining_s, 0.0))} of the budget were left for it."
     )
 
 
@@ -341,7 +341,7 @@ def batch_place(place: BatchPlace) -> str:
     )
 
 
-def slow_starts(starts: Starts) -> str | None:
+def slow_starts(starts: StartupBudget) -> str | None:
     """What start-up leaves room for, and the budget that would do; None where there is enough."""
     if starts.whole_s <= starts.budget_s:
         return None
@@ -388,7 +388,7 @@ def too_wide(interval: Interval) -> bool:
 
 def collapsed(proof: Comparison) -> str:
     """Runs of a proof that fell far behind the others of their arm; empty where none did."""
-    before, after = proof.contest.before.arm.label, proof.contest.after.arm.label
+    before, after = proof.ab_test.before.variant.label, proof.ab_test.after.variant.label
     slow, slow_before, rounds = proof.collapsed(AFTER), proof.collapsed(BEFORE), len(proof.counted)
     if not slow and not slow_before:
         return ""

@@ -39,16 +39,16 @@ def runs_of(now: TunerState, comparisons: Sequence[Comparison], candidate: Candi
     """Every sound run of one configuration: the baseline, and an arm of whatever contest. The run
     that chose it in the search is none of them. The undisturbed alone where there are several."""
     arms = [
-        (each, arm, ask)
+        (each, arm, request)
         for each in comparisons
-        if each.contest.purpose != "quality"
-        for arm, ask in ((BEFORE, each.contest.before), (AFTER, each.contest.after))
+        if each.ab_test.purpose != "quality"
+        for arm, request in ((BEFORE, each.ab_test.before), (AFTER, each.ab_test.after))
     ]
     found = [] if candidate.changes else list(now.originals)
     found += [
         run
-        for each, arm, ask in arms
-        if ask.arm.candidate.key == candidate.key and ask.arm.whatif is None
+        for each, arm, request in arms
+        if request.variant.candidate.key == candidate.key and request.variant.whatif is None
         for run in each.runs(arm)
     ]
     quiet = [run for run in found if run.disturbance.disturbed is not True]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import disturbed
 from advisor.executor.comparison import COLLAPSED
+from advisor.executor.requests import disturbed
 from advisor.report import numbers
 from advisor.stats import pooled_band
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.executor.attempts import TrialResult
+    from advisor.executor.requests import TrialResult
     from advisor.model import Neighbour, Run
 
 
@@ -43,9 +43,9 @@ def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
     that collapsed are counted by themselves elsewhere."""
     rates: dict[tuple[str, str], list[float]] = {}
     for attempt in attempts:
-        run, ask = attempt.run, attempt.ask
-        if run is not None and ask.command == "own" and not disturbed(run):
-            rates.setdefault((attempt.label, ask.plan.mode), []).append(run.units_per_s)
+        run, request = attempt.run, attempt.request
+        if run is not None and request.command == "own" and not disturbed(run):
+            rates.setdefault((attempt.label, request.plan.mode), []).append(run.units_per_s)
     usual = [
         [rate for rate in group if rate * COLLAPSED >= statistics.median(group)]
         for group in rates.values()

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.executor.attempts import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
+from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
 from advisor.tuner.standing import Result, TunerState, key_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class SearchStep:
     """What is asked next, and where the search stands meanwhile."""
 
-    ask: TrialRequest | ABTest
+    request: TrialRequest | ABTest
     standing: TunerState
 
 
@@ -52,7 +52,7 @@ def ask_for(
 ) -> TrialRequest:
     """One short process of `candidate`."""
     return TrialRequest(
-        arm=Variant(candidate=candidate),
+        variant=Variant(candidate=candidate),
         purpose=purpose,
         plan=now.plan(candidate, **plan),
         knob=key_of(knob) if knob else None,
@@ -61,16 +61,17 @@ def ask_for(
 
 
 def tried(
-    now: TunerState, ask: TrialRequest, *, kept_s: float | None = None, matters: bool = True
+    now: TunerState, request: TrialRequest, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
-    """The answer to `ask`; None where it does not fit beside what is kept back, which is what the
-    proof of all that may be written needs unless told otherwise."""
+    """The answer to `request`; None where it does not fit beside what is kept back.
+
+    Unless told otherwise that is what the proof of all that may be written needs."""
     kept_s = now.reserve_s if kept_s is None else kept_s
-    if ask.expected_s > now.left_s - kept_s:
-        return now.skip(ask.label, ask.expected_s, kept_s=kept_s, matters=matters), None
-    answer = yield SearchStep(ask=ask, standing=now)
+    if request.expected_s > now.remaining_s - kept_s:
+        return now.skip(request.label, request.expected_s, kept_s=kept_s, matters=matters), None
+    answer = yield SearchStep(request=request, standing=now)
     now = now.heard(answer)
     if isinstance(answer, SkippedRun):
-        return now.skip(ask.label, answer.needed_s, matters=matters), None
+        return now.skip(request.label, answer.needed_s, matters=matters), None
     assert isinstance(answer, TrialResult)
     return now, answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import TrialRequest, TrialResult, Variant
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.model import Candidate
 from advisor.stats import noise_band
 from advisor.tuner.asking import SearchStep
@@ -50,7 +50,7 @@ def baseline_ask(
     )
     patience_s = PATIENCE * now.facts.budget_s if with_few_steps(now).changes else None
     return TrialRequest(
-        arm=Variant(),
+        variant=Variant(),
         purpose="baseline",
         plan=plan,
         fresh=True,
@@ -70,13 +70,13 @@ def forwards_by_few_steps(
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)
     if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
         return now, None
-    ask = TrialRequest(
-        arm=Variant(candidate=few),
+    request = TrialRequest(
+        variant=Variant(candidate=few),
         purpose="effects",
         plan=now.plan(few, whole_batches=1),
         expected_s=1.0,
     )
-    answer = yield SearchStep(ask=ask, standing=now)
+    answer = yield SearchStep(request=request, standing=now)
     now = now.heard(answer)
     run = answer.run if isinstance(answer, TrialResult) else None
     seen = run.effects.forwards_per_unit if run is not None else None
@@ -95,7 +95,7 @@ def baseline(
     for number in range(MOST):
         if number and now.originals and not another(now):
             break
-        answer = yield SearchStep(ask=baseline_ask(now, number, forwards, place), standing=now)
+        answer = yield SearchStep(request=baseline_ask(now, number, forwards, place), standing=now)
         now = now.heard(answer)
         if not isinstance(answer, TrialResult):
             if now.originals or forwards:
@@ -119,14 +119,14 @@ def another(now: TunerState) -> bool:
     """Whether the original deserves one more process."""
     if len(now.originals) == 1:
         # That a budget is too small is not told from one process, which may have found cold caches.
-        few = now.left_s <= FEW_PROCESSES * now.price_s
-        return not few or now.left_s < now.fewest_s
+        few = now.remaining_s <= FEW_PROCESSES * now.price_s
+        return not few or now.remaining_s < now.fewest_s
     if len(now.originals) == USUAL and len(now.near_best) > 1:
         return False
     rates = [now.facts.objective.score(run) for run in now.originals]
     apart = max(rates) / min(rates) - 1
     expected = max(now.facts.earlier.host_noise or 0.0, now.facts.smallest_gain)
-    return apart > expected and now.left_s > FEW_PROCESSES * now.price_s
+    return apart > expected and now.remaining_s > FEW_PROCESSES * now.price_s
 
 
 def noise_of(now: TunerState) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs.traces import BATCH
 from advisor.model import BatchPlace
 from advisor.tuner.asking import SearchStep, tried
@@ -32,13 +32,13 @@ def place_of_batch(
         moved = next(_moved(now, knob), None)
         if moved is None:
             continue
-        ask = TrialRequest(
-            arm=Variant(candidate=moved),
+        request = TrialRequest(
+            variant=Variant(candidate=moved),
             purpose="effects",
             plan=short_plan(now),
             expected_s=now.price_s,
         )
-        now, attempt = yield from tried(now, ask)
+        now, attempt = yield from tried(now, request)
         run = attempt.run if attempt is not None else None
         change = change_of(moved, key_of(knob))
         if run is None or change is None:

@@ -82,7 +82,7 @@ def most_promising(
         if cell not in found.runs and window_s(now, cell, surface) <= longest_s(now)
     ]
     gains = {cell: forecast[cell].improvement(top) for cell in new}
-    fits = [c for c in new if price_of(now, found, c, surface) <= now.left_s - kept_s]
+    fits = [c for c in new if price_of(now, found, c, surface) <= now.remaining_s - kept_s]
     worthy = [cell for cell in fits if gains[cell] >= tie(now)]
     best = max(worthy or new, key=lambda cell: (gains[cell], -cell[0], -cell[1]), default=None)
     if best is None or gains[best] >= tie(now):

@@ -15,7 +15,7 @@ from advisor.tuner.standing import TunerState, key_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.executor.attempts import TrialResult
+    from advisor.executor.requests import TrialResult
     from advisor.model import Candidate, Change, Knob, KnobClass, TuningResult
     from advisor.tuner.facts import Data, KnobVerdict
 
@@ -40,7 +40,7 @@ def decisions(
     found = []
     for knob in now.all_knobs:
         change = changes.pop(key_of(knob), None)
-        trials = tuple(a.id for a in attempts if a.ask.knob == key_of(knob) and not a.repeated)
+        trials = tuple(a.id for a in attempts if a.request.knob == key_of(knob) and not a.repeated)
         word = now.word_on(knob)
         if change is not None:
             found.append(changed(change, word, trials))

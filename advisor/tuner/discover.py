@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.knobs import suspects, tryout
 from advisor.knobs.joining import joined
 from advisor.model import Candidate, Change, Effects, Failure
@@ -175,7 +175,7 @@ def ask_to_move(now: TunerState, moved: Sequence[Move]) -> TrialRequest:
     if any("timesteps" in move.suspect.kinds for move in moved):
         plan = replace(plan, forwards_per_unit=None, whole_batches=1)
     return TrialRequest(
-        arm=Variant(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s
+        variant=Variant(candidate=candidate), purpose="effects", plan=plan, expected_s=now.price_s
     )
 
 

@@ -10,8 +10,8 @@ from advisor.model import TIERS, JsonScalar
 if TYPE_CHECKING:
     from advisor import config as documents
     from advisor import knobs
-    from advisor.executor.attempts import KnobKey, Variant
     from advisor.executor.comparison import Comparison
+    from advisor.executor.requests import KnobKey, Variant
     from advisor.model import Failure, KnobClass, Run, Tier, TuningResult
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
@@ -98,7 +98,7 @@ class Skipped:
 
     what: str
     needed_s: float
-    left_s: float
+    remaining_s: float
     """For it: beside what was kept for the proof."""
     matters: bool
     """It could have changed what is written."""
@@ -122,7 +122,7 @@ class Suggestion:
     kind: Literal["switch", "loader", "sharing", "buckets", "training-batch", "together"]
     """together: all others that were proven, at once."""
     title: str
-    arm: Variant
+    variant: Variant
     run: Run | None
     """That was faster; None where turns in one process chose it, until its pairs have run."""
     gain: float

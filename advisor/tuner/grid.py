@@ -34,7 +34,7 @@ from advisor.tuner.surface import fitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from advisor.executor.attempts import TrialRequest, TrialResult
+    from advisor.executor.requests import TrialRequest, TrialResult
     from advisor.model import Candidate, Knob, Run
     from advisor.tuner.facts import Data
 
@@ -137,11 +137,11 @@ def explore(
             found = found.bounded(cell[0] - 1, *too_big)
             continue
         knob = batch if cell[0] != start[0] else workers
-        ask = ask_for(now, candidate, knob=knob)
-        ask = replace(ask, expected_s=price_of(now, found, cell, surface))
+        request = ask_for(now, candidate, knob=knob)
+        request = replace(request, expected_s=price_of(now, found, cell, surface))
         matters = promise > now.facts.smallest_gain and not advised
         doubted = partial(collapsed, now, found, surface, cell)
-        now, attempt = yield from seen_twice(now, ask, doubted, kept_s=kept_s, matters=matters)
+        now, attempt = yield from seen_twice(now, request, doubted, kept_s=kept_s, matters=matters)
         if attempt is None:
             if found.stop == FLAT:  # else something was found out before that says more
                 found = replace(found, stop=(("stop", "budget"),))
@@ -191,17 +191,17 @@ def most_worth(now: TunerState, batch: int) -> int:
 
 def seen_twice(
     now: TunerState,
-    ask: TrialRequest,
+    request: TrialRequest,
     doubted: Callable[[Run], bool],
     *,
     kept_s: float | None,
     matters: bool,
 ) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
-    """The answer to `ask`; a run that is doubted is run again, and that one counts."""
-    now, attempt = yield from tried(now, ask, kept_s=kept_s, matters=matters)
+    """The answer to `request`; a run that is doubted is run again, and that one counts."""
+    now, attempt = yield from tried(now, request, kept_s=kept_s, matters=matters)
     if attempt is None or attempt.run is None or not doubted(attempt.run):
         return now, attempt
-    again = replace(ask, fresh=True, series="again")
+    again = replace(request, fresh=True, series="again")
     now, other = yield from tried(now, again, kept_s=kept_s, matters=matters)
     return now, other if other is not None and other.run else attempt
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import Variant
+from advisor.executor.requests import Variant
 from advisor.knobs.tree import number_of
 from advisor.model import OF_THE_GAIN
 from advisor.tuner import effects
@@ -116,7 +116,7 @@ def propose(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
     proposal = Suggestion(
         kind="training-batch",
         title=f"{found.batch.path}: {found.batch.value} to {chosen[0]}",
-        arm=Variant(candidate=candidate),
+        variant=Variant(candidate=candidate),
         run=run,
         gain=now.gain_over_usual(run),
         data=(

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import ABTest, TrialRequest, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.requests import ABTest, TrialRequest, Variant
 from advisor.model import Candidate, MeasurePlan
 from advisor.quality import (
     Pair,
@@ -34,7 +34,7 @@ from advisor.tuner.standing import MARGIN, Result, TunerState
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.executor.attempts import CommandName
+    from advisor.executor.requests import CommandName
     from advisor.model import Run
     from advisor.quality import QualityJudgement
     from advisor.tuner.facts import Data
@@ -75,7 +75,7 @@ class Anchor:
 class QualityCandidate:
     """A candidate that may change results, and what the choosing runs said of it."""
 
-    arm: Variant
+    variant: Variant
     pairs: tuple[Pair, ...]
     judgements: tuple[QualityJudgement, ...]
     run_s: float
@@ -94,11 +94,11 @@ class QualityCandidate:
 
 
 def quality_ask(
-    arm: Variant, repeat: int, expected_s: float, command: CommandName = "quality"
+    variant: Variant, repeat: int, expected_s: float, command: CommandName = "quality"
 ) -> TrialRequest:
-    """A command of the quality measures with `arm` and a seed, to its own end."""
+    """A command of the quality measures with `variant` and a seed, to its own end."""
     return TrialRequest(
-        arm=arm,
+        variant=variant,
         purpose="quality",
         plan=MeasurePlan(mode="whole"),
         command=command,
@@ -165,7 +165,7 @@ def checked(
     """
     slower = max(1.0, now.front.units_per_s / now.original.units_per_s)
     needed_s = first.wall_s * (CHOOSING_RUNS * slower + CHOOSING_RUNS - 1)
-    if needed_s > CHECK_SHARE * (now.left_s - now.reserve_s):
+    if needed_s > CHECK_SHARE * (now.remaining_s - now.reserve_s):
         return now, (values,)
     runs, originals = [values], []
     lost: Data = ()
@@ -196,13 +196,13 @@ def distrusted(now: TunerState, why: str = "moved-the-quality", seen: Data = ())
 
 
 def chosen(
-    now: TunerState, anchor: Anchor, arm: Variant, expected_s: float
+    now: TunerState, anchor: Anchor, variant: Variant, expected_s: float
 ) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
-    """`arm` with the seeds that choose; None where it did not fit, did not end or was not read."""
+    """`variant` with the seeds that choose; None without room, an end or a figure."""
     runs: list[Values] = []
     took_s: list[float] = []
     for number in range(len(anchor.runs)):
-        now, attempt = yield from tried(now, quality_ask(arm, CHOOSING + number, expected_s))
+        now, attempt = yield from tried(now, quality_ask(variant, CHOOSING + number, expected_s))
         run = attempt.run if attempt is not None else None
         if run is None:
             return now, None
@@ -210,21 +210,22 @@ def chosen(
         took_s.append(run.wall_s)
     pairs = tuple(zip(anchor.runs, runs, strict=True))
     judgements = judge(now.facts.workload.quality, pairs, "chosen", dict(anchor.spent))
-    now = told(now, arm, judgements)
-    rung = QualityCandidate(arm=arm, pairs=pairs, judgements=tuple(judgements), run_s=fmean(took_s))
+    now = told(now, variant, judgements)
+    rung = QualityCandidate(
+        variant=variant, pairs=pairs, judgements=tuple(judgements), run_s=fmean(took_s)
+    )
     return now, rung
 
 
-def unjudged(now: TunerState, arm: Variant) -> Data:
-    """Why no run said anything of the quality of `arm`: none fitted into the budget, or one failed
-    or printed no figure."""
-    over = any(entry.what == arm.label for entry in now.skipped)
+def unjudged(now: TunerState, variant: Variant) -> Data:
+    """Why no run told the quality of `variant`: none fitted, or one failed or printed no figure."""
+    over = any(entry.what == variant.label for entry in now.skipped)
     return (("stop", "judge-over-budget" if over else "not-judged"),)
 
 
-def told(now: TunerState, arm: Variant, judgements: list[QualityJudgement]) -> TunerState:
+def told(now: TunerState, variant: Variant, judgements: list[QualityJudgement]) -> TunerState:
     """With `judgements` for the report."""
-    entries = tuple((arm.label, judgement) for judgement in judgements)
+    entries = tuple((variant.label, judgement) for judgement in judgements)
     return replace(
         now, quality=replace(now.quality, judgements=(*now.quality.judgements, *entries))
     )
@@ -239,14 +240,18 @@ def confirmed(
     """Whether the bounds of pairs that did not choose lie inside every tolerance; else why not."""
     measures = now.facts.workload.quality
     if one_run(now):
-        return adopted(now, rung.arm, list(rung.judgements)), rung.inside, beyond(rung.judgements)
+        return (
+            adopted(now, rung.variant, list(rung.judgements)),
+            rung.inside,
+            beyond(rung.judgements),
+        )
     more = CHOOSING_RUNS - len(rung.pairs)
     least_s = MARGIN * (FEWEST * anchor.run_s + (FEWEST + more) * rung.run_s)
-    if least_s > now.left_s - now.reserve_s:
+    if least_s > now.remaining_s - now.reserve_s:
         return not_afforded(now, rung, FEWEST, least_s)
     now, known = yield from repeated(now, rung)
     if known is None:
-        return now, False, unjudged(now, rung.arm)
+        return now, False, unjudged(now, rung.variant)
     rung, matter = known, known.seeds_matter
     if not matter and now.facts.workload.confirm_quality_command is None:
         return now, False, (("stop", "seeds-not-followed"),)
@@ -255,25 +260,25 @@ def confirmed(
         return now, False, why
     round_s = MARGIN * (anchor.run_s + rung.run_s)
     least = fewest(now, anchor, rung) if matter else 1
-    rounds = min(rounds, max(0, int((now.left_s - now.reserve_s) / round_s)))
+    rounds = min(rounds, max(0, int((now.remaining_s - now.reserve_s) / round_s)))
     if rounds < least:
         return not_afforded(now, rung, least, least * round_s)
-    contest = ABTest(
+    ab_test = ABTest(
         purpose="quality",
-        title=f"quality of {rung.arm.label}",
+        title=f"quality of {rung.variant.label}",
         before=quality_ask(
             Variant(candidate=anchor.candidate), CONFIRMING, anchor.run_s, "confirm-quality"
         ),
-        after=quality_ask(rung.arm, CONFIRMING, rung.run_s, "confirm-quality"),
+        after=quality_ask(rung.variant, CONFIRMING, rung.run_s, "confirm-quality"),
         rounds=rounds,
         reseeded=True,
     )
-    answer = yield SearchStep(ask=contest, standing=now)
+    answer = yield SearchStep(request=ab_test, standing=now)
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
     if answer.cut_short:
         left = rounds - len(answer.counted)
-        now = now.skip(f"the rest of the confirmation of {rung.arm.label}", left * round_s)
+        now = now.skip(f"the rest of the confirmation of {rung.variant.label}", left * round_s)
         return now, False, (("stop", "confirm-over-budget"), ("rounds", left))
     pairs = [
         (read_measures(measures, before.stdout_tail), read_measures(measures, after.stdout_tail))
@@ -282,9 +287,9 @@ def confirmed(
     if answer.failure is not None or not pairs:
         return now, False, (("stop", "not-judged"),)
     judgements = judge(measures, pairs, "confirmed", dict(anchor.spent))
-    now = told(now, rung.arm, judgements)
+    now = told(now, rung.variant, judgements)
     inside = all(judgement.within for judgement in judgements)
-    now = adopted(now, rung.arm, judgements) if inside else now
+    now = adopted(now, rung.variant, judgements) if inside else now
     return now, inside, beyond(tuple(judgements), "not-confirmed")
 
 
@@ -292,7 +297,7 @@ def not_afforded(
     now: TunerState, rung: QualityCandidate, rounds: int, needed_s: float
 ) -> tuple[TunerState, bool, Data]:
     """Without a confirmation, which the budget cannot hold beside the proof of speed."""
-    title = f"the confirmation of {rung.arm.label}"
+    title = f"the confirmation of {rung.variant.label}"
     now = now.skip(title, needed_s, kept_s=now.reserve_s)
     return now, False, (("stop", "confirm-over-budget"), ("rounds", rounds))
 
@@ -302,13 +307,13 @@ def repeated(
 ) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
     """`rung` with enough seeds to tell what one changes; None where that did not fit.
 
-    The items of a run do not tell it: a seed may be unlucky for all of them. The rung is the arm
-    that costs less.
+    The items of a run do not tell it: a seed may be unlucky for all of them. The rung is the
+    variant that costs less.
     """
     runs = [after for _, after in rung.pairs]
     while len(runs) < CHOOSING_RUNS:
-        ask = quality_ask(rung.arm, CHOOSING + len(runs), rung.run_s)
-        now, attempt = yield from tried(now, ask)
+        request = quality_ask(rung.variant, CHOOSING + len(runs), rung.run_s)
+        now, attempt = yield from tried(now, request)
         values = values_of(now, attempt.run if attempt is not None else None)
         if not values:
             return now, None
@@ -357,9 +362,9 @@ def rooms(
     return found
 
 
-def adopted(now: TunerState, arm: Variant, judgements: list[QualityJudgement]) -> TunerState:
+def adopted(now: TunerState, variant: Variant, judgements: list[QualityJudgement]) -> TunerState:
     """Their figures are the quality of the best so far; what is only tried from inside is not."""
-    if arm.whatif is not None:
+    if variant.whatif is not None:
         return now
     known = [(j.measure, j.reference, j.value) for j in judgements]
     log = replace(

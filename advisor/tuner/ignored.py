@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Change, Knob, MeasurePlan, leaf_of
 from advisor.tuner import effects
 from advisor.tuner.asking import SearchStep, Stage, tried
@@ -41,14 +41,14 @@ def ran(
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
     """`candidate` in the experiment; None where it failed or did not fit."""
     plan = MeasurePlan(mode="whole") if now.iterative else now.plan(candidate)
-    ask = TrialRequest(
-        arm=Variant(candidate=candidate),
+    request = TrialRequest(
+        variant=Variant(candidate=candidate),
         purpose="effects",
         plan=plan,
         command="quality" if now.iterative else "own",
         expected_s=now.price_s,
     )
-    now, attempt = yield from tried(now, ask, kept_s=0.0, matters=False)
+    now, attempt = yield from tried(now, request, kept_s=0.0, matters=False)
     return now, attempt.run if attempt else None
 
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.probe.in_turn import LASTING, order
 from advisor.tuner.asking import SearchStep, tried
 from advisor.tuner.standing import MIN_STEPS, Result, TunerState
@@ -42,15 +42,15 @@ def in_turn(
     names = _that_can(now, wanted)
     visits_s = len(order(names)) * _spell_s(now)
     together_s, apart_s = now.price_s + visits_s, len(names) * now.price_s
-    if together_s > CHEAPER * apart_s or together_s > now.left_s:
+    if together_s > CHEAPER * apart_s or together_s > now.remaining_s:
         return now, {}
-    ask = TrialRequest(
-        arm=Variant(candidate=now.best),
+    request = TrialRequest(
+        variant=Variant(candidate=now.best),
         purpose="whatif",
         plan=now.plan(now.best, in_turn=names),
         expected_s=together_s,
     )
-    now, attempt = yield from tried(now, ask, kept_s=0.0, matters=False)
+    now, attempt = yield from tried(now, request, kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     return now, {} if run is None else gains(run.in_turn, now.facts.smallest_gain)
 

@@ -40,7 +40,7 @@ def journey(facts: TuningContext) -> Generator[SearchStep, Result, Stop]:
         return Stop(reason="budget-too-small", standing=now, needed_s=UNKNOWN * facts.budget_s)
     if facts.objective.unmeasured(now.original):
         return Stop(reason="not-measured", standing=now)
-    if now.fewest_s > now.left_s and worth_trying(now):
+    if now.fewest_s > now.remaining_s and worth_trying(now):
         needed_s = now.budget_for(now.fewest_s)
         return Stop(reason="budget-too-small", standing=now, needed_s=needed_s)
     now = yield from discover(settle_missing(now))

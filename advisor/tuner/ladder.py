@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import TrialRequest, Variant
+from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Change
 from advisor.tuner.asking import tried
 from advisor.tuner.facts import Climbed
@@ -40,17 +40,17 @@ def climb(now: TunerState) -> Stage:
     rungs, run = rungs_of(now), now.best_run
     for number, (name, candidate) in enumerate(rungs):
         expected_s = now.prices.again_s(run)
-        if expected_s * (FEWEST if number == 0 else 1) > now.left_s:
+        if expected_s * (FEWEST if number == 0 else 1) > now.remaining_s:
             what = f"the ladder from {name} on" if name else "the ladder of larger models"
             return now.skip(what, expected_s * (len(rungs) - number), matters=False)
-        ask = TrialRequest(
-            arm=Variant(candidate=candidate),
+        request = TrialRequest(
+            variant=Variant(candidate=candidate),
             purpose="ladder",
             plan=now.plan(candidate, ceilings_workers=(0,), ceilings_s=PARTS_S),
             expected_s=expected_s,
             title=f"the rung {name}" if name else "",
         )
-        now, attempt = yield from tried(now, ask, kept_s=0.0, matters=False)
+        now, attempt = yield from tried(now, request, kept_s=0.0, matters=False)
         if attempt is None:
             return now
         climbed = Climbed(name=name, result=attempt.result)

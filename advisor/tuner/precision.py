@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import Variant
+from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.values import row_of
 from advisor.tuner.asking import Stage, ask_for, tried

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from advisor.executor.attempts import disturbed
+from advisor.executor.requests import disturbed
 
 if TYPE_CHECKING:
     from advisor.model import Run

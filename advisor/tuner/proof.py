@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.executor.attempts import ABTest, TrialRequest, Variant
 from advisor.executor.comparison import (
     AFTER,
     ALPHA,
@@ -15,6 +14,7 @@ from advisor.executor.comparison import (
     MOST_COLLAPSED,
     Comparison,
 )
+from advisor.executor.requests import ABTest, TrialRequest, Variant
 from advisor.model import Candidate
 from advisor.tuner import results
 from advisor.tuner.asking import SearchStep, Stage
@@ -56,17 +56,17 @@ def prove(now: TunerState, winner: Candidate) -> Stage:
             what, fewest = ("a second", GOOD_ROUNDS) if again else ("the", FEWEST_ROUNDS)
             now = now.skip(f"{what} proof of {winner.label}", now.rounds_s(fewest))
             break
-        contest = ABTest(
+        ab_test = ABTest(
             purpose="confirm",
             title=title + ", again" * again,
             before=side(now, Variant(candidate=held), "confirm"),
             after=side(now, Variant(candidate=winner), "confirm", now.front),
             rounds=rounds,
-            hoped=wanted_rounds(now, expected, again=again),
+            max_rounds=wanted_rounds(now, expected, again=again),
             finish_once=finish_s > 0,
             sigma=now.sigma,
         )
-        answer = yield SearchStep(ask=contest, standing=now)
+        answer = yield SearchStep(request=ab_test, standing=now)
         assert isinstance(answer, Comparison)
         now = now.heard(answer)
         now = replace(now, proofs=(*now.proofs, answer))
@@ -93,7 +93,7 @@ def given_up(now: TunerState, candidate: Candidate, lost: Data) -> TunerState:
         if change.kind == "batch_size":
             key = (change.document, change.path)
             now = now.settle(key, "kept", "loses-results", **dict(lost), value=change.new)
-    kept = tuple(p for p in now.proofs if p.contest.after.arm.candidate.key != candidate.key)
+    kept = tuple(p for p in now.proofs if p.ab_test.after.variant.candidate.key != candidate.key)
     return back_to(replace(now, proofs=kept), proven_candidate(replace(now, proofs=kept)))
 
 
@@ -111,7 +111,7 @@ def to_finish_s(now: TunerState) -> float:
 
 def holds(now: TunerState, proof: Comparison) -> bool:
     """Whether `proof` lies above the smallest gain worth a change, inside every constraint; where
-    no run of the other arm was inside them, that alone is the gain."""
+    no run of the other variant was inside them, that alone is the gain."""
     objective = now.facts.objective
     if any(objective.broken(run) for run in proof.runs(AFTER)):
         return False
@@ -134,7 +134,7 @@ def proven_proofs(now: TunerState) -> tuple[Comparison, ...]:
 def proven_candidate(now: TunerState) -> Candidate:
     """The most that was proven; the original if nothing was."""
     chain = proven_proofs(now)
-    return chain[-1].contest.after.arm.candidate if chain else Candidate()
+    return chain[-1].ab_test.after.variant.candidate if chain else Candidate()
 
 
 def front_of(now: TunerState, candidate: Candidate) -> Run:
@@ -149,15 +149,17 @@ def back_to(now: TunerState, candidate: Candidate) -> TunerState:
     return replace(now, best=candidate, best_run=run)
 
 
-def side(now: TunerState, arm: Variant, purpose: Purpose, ran: Run | None = None) -> TrialRequest:
-    """One arm of a contest, which takes what it took when it `ran`; a proof is made of fresh
+def side(
+    now: TunerState, variant: Variant, purpose: Purpose, ran: Run | None = None
+) -> TrialRequest:
+    """One variant of a contest, which takes what it took when it `ran`; a proof is made of fresh
     processes only."""
     return TrialRequest(
-        arm=arm,
+        variant=variant,
         purpose=purpose,
-        plan=now.plan(arm.candidate),
+        plan=now.plan(variant.candidate),
         fresh=purpose == "confirm",
-        expected_s=now.prices.again_s(ran) + arm.extra_s,
+        expected_s=now.prices.again_s(ran) + variant.extra_s,
     )
 
 
@@ -171,8 +173,8 @@ def planned_rounds(
 ) -> int:
     """`wanted_rounds`, or those that the budget buys; 0 if it buys none. `kept_s` of it are for
     something else."""
-    affordable = int((now.left_s - kept_s) / max(round_s, 1e-9))
-    if not again and HOPE * (now.left_s - kept_s) >= FEWEST_ROUNDS * round_s:
+    affordable = int((now.remaining_s - kept_s) / max(round_s, 1e-9))
+    if not again and HOPE * (now.remaining_s - kept_s) >= FEWEST_ROUNDS * round_s:
         affordable = max(affordable, FEWEST_ROUNDS)
     if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
         return 0

@@ -11,8 +11,8 @@ from dataclasses import replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import ABTest, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.requests import ABTest, Variant
 from advisor.quality import bounds, loss_drifts, output_errors, rounds_needed, seeds_matter
 from advisor.tuner.asking import SearchStep, ask_for
 from advisor.tuner.guard import (
@@ -30,28 +30,28 @@ from advisor.tuner.standing import MARGIN, Result, TunerState
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from advisor.executor.attempts import TrialRequest
+    from advisor.executor.requests import TrialRequest
     from advisor.model import Run
     from advisor.tuner.facts import Data
 
 
 def within(
-    now: TunerState, arm: Variant, run: Run
+    now: TunerState, variant: Variant, run: Run
 ) -> Generator[SearchStep, Result, tuple[TunerState, bool, Data]]:
-    """Whether `run` of `arm` stayed inside the declared tolerance, and what was seen.
+    """Whether `run` of `variant` stayed inside the declared tolerance, and what was seen.
 
     Nothing to compare is not inside.
     """
     workload, best = now.facts.workload, now.best
     drifts = drifts_of(now.front, run)
     if drifts and workload.numeric_tolerance is not None:
-        return (yield from hardly_moved(now, arm, drifts, workload.numeric_tolerance))
+        return (yield from hardly_moved(now, variant, drifts, workload.numeric_tolerance))
     if not workload.quality:
         return now, False, (("unseen", "losses"),)
     now, anchor, _ = yield from anchored(now)
     if anchor is None or now.best != best:
         return now, False, (("unseen", "quality"),)
-    now, rung = yield from chosen(now, anchor, arm, FIRST_QUALITY * now.price_s)
+    now, rung = yield from chosen(now, anchor, variant, FIRST_QUALITY * now.price_s)
     if rung is None:
         return now, False, (("unseen", "quality"),)
     if not rung.inside:
@@ -65,7 +65,7 @@ def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
 
 
 def hardly_moved(
-    now: TunerState, arm: Variant, drifts: tuple[float, ...], tolerance: float
+    now: TunerState, variant: Variant, drifts: tuple[float, ...], tolerance: float
 ) -> Generator[SearchStep, Result, tuple[TunerState, bool, Data]]:
     """Whether the mean drift lies inside `tolerance`: of runs of both arms with equal seeds, other
     ones than the run that was faster had."""
@@ -81,19 +81,19 @@ def hardly_moved(
         noise: Data = (("measure", "it"), ("spread", spread), ("room", room), ("most", MOST_RUNS))
         return now, False, (("stop", "too-noisy"), *seen, *noise)
     needed_s = 2 * rounds * MARGIN * now.price_s
-    if needed_s > now.left_s - now.reserve_s:
-        title = f"the loss parity of {arm.label}"
+    if needed_s > now.remaining_s - now.reserve_s:
+        title = f"the loss parity of {variant.label}"
         now = now.skip(title, needed_s, kept_s=now.reserve_s)
         return now, False, (*seen, ("stop", "confirm-over-budget"), ("rounds", rounds))
-    contest = ABTest(
+    ab_test = ABTest(
         purpose="quality",
-        title=f"rounding of {arm.label}",
+        title=f"rounding of {variant.label}",
         before=short_run(now, Variant(candidate=now.best)),
-        after=short_run(now, arm),
+        after=short_run(now, variant),
         rounds=rounds,
         reseeded=True,
     )
-    answer = yield SearchStep(ask=contest, standing=now)
+    answer = yield SearchStep(request=ab_test, standing=now)
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
     runs = list(zip(answer.runs(BEFORE), answer.runs(AFTER), strict=True))
@@ -111,6 +111,6 @@ def hardly_moved(
     return now, most <= tolerance, (*told, ("runs", len(by_run)))
 
 
-def short_run(now: TunerState, arm: Variant) -> TrialRequest:
+def short_run(now: TunerState, variant: Variant) -> TrialRequest:
     """The user's own command with a seed that nothing was chosen by."""
-    return replace(ask_for(now, arm.candidate, "quality"), arm=arm, repeat=CONFIRMING)
+    return replace(ask_for(now, variant.candidate, "quality"), variant=variant, repeat=CONFIRMING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import ABTest, Variant
+from advisor.executor.requests import ABTest, Variant
 from advisor.objective import THROUGHPUT
 from advisor.tuner.asking import SearchStep, tried
 from advisor.tuner.proof import side
@@ -28,17 +28,17 @@ def side_by_side(now: TunerState) -> Stage:
     if candidate is None:
         return now
     title = "two processes side by side against one"
-    if fewest_s(now) > now.left_s:
+    if fewest_s(now) > now.remaining_s:
         return now.skip(title, fewest_s(now), matters=False)
     two = side(now, Variant(candidate=candidate), "scaling")
     now, attempt = yield from tried(now, two, kept_s=0.0, matters=False)
     if attempt is None or attempt.run is None or attempt.run.ranks != TWO:
         return now
     round_s = MARGIN * (now.price_s + attempt.run.wall_s)
-    rounds = min(GOOD_ROUNDS, int(now.left_s / max(round_s, 1e-9)))
+    rounds = min(GOOD_ROUNDS, int(now.remaining_s / max(round_s, 1e-9)))
     if rounds < FEWEST_ROUNDS:
         return now.skip(title, FEWEST_ROUNDS * round_s, matters=False)
-    contest = ABTest(
+    ab_test = ABTest(
         purpose="scaling",
         title=title,
         before=side(now, Variant(candidate=now.best), "scaling"),
@@ -46,7 +46,7 @@ def side_by_side(now: TunerState) -> Stage:
         rounds=rounds,
         sigma=now.sigma,
     )
-    answer = yield SearchStep(ask=contest, standing=now)
+    answer = yield SearchStep(request=ab_test, standing=now)
     return now.heard(answer)
 
 

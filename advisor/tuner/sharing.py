@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import Variant
+from advisor.executor.requests import Variant
 from advisor.tuner.facts import Suggestion
 from advisor.tuner.grid import worker_knobs
 from advisor.tuner.whatif_words import joined, of_loader
@@ -38,7 +38,7 @@ class Split:
     site: str | None
 
     @property
-    def arm(self) -> Variant:
+    def variant(self) -> Variant:
         """What one process is to be."""
         loader = [of_loader(self.arguments, self.site)] if self.arguments else []
         whatif = joined([*loader, f"threads={self.threads}"])
@@ -96,7 +96,7 @@ def shared(now: TunerState, split: Split, run: Run) -> Suggestion:
     return Suggestion(
         kind="sharing",
         title=f"{workers} of the DataLoader and {threads} of torch",
-        arm=split.arm,
+        variant=split.variant,
         run=run,
         gain=now.gain_over_usual(run),
         data=(

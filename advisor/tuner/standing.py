@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import SkippedRun, TrialResult, disturbed
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.starts import Starts, startups_s
+from advisor.executor.requests import SkippedRun, TrialResult, disturbed
+from advisor.executor.startup_budget import StartupBudget, startup_times_s
 from advisor.model import (
     SAMPLER_FORWARDS,
     BatchPlace,
@@ -28,7 +28,7 @@ from advisor.tuner.facts import KnobVerdict, QualityLog, Skipped, StageLog, Tuni
 from advisor.tuner.prices import Prices
 
 if TYPE_CHECKING:
-    from advisor.executor.attempts import KnobKey
+    from advisor.executor.requests import KnobKey
     from advisor.model import Change, Phase
     from advisor.tuner.facts import StepUp, Suggestion
 
@@ -128,7 +128,7 @@ class TunerState:
 
     def proof_runs(self, candidate: Candidate) -> tuple[Run, ...]:
         """Runs of `candidate` in the latest proof of it that has some."""
-        own = [p for p in self.proofs if p.contest.after.arm.candidate.key == candidate.key]
+        own = [p for p in self.proofs if p.ab_test.after.variant.candidate.key == candidate.key]
         return next(filter(None, (proof.runs(AFTER) for proof in reversed(own))), ())
 
     @property
@@ -208,13 +208,15 @@ class TunerState:
     # --- what it costs ------------------------------------------------------------------------
 
     @property
-    def starts(self) -> Starts:
+    def starts(self) -> StartupBudget:
         """What start-up takes; the first process may have found cold caches."""
         usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
-        return Starts(budget_s=self.facts.budget_s, usual_s=usual_s, spent_s=self.prices.started_s)
+        return StartupBudget(
+            budget_s=self.facts.budget_s, usual_s=usual_s, spent_s=self.prices.started_s
+        )
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """What is left for processes: of the budget, and of its part that may go to slow starts."""
         if not self.starts.slow:
             return self.clock_s
@@ -256,7 +258,7 @@ class TunerState:
     @property
     def tries(self) -> int:
         """Processes that the search may still start."""
-        return max(0, int((self.left_s - self.reserve_s) / max(self.price_s, 1e-9)))
+        return max(0, int((self.remaining_s - self.reserve_s) / max(self.price_s, 1e-9)))
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -276,13 +278,13 @@ class TunerState:
     def heard(self, answer: Result) -> TunerState:
         """After `answer`, of which nothing is believed yet but what it cost."""
         usual_s = self.starts.usual_s
-        took_s = sum(usual_s if each is None else each for each in startups_s(answer))
+        took_s = sum(usual_s if each is None else each for each in startup_times_s(answer))
         prices = replace(self.prices, started_s=self.prices.started_s + took_s)
-        now = replace(self, clock_s=answer.left_s, prices=prices)
+        now = replace(self, clock_s=answer.remaining_s, prices=prices)
         if not isinstance(answer, TrialResult) or answer.run is None or answer.reused:
             return now
         run = answer.run
-        if answer.ask.plan.whole or answer.ask.purpose not in {"search", "confirm"}:
+        if answer.request.plan.whole or answer.request.purpose not in {"search", "confirm"}:
             return now
         return replace(now, prices=prices.with_wall(run.wall_s, held=disturbed(run)))
 
@@ -297,8 +299,8 @@ class TunerState:
     ) -> TunerState:
         """Without `what`, which did not fit into the budget beside what is kept for the proof; the
         last word counts."""
-        left_s = self.left_s - kept_s
-        word = Skipped(what=what, needed_s=needed_s, left_s=left_s, matters=matters)
+        remaining_s = self.remaining_s - kept_s
+        word = Skipped(what=what, needed_s=needed_s, remaining_s=remaining_s, matters=matters)
         others = tuple(s for s in self.told.skipped if s.what != what)
         return replace(self, told=replace(self.told, skipped=(*others, word)))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import Variant
+from advisor.executor.requests import Variant
 from advisor.model import leaf_of
 from advisor.tuner import effects
 from advisor.tuner.asking import SearchStep, Stage, ask_for, tried
@@ -130,8 +130,8 @@ def judged(
 def time_it(now: TunerState, knob: Knob, candidate: Candidate, stop: Data) -> Stage:
     """Time the chosen rung like any candidate, one whole item of it, and settle the knob."""
     key, start = key_of(knob), now.front
-    ask = ask_for(now, candidate, knob=knob, whole_batches=1)
-    now, attempt = yield from tried(now, ask)
+    request = ask_for(now, candidate, knob=knob, whole_batches=1)
+    now, attempt = yield from tried(now, request)
     run = attempt.run if attempt else None
     if attempt is None:
         return now.settle(key, "skipped", "budget")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import ABTest, Variant
+from advisor.executor.requests import ABTest, Variant
 from advisor.model import TIERS
 from advisor.tuner import several
 from advisor.tuner.asking import SearchStep
@@ -39,14 +39,14 @@ def prove_lower_tiers(now: TunerState) -> Stage:
         later_s = sum(
             FEWEST_ROUNDS * MARGIN * now.prices.pair_s(later.run) for later, _ in points[number:]
         )
-        spare_s = max(0.0, now.left_s - FEWEST_ROUNDS * round_s)
+        spare_s = max(0.0, now.remaining_s - FEWEST_ROUNDS * round_s)
         kept_s = min(spare_s, later_s + several.fewest_s(now))
         gain = now.gain(step.run, now.original)
         rounds = min(GOOD_ROUNDS, planned_rounds(now, gain, round_s, kept_s=kept_s))
         if rounds < FEWEST_ROUNDS:
             now = now.skip(title, FEWEST_ROUNDS * round_s, matters=False)
             continue
-        contest = ABTest(
+        ab_test = ABTest(
             purpose="tier",
             title=title,
             before=side(now, Variant(), "tier"),
@@ -55,7 +55,7 @@ def prove_lower_tiers(now: TunerState) -> Stage:
             sigma=now.sigma,
             tier=step.tier,
         )
-        answer = yield SearchStep(ask=contest, standing=now)
+        answer = yield SearchStep(request=ab_test, standing=now)
         now = now.heard(answer)
     return now
 

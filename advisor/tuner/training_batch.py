@@ -56,8 +56,8 @@ def take_up(now: TunerState, proposal: Suggestion) -> Stage:
     if "untaken" in dict(told):
         return advised(now, proposal, told)
     candidate = as_quality(now, moved.with_changes(*rates))
-    ask, kept_s = ask_for(now, candidate, knob=knob), now.rounds_s(FEWEST_ROUNDS)
-    now, attempt = yield from tried(now, ask, kept_s=kept_s)
+    request, kept_s = ask_for(now, candidate, knob=knob), now.rounds_s(FEWEST_ROUNDS)
+    now, attempt = yield from tried(now, request, kept_s=kept_s)
     if attempt is None:
         return advised(now, proposal, (*told, ("untaken", "budget")))
     run = attempt.run

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor import knobs
-from advisor.executor.attempts import ABTest, MinimumEffect, Variant
 from advisor.executor.comparison import AFTER, Comparison
+from advisor.executor.requests import ABTest, MinimumEffect, Variant
 from advisor.tuner import results
 from advisor.tuner.asking import SearchStep, Stage, tried
 from advisor.tuner.facts import Suggestion
@@ -103,29 +103,29 @@ def prove_best(now: TunerState, later: int = 0) -> Stage:
 def settle(now: TunerState, proposal: Suggestion, later_s: float = 0.0) -> Stage:
     """Pairs of what was proven and of what is proposed on top of it; `later_s` are kept back, if
     this one gets its own fewest."""
-    arm = proposal.arm
+    variant = proposal.variant
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
         candidate = now.with_value(knob, dict(proposal.data)["to"], beyond=now.facts.training_batch)
         if isinstance(candidate, knobs.InvalidChange):
             return now
-        arm = replace(arm, candidate=candidate)
-    round_s = now.rounds_s(1) + MARGIN * arm.extra_s
-    spare_s = max(0.0, now.left_s - GOOD_ROUNDS * round_s)
+        variant = replace(variant, candidate=candidate)
+    round_s = now.rounds_s(1) + MARGIN * variant.extra_s
+    spare_s = max(0.0, now.remaining_s - GOOD_ROUNDS * round_s)
     rounds = planned_rounds(now, proposal.gain, round_s, kept_s=min(spare_s, later_s))
     if rounds < FEWEST_ROUNDS:
         return now.skip(proposal.title, FEWEST_ROUNDS * round_s, matters=False)
-    sought = MinimumEffect(objective=now.facts.objective, gain=now.facts.smallest_gain)
-    contest = ABTest(
+    minimum_effect = MinimumEffect(objective=now.facts.objective, gain=now.facts.smallest_gain)
+    ab_test = ABTest(
         purpose="whatif",
         title=proposal.title,
         before=side(now, Variant(candidate=now.best), "whatif"),
-        after=side(now, arm, "whatif"),
+        after=side(now, variant, "whatif"),
         rounds=rounds,
-        sought=None if proposal.kind == "together" else sought,
+        minimum_effect=None if proposal.kind == "together" else minimum_effect,
         sigma=now.sigma,
     )
-    answer = yield SearchStep(ask=contest, standing=now)
+    answer = yield SearchStep(request=ab_test, standing=now)
     assert isinstance(answer, Comparison)
     now = now.heard(answer)
     if answer.cut_short:
@@ -137,7 +137,7 @@ def settle(now: TunerState, proposal: Suggestion, later_s: float = 0.0) -> Stage
     besides = tuple(p for p in now.proposals if p is not proposal)
     if proposal.run is None and not all(sound(now, each) for each in runs):
         return replace(now, proposals=besides)  # turns saw nothing but its rate
-    settled = replace(proposal, arm=arm, run=run, outcome=answer)
+    settled = replace(proposal, variant=variant, run=run, outcome=answer)
     now = replace(now, proposals=(*besides, settled))
     if proposal.knob is None or answer.proven(now.facts.objective, now.facts.smallest_gain):
         return now
@@ -163,16 +163,16 @@ def all_at_once(now: TunerState) -> Suggestion | None:
         return None
     gains = [each.outcome.interval(objective) for each in proven if each.outcome]
     product = math.prod(gain.estimate for gain in gains if gain)
-    changes = [change for each in proven for change in each.arm.candidate.changes]
-    arm = Variant(
+    changes = [change for each in proven for change in each.variant.candidate.changes]
+    variant = Variant(
         candidate=now.best.with_changes(*changes),
-        whatif=joined([each.arm.whatif for each in proven if each.arm.whatif]),
-        extra_s=max(each.arm.extra_s for each in proven),
+        whatif=joined([each.variant.whatif for each in proven if each.variant.whatif]),
+        extra_s=max(each.variant.extra_s for each in proven),
     )
     return Suggestion(
         kind="together",
         title="All of these together",
-        arm=arm,
+        variant=variant,
         run=proven[0].run,
         gain=product,
         data=(("product", product), ("parts", "\n".join(each.title for each in proven))),
@@ -193,20 +193,20 @@ def alters(proposal: Suggestion) -> bool:
 
 
 def faster_run(
-    now: TunerState, arm: Variant
+    now: TunerState, variant: Variant
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
-    """The run of `arm`, if its what-if applied and was better than the best usually is by more than
+    """The run of `variant`, if its what-if applied and beat the best by more than
     one standard deviation: pairs decide.
 
     It is not begun where the budget does not hold the pairs that would prove it, beside those of
     what was faster already: what one run suggests is told to nobody.
     """
     fewest_s = FEWEST_ROUNDS * now.rounds_s(1)
-    needed_s = now.price_s + arm.extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * arm.extra_s
+    needed_s = now.price_s + variant.extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * variant.extra_s
     needed_s += fewest_s if any(each.outcome is None for each in now.proposals) else 0.0
-    if needed_s > now.left_s:
-        return now.skip(arm.label, needed_s, matters=False), None
-    now, attempt = yield from tried(now, side(now, arm, "whatif"), kept_s=0.0, matters=False)
+    if needed_s > now.remaining_s:
+        return now.skip(variant.label, needed_s, matters=False), None
+    now, attempt = yield from tried(now, side(now, variant, "whatif"), kept_s=0.0, matters=False)
     run = attempt.run if attempt else None
     if run is None or run.whatif is None:
         return now, None
@@ -220,28 +220,30 @@ def try_switch(now: TunerState, switch: Switch, names: tuple[str, ...], told: Ga
     gains = {name: gain for name in names if (gain := told.get(name)) is not None}
     chosen = max(gains, key=lambda name: gains[name], default=None)
     if chosen and not untold and not switch.guarded:
-        arm = Variant(candidate=now.best, whatif=chosen)
-        found = Suggestion(kind="switch", title=chosen, arm=arm, run=None, gain=gains[chosen])
+        variant = Variant(candidate=now.best, whatif=chosen)
+        found = Suggestion(
+            kind="switch", title=chosen, variant=variant, run=None, gain=gains[chosen]
+        )
         return replace(now, proposals=(*now.proposals, found))
     whatif = ""
     run: Run | None = None
     for each in [*untold, *([chosen] if chosen else [])]:
-        arm = Variant(candidate=now.best, whatif=each, extra_s=switch.extra_s)
-        now, faster = yield from faster_run(now, arm)
+        variant = Variant(candidate=now.best, whatif=each, extra_s=switch.extra_s)
+        now, faster = yield from faster_run(now, variant)
         if faster is not None and (run is None or now.faster(faster, run)):
             whatif, run = each, faster
     if run is None:
         return now
-    arm = Variant(candidate=now.best, whatif=whatif, extra_s=switch.extra_s)
+    variant = Variant(candidate=now.best, whatif=whatif, extra_s=switch.extra_s)
     seen: Data = ()
     if switch.guarded:
-        now, inside, seen = yield from within(now, arm, run)
+        now, inside, seen = yield from within(now, variant, run)
         if not inside:
             return now
     proposal = Suggestion(
         kind="switch",
         title=whatif,
-        arm=arm,
+        variant=variant,
         run=run,
         gain=now.gain_over_usual(run),
         data=seen,
@@ -276,7 +278,7 @@ def try_loader_arguments(now: TunerState) -> Stage:
     proposal = Suggestion(
         kind="loader",
         title="DataLoader arguments: " + ", ".join(f"{n}={v!r}" for n, v in chosen.items()),
-        arm=Variant(candidate=now.best, whatif=of_loader(chosen, site)),
+        variant=Variant(candidate=now.best, whatif=of_loader(chosen, site)),
         run=fastest,
         gain=now.gain_over_usual(fastest),
         data=tuple(chosen.items()),
@@ -289,14 +291,14 @@ def try_buckets(now: TunerState) -> Stage:
     seen = now.front.effects
     if (seen.padding_share or 0.0) < WORTH_BUCKETS:
         return now
-    arm = Variant(candidate=now.best, whatif=of_loader({"buckets": 1}, seen.loader_site))
-    now, run = yield from faster_run(now, arm)
+    variant = Variant(candidate=now.best, whatif=of_loader({"buckets": 1}, seen.loader_site))
+    now, run = yield from faster_run(now, variant)
     if run is None:
         return now
     proposal = Suggestion(
         kind="buckets",
         title="Batches of items of like length",
-        arm=arm,
+        variant=variant,
         run=run,
         gain=now.gain_over_usual(run),
     )
@@ -310,7 +312,7 @@ def try_sharing(now: TunerState) -> Stage:
     fastest: Run | None = None
     alone = any("num_workers" in dict(each.data) and holds(now, each) for each in now.proposals)
     for split in () if alone else splits(now):
-        now, run = yield from faster_run(now, split.arm)
+        now, run = yield from faster_run(now, split.variant)
         if run is not None and (fastest is None or now.gain(run, fastest) > 1):
             fastest, chosen = run, split
     for name, values in loader_values(now):
@@ -318,7 +320,7 @@ def try_sharing(now: TunerState) -> Stage:
             return now
         if needs_workers(name):
             fuller = replace(chosen, arguments={**chosen.arguments, name: values[0]})
-            now, run = yield from faster_run(now, fuller.arm)
+            now, run = yield from faster_run(now, fuller.variant)
             if run is not None and now.gain(run, fastest) > 1 + now.level:
                 fastest, chosen = run, fuller
     if fastest is None or chosen is None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import stats
-from advisor.executor.attempts import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.comparison import (
     AFTER,
     ALPHA,
@@ -19,21 +18,22 @@ from advisor.executor.comparison import (
     collapsed,
     rounds_wanted,
 )
-from advisor.executor.engines.recorded import RecordedEngine
-from advisor.executor.interleave import Round
+from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import MeasurePlan, Run
 from advisor.objective import THROUGHPUT
 from advisor.report import sentences, surroundings
-from benchmarks.formula_search import formula_search, on_formula
 from tests.runs import a_run
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Failure, Trial
-    from benchmarks.formula_search import FormulaSearch
+    from tests.support.simulator.search import FormulaSearch
 
-ASK = TrialRequest(arm=Variant(), purpose="confirm", plan=MeasurePlan())
+ASK = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
 PLANNED = 6
 WORLDS = 200
 SMALLEST_GAIN = 0.03
@@ -45,12 +45,12 @@ def compared(before: list[float], after: list[float]) -> Comparison:
     found = []
     for number, rates in enumerate(zip(before, after, strict=True), 1):
         runs = {
-            arm: TrialResult(id="1", ask=ASK, result=a_run(units_per_s=rate), left_s=1.0)
+            arm: TrialResult(id="1", request=ASK, result=a_run(units_per_s=rate), remaining_s=1.0)
             for arm, rate in zip((BEFORE, AFTER), rates, strict=True)
         }
         found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    contest = ABTest(purpose="confirm", title="t", before=ASK, after=ASK, rounds=PLANNED)
-    return Comparison(contest=contest, rounds=tuple(found), left_s=1.0)
+    ab_test = ABTest(purpose="confirm", title="t", before=ASK, after=ASK, rounds=PLANNED)
+    return Comparison(ab_test=ab_test, rounds=tuple(found), remaining_s=1.0)
 
 
 def proven(rng: random.Random, before: float, after: float, faster: float = 1.0) -> bool:
@@ -179,7 +179,7 @@ def test_a_cell_that_fell_twice_is_left_aside_and_the_search_goes_on(tmp_path: P
     quiet = searched(tmp_path, (), batch=1, **launches)
     falls = (("search", True, 1), ("search", True, 2))
     search = searched(tmp_path, falls, batch=1, **launches)
-    first, again, *others = (a.ask.arm.candidate for a in search.asked("search"))
+    first, again, *others = (a.request.variant.candidate for a in search.asked("search"))
     assert first == again
     assert first not in others
     assert search.values["batch_size"] >= quiet.values["batch_size"] / 2 > 8
@@ -194,7 +194,7 @@ def test_what_two_cells_say_is_believed(tmp_path: Path) -> None:
     text = "batch_size: 64\nnum_workers: 0\n"
     search = formula_search(tmp_path, engine, text, workload={"phase": "test"})
     assert "num_workers" not in search.values
-    slow = [a for a in search.asked("search") if a.ask.arm.candidate.changes]
+    slow = [a for a in search.asked("search") if a.request.variant.candidate.changes]
     assert len(slow) <= 6
 
 
@@ -224,7 +224,7 @@ def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_pat
     interval = first.interval(THROUGHPUT)
     assert interval is not None
     assert interval.estimate > 1.5
-    assert not any(proof.contest.title.endswith("again") for proof in search.standing.proofs)
+    assert not any(proof.ab_test.title.endswith("again") for proof in search.standing.proofs)
     assert "If that is no accident" in sentences.collapsed(first)
 
 
@@ -234,5 +234,5 @@ def test_a_budget_that_bears_no_more_rounds_ends_with_those_it_hoped_for(
     """Nothing is begun that could not be ended, and nothing is proven."""
     search = searched(tmp_path, (("confirm", True, 2),), budget_s=24.0)
     proof = search.standing.proofs[0]
-    assert len(proof.rounds) == proof.contest.hoped < stats.pairs_that_outlive(1, ALPHA)
+    assert len(proof.rounds) == proof.ab_test.max_rounds < stats.pairs_that_outlive(1, ALPHA)
     assert not proof.cut_short

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.attempts import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison, alike, bounds, chained
-from advisor.executor.interleave import Round, interleaved
+from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round, interleaved
 from advisor.model import Disturbance, MeasurePlan
 from advisor.objective import THROUGHPUT
 from tests.runs import a_run
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 SEEDS = 2000
 SIGMA = 0.05 * math.sqrt(2)
 """Of a log ratio, where a process is off by 5 %."""
-ASK = TrialRequest(arm=Variant(), purpose="confirm", plan=MeasurePlan())
+ASK = TrialRequest(variant=Variant(), purpose="confirm", plan=MeasurePlan())
 
 
 def attempt(rate: float, others: float = 0.0) -> TrialResult:
     """A run at `rate` while others held so many CPUs."""
     held = Disturbance(disturbed=others > 0, others_cpus=others)
     run = a_run(units_per_s=rate, disturbance=held)
-    return TrialResult(id="1", ask=ASK, result=run, left_s=1.0)
+    return TrialResult(id="1", request=ASK, result=run, remaining_s=1.0)
 
 
 def compared(
@@ -52,7 +52,7 @@ def compared(
                 disturbed=", ".join(a for a, h in zip(runs, held, strict=True) if h) or None,
             )
         )
-    contest = ABTest(
+    ab_test = ABTest(
         purpose="confirm",
         title="t",
         before=ASK,
@@ -60,7 +60,7 @@ def compared(
         rounds=wanted or len(rounds),
         sigma=sigma,
     )
-    return Comparison(contest=contest, rounds=tuple(found), left_s=1.0)
+    return Comparison(ab_test=ab_test, rounds=tuple(found), remaining_s=1.0)
 
 
 # --- bounds -----------------------------------------------------------------------------------

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.executor.comparison import neighbours
-from advisor.executor.engines.recorded import QUIET_MACHINE
 from advisor.model import Interval
 from advisor.report import sentences, surroundings
 from advisor.report.entries import gain_entry
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.engine import QUIET_MACHINE
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from benchmarks.formula_search import FormulaSearch
+    from tests.support.simulator.search import FormulaSearch
 
 TEXT = "batch_size: 1\nnum_workers: 0\n"
 TEST = {"phase": "test"}
@@ -75,7 +75,7 @@ def test_the_least_disturbed_of_three_is_believed(tmp_path: Path) -> None:
 def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     """Both arms run again, never one alone; the rounds that were asked for are had."""
     quiet = busy_search(tmp_path, None)
-    first = next(n for n, a in enumerate(quiet.lab.attempts) if a.ask.purpose == "confirm")
+    first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
     (proof,) = search.standing.proofs
     assert [each.disturbed is None for each in proof.rounds] == [True, False] + [True] * 5

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.attempts import ABTest, MinimumEffect, TrialRequest, TrialResult, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.interleave import Round
+from advisor.executor.requests import ABTest, MinimumEffect, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import MeasurePlan
 from advisor.objective import THROUGHPUT
-from benchmarks.formula_search import formula_search, on_formula
 from tests.runs import a_run
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,17 +23,21 @@ SMALLEST_GAIN = 0.03
 WORLDS = 300
 
 
-def contest(sought: bool = True) -> ABTest:
+def ab_test(minimum_effect: bool = True) -> ABTest:
     """One that seeks a gain of 3 %; its second arm is faster by the switch of the formula."""
     arms = [Variant(), Variant(whatif="channels_last")]
-    before, after = (TrialRequest(arm=arm, purpose="whatif", plan=MeasurePlan()) for arm in arms)
+    before, after = (
+        TrialRequest(variant=arm, purpose="whatif", plan=MeasurePlan()) for arm in arms
+    )
     return ABTest(
         purpose="whatif",
         title="t",
         before=before,
         after=after,
         rounds=PLANNED,
-        sought=MinimumEffect(objective=THROUGHPUT, gain=SMALLEST_GAIN) if sought else None,
+        minimum_effect=MinimumEffect(objective=THROUGHPUT, gain=SMALLEST_GAIN)
+        if minimum_effect
+        else None,
     )
 
 
@@ -41,20 +45,22 @@ def after_rounds(gains: list[float]) -> Comparison:
     """So many rounds with these gains."""
     rounds = []
     for number, gain in enumerate(gains, 1):
-        ask = contest().before
+        request = ab_test().before
         runs = {
-            arm: TrialResult(id="1", ask=ask, result=a_run(units_per_s=rate), left_s=1.0)
+            arm: TrialResult(
+                id="1", request=request, result=a_run(units_per_s=rate), remaining_s=1.0
+            )
             for arm, rate in ((BEFORE, 1.0), (AFTER, gain))
         }
         rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    return Comparison(contest=contest(), rounds=tuple(rounds), left_s=1.0)
+    return Comparison(ab_test=ab_test(), rounds=tuple(rounds), remaining_s=1.0)
 
 
 def ended(gain: float, sigma: float, seed: int) -> Comparison:
     """A contest of arms that lie `gain` apart, with rounds until it ends."""
     rng = random.Random(seed)
     gains: list[float] = []
-    while len(gains) < PLANNED and not after_rounds(gains).in_vain:
+    while len(gains) < PLANNED and not after_rounds(gains).is_futile:
         gains.append(gain * rng.lognormvariate(0.0, sigma))
     return after_rounds(gains)
 
@@ -80,20 +86,21 @@ def test_what_gains_enough_is_proven_as_often(gain: float, sigma: float) -> None
 
 def test_two_rounds_are_too_few_to_give_up() -> None:
     """They can agree by luck."""
-    assert not after_rounds([1.0, 1.0]).in_vain
-    assert after_rounds([1.0, 1.0, 1.0]).in_vain
-    assert not after_rounds([1.5, 1.5, 1.5]).in_vain
+    assert not after_rounds([1.0, 1.0]).is_futile
+    assert after_rounds([1.0, 1.0, 1.0]).is_futile
+    assert not after_rounds([1.5, 1.5, 1.5]).is_futile
 
 
 @pytest.mark.parametrize(
-    ("sought", "gain", "rounds"), [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)]
+    ("minimum_effect", "gain", "rounds"),
+    [(True, 1.0, 3), (True, 1.5, PLANNED), (False, 1.0, PLANNED)],
 )
 def test_the_lab_ends_a_contest_that_is_in_vain(
-    tmp_path: Path, sought: bool, gain: float, rounds: int
+    tmp_path: Path, minimum_effect: bool, gain: float, rounds: int
 ) -> None:
     """And no other."""
     engine = on_formula(switches={"channels_last": gain}, observed={"channels_last": False})
     search = formula_search(tmp_path, engine, "lr: 0.1\n", budget_s=1e9)
-    found = search.lab.compare(contest(sought))
+    found = search.lab.compare(ab_test(minimum_effect))
     assert len(found.rounds) == rounds
     assert not found.cut_short

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.recall import RunCache
+from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from advisor.model import Failure
 

@@ -8,8 +8,6 @@ import os
 
 import pytest
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.gate import suites
 from advisor.gate.base import Checkout
 from advisor.gate.measure import Bench, entry, last_told, probe_rate
@@ -19,6 +17,8 @@ from advisor.model import Effects, Failure, MeasurePlan
 from advisor.runner.limits import Limits
 from advisor.runner.output import plain
 from tests.runs import a_run
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
 
 PROGRAM = Program(name="train", command="python train.py", unit="sample")
 

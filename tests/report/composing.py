@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.executor.engines.recorded import QUIET_MACHINE
 from advisor.machine import target
 from advisor.patches import proven_advice
 from advisor.report import compose
 from advisor.report.outcome import TuningResult
+from tests.support.simulator.engine import QUIET_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Machine
     from advisor.report.model import Report
-    from benchmarks.formula_search import FormulaSearch
+    from tests.support.simulator.search import FormulaSearch
 
 
 def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.attempts import TrialRequest, TrialResult, Variant
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import QUIET_MACHINE, RecordedEngine
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.history import History
 from advisor.model import Advice, Disturbance, Failure, Interval, MeasurePlan, Neighbour, Run
 from advisor.report import advised, rendering, sentences, surroundings
 from advisor.tuner.switches import SWITCHES
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report.composing import reported
 from tests.runs import a_run
+from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -316,7 +316,7 @@ def test_what_is_partial_names_the_budget_that_would_do(
 )
 def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str, ...]) -> None:
     """What was thrown away with its trial nobody finds."""
-    ask = TrialRequest(arm=Variant(), purpose="search", plan=MeasurePlan())
+    request = TrialRequest(variant=Variant(), purpose="search", plan=MeasurePlan())
     results = (
         a_run(isolation=kind, files_created=("b.log", "a.png")),
         Failure(
@@ -324,7 +324,9 @@ def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str,
             evidence="e", next_step="n", isolation=kind, files_created=("a.png",),
         ),
     )  # fmt: skip
-    attempts = [TrialResult(id="1", ask=ask, result=each, left_s=1.0) for each in results]
+    attempts = [
+        TrialResult(id="1", request=request, result=each, remaining_s=1.0) for each in results
+    ]
     assert surroundings.left_behind(attempts) == list(left)
 
 

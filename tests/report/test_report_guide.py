@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.attempts import TrialRequest, TrialResult, Variant
+from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.model import MeasurePlan
 from advisor.report import guide, numbers, rendering, sensitivity, view
 from advisor.report.entries import trial_entry
@@ -296,8 +296,13 @@ def test_a_trial_tells_what_was_tried_from_inside_it() -> None:
         (Variant(whatif="compile"), (), "compile"),
         (Variant(), ("compile", "threads=1"), "compile, threads=1"),
     ):
-        ask = TrialRequest(arm=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
-        assert trial_entry(TrialResult(id="1", ask=ask, result=a_run(), left_s=1.0)).whatif == told
+        request = TrialRequest(variant=arm, purpose="whatif", plan=MeasurePlan(in_turn=turns))
+        assert (
+            trial_entry(
+                TrialResult(id="1", request=request, result=a_run(), remaining_s=1.0)
+            ).whatif
+            == told
+        )
 
 
 def test_a_sign_begins_where_the_search_saw_a_difference() -> None:

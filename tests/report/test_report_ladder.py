@@ -9,11 +9,11 @@ import pytest
 from advisor.model import Effects, Footprint, Run
 from advisor.report import ladder, page, rendering
 from advisor.report.model import RungEntry
-from benchmarks.formula_search import formula_search, on_formula
 from tests.report import examples
 from tests.report.composing import reported
 from tests.report.reading import section
 from tests.runs import a_run
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from advisor.executor.attempts import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.interleave import Round
+from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import Candidate, Change, Disturbance, MeasurePlan
 from advisor.report.sides import runs_of, sides
 from advisor.tuner.standing import TunerState
@@ -33,10 +33,10 @@ BUSY = Disturbance(disturbed=True, others_cpus=1.0)
 
 def an_ask(candidate: Candidate, whatif: str | None, purpose: Purpose) -> TrialRequest:
     arm = Variant(candidate=candidate, whatif=whatif)
-    return TrialRequest(arm=arm, purpose=purpose, plan=MeasurePlan())
+    return TrialRequest(variant=arm, purpose=purpose, plan=MeasurePlan())
 
 
-def contest(
+def ab_test(
     before: list[Run],
     after: list[Run],
     arms: tuple[Candidate, Candidate] = (ORIGINAL, ORIGINAL),
@@ -48,12 +48,12 @@ def contest(
     rounds = []
     for number, runs in enumerate(zip(before, after, strict=True), 1):
         attempts = {
-            arm: TrialResult(id="1", ask=ask, result=run, left_s=1.0)
-            for arm, ask, run in zip((BEFORE, AFTER), asks, runs, strict=True)
+            arm: TrialResult(id="1", request=request, result=run, remaining_s=1.0)
+            for arm, request, run in zip((BEFORE, AFTER), asks, runs, strict=True)
         }
         rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=attempts))
-    contest = ABTest(purpose=purpose, title="t", before=asks[0], after=asks[1], rounds=len(rounds))
-    return Comparison(contest=contest, rounds=tuple(rounds), left_s=1.0)
+    ab_test = ABTest(purpose=purpose, title="t", before=asks[0], after=asks[1], rounds=len(rounds))
+    return Comparison(ab_test=ab_test, rounds=tuple(rounds), remaining_s=1.0)
 
 
 def at(*rates: float, **given: Any) -> list[Run]:
@@ -70,7 +70,7 @@ def rates_of(runs: list[Run]) -> list[float]:
 
 def test_the_original_beside_a_what_if_is_the_original_too() -> None:
     """One baseline is no range where it ran three more times in the same call."""
-    tried = contest(at(26.0, 22.0, 23.0), at(1.0, 1.0, 1.0))
+    tried = ab_test(at(26.0, 22.0, 23.0), at(1.0, 1.0, 1.0))
     before, after = sides(standing(*at(11.0)), (tried,), ORIGINAL)
     assert before == after
     assert before.units_per_s == 22.5
@@ -79,9 +79,9 @@ def test_the_original_beside_a_what_if_is_the_original_too() -> None:
 
 def test_what_was_written_has_the_runs_beside_later_what_ifs() -> None:
     """And no run of another candidate, nor of what was tried on top, nor of a quality measure."""
-    proof = contest(at(1.0, 2.0), at(7.0, 8.0), (ORIGINAL, TUNED), None, "confirm")
-    tried = contest(at(9.0), at(70.0), (TUNED, TUNED))
-    measure = contest(at(0.1), at(0.2), (ORIGINAL, TUNED), None, "quality")
+    proof = ab_test(at(1.0, 2.0), at(7.0, 8.0), (ORIGINAL, TUNED), None, "confirm")
+    tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED))
+    measure = ab_test(at(0.1), at(0.2), (ORIGINAL, TUNED), None, "quality")
     found = (proof, tried, measure)
     assert rates_of(runs_of(standing(*at(3.0)), found, TUNED)) == [7.0, 8.0, 9.0]
     assert rates_of(runs_of(standing(*at(3.0)), found, ORIGINAL)) == [3.0, 1.0, 2.0]
@@ -90,6 +90,6 @@ def test_what_was_written_has_the_runs_beside_later_what_ifs() -> None:
 def test_the_undisturbed_stand_for_all_where_they_tell_a_range() -> None:
     """One that was left alone among many that were not is one process."""
     busy = at(1.0, 2.0, disturbance=BUSY)
-    quiet = contest(at(5.0), at(9.0))
+    quiet = ab_test(at(5.0), at(9.0))
     assert rates_of(runs_of(standing(*busy, *at(4.0)), (quiet,), ORIGINAL)) == [4.0, 5.0]
     assert rates_of(runs_of(standing(*busy, *at(4.0)), (), ORIGINAL)) == [1.0, 2.0, 4.0]

@@ -268,7 +268,7 @@ def abandon(case: Case, after_s: float) -> TrialResult:
 PARENT = """\
 import pickle, sys
 from dataclasses import replace
-from advisor.executor.engines.workplace import scratch_folder
+from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.runner import run_trial
 trial = pickle.load(sys.stdin.buffer)
 with scratch_folder() as folder:

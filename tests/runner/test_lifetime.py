@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.executor.engines.workplace import scratch_folder
+from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.runner import run_trial, watch
 from advisor.runner.launch import START
@@ -135,7 +135,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
 def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
     """Between two trials no guardian runs; the folder that they share has a keeper of its own."""
     script = (
-        "import time\nfrom advisor.executor.engines.workplace import scratch_folder\n"
+        "import time\nfrom advisor.executor.engines.scratch_dir import scratch_folder\n"
         "with scratch_folder() as folder:\n"
         "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
     )
@@ -161,7 +161,7 @@ def test_what_nobody_was_left_to_remove_goes_with_the_next_call(
 ) -> None:
     """kill -9 of a call and of the keeper of its folder; a call that lives keeps its own."""
     script = (
-        "import time\nfrom advisor.executor.engines.workplace import scratch_folder\n"
+        "import time\nfrom advisor.executor.engines.scratch_dir import scratch_folder\n"
         "with scratch_folder() as folder:\n"
         "    (folder / '001').mkdir(); print(folder, flush=True); time.sleep(600)\n"
     )

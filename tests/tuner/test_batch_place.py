@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.model import BatchPlace, Effects, Failure, Run
 from advisor.tuner.batch_place import followed
-from benchmarks.formula_search import FormulaSearch, formula_search
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import FormulaSearch, formula_search
 from tests.tuner.configs import TEST
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def test_the_dimension_that_follows_the_setting_is_the_batch(
     """One process shows it; every later one is told, and a larger batch is found to be faster."""
     found = search(tmp_path, kind, "batch_size: 20\n")
     (experiment,) = found.asked("effects")
-    assert [change.new for change in experiment.ask.arm.candidate.changes] == [40]
+    assert [change.new for change in experiment.request.variant.candidate.changes] == [40]
     assert {run.effects.batch for run in found.standing.originals} == {20.0}
     assert found.values["batch_size"] > 20
-    assert all(a.ask.plan.batch_at for a in found.asked("search"))
+    assert all(a.request.plan.batch_at for a in found.asked("search"))
 
 
 def test_a_setting_that_no_dimension_follows_shows_nothing(tmp_path: Path) -> None:

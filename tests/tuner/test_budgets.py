@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
-from advisor.executor.lab import LATE_S
+from advisor.executor.executor import LATE_S
 from advisor.report import sentences
 from advisor.runner.guardian import TERM_GRACE_S
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ def test_nothing_is_left_unspent_that_could_still_be_tried_and_proven(kind: str)
     for startup_s in STARTUPS_S:
         search = at(kind, startup_s)
         left_out = [skipped for skipped in search.standing.skipped if skipped.matters]
-        if left_out and search.lab.budget.left_s > BUDGET_S / 10:
-            assert search.lab.budget.left_s < search.standing.fewest_s
+        if left_out and search.lab.budget.remaining_s > BUDGET_S / 10:
+            assert search.lab.budget.remaining_s < search.standing.fewest_s
 
 
 @pytest.mark.parametrize("startup_s", STARTUPS_S)
 def test_the_budget_is_kept(startup_s: float) -> None:
     """What is begun ends inside it."""
     for kind in PROGRAMS:
-        assert at(kind, startup_s).lab.budget.left_s >= 0
+        assert at(kind, startup_s).lab.budget.remaining_s >= 0
 
 
 @pytest.mark.parametrize("startup_s", [35.0, 60.0, 110.0, 200.0])
@@ -152,7 +152,9 @@ def test_a_proof_is_begun_where_its_price_is_a_guess_just_above_what_is_left(
     costs, text = PROGRAMS["batch"]
     engine = on_formula(process_s=process_s, noise=0.02, seed=1, **costs)
     search = formula_search(tmp_path, engine, text, workload=TEST, budget_s=130.0, gpu=False)
-    assert search.winner.changes, [(w.what, w.needed_s, w.left_s) for w in search.standing.skipped]
+    assert search.winner.changes, [
+        (w.what, w.needed_s, w.remaining_s) for w in search.standing.skipped
+    ]
 
 
 def test_a_process_that_takes_too_long_ends_with_the_budget(tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_an_item_of_a_sampler_is_not_waited_for_until_the_budget_is_gone(
         )
     assert search.values["batch_size"] > 1
     assert [run.effects.forwards_per_unit for run in search.standing.originals] == [1000.0] * 2
-    assert search.lab.budget.left_s >= 0
+    assert search.lab.budget.remaining_s >= 0
 
 
 def slow_to_start(startup_s: float, budget_s: float, **more: Any) -> FormulaSearch:
@@ -316,6 +318,6 @@ def test_rounds_that_take_less_than_was_feared_are_more(tmp_path: Path) -> None:
     engine = on_formula(process_s=process_s, **PROGRAMS["batch"][0])
     search = formula_search(tmp_path, engine, INFERENCE, workload=TEST, budget_s=100.0, gpu=False)
     (proof,) = search.standing.proofs
-    assert proof.contest.rounds < len(proof.counted) <= proof.contest.hoped
+    assert proof.ab_test.rounds < len(proof.counted) <= proof.ab_test.max_rounds
     assert not proof.cut_short
     assert search.lab.budget.spent_s <= search.facts.budget_s

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.history import History
 from advisor.model import Failure
 from advisor.tuner.discover import MOST_PROCESSES
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def discovered(found: FormulaSearch) -> dict[str, str]:
 def values_moved(found: FormulaSearch) -> list[dict[str, Any]]:
     """Of each process of the experiment."""
     return [
-        {change.path: change.new for change in attempt.ask.arm.candidate.changes}
+        {change.path: change.new for change in attempt.request.variant.candidate.changes}
         for attempt in found.asked("effects")
     ]
 
@@ -218,6 +218,6 @@ def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:
         sampler=True, quality=lambda steps: 1.0, workload={"phase": "test", "quality": quality},
     )  # fmt: skip
     (experiment,) = found.asked("effects")[:1]
-    assert experiment.ask.plan.whole_batches == 1
-    assert experiment.ask.plan.forwards_per_unit is None
+    assert experiment.request.plan.whole_batches == 1
+    assert experiment.request.plan.forwards_per_unit is None
     assert discovered(found) == {"mimsy": "timesteps"}

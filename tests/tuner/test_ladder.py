@@ -13,7 +13,7 @@ from advisor.executor.program import COMMAND_LINE
 from advisor.model import Failure
 from advisor.settings import LadderRung
 from advisor.tuner.ladder import climb, why_refused
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def searched(folder: Path, ladder: list[dict[str, Any]] = LADDER, **formula: Any
 
 def values(search: FormulaSearch) -> list[dict[str, Any]]:
     """What each process of the ladder ran with, other than the original."""
-    asked = [attempt.ask.arm.candidate for attempt in search.asked("ladder")]
+    asked = [attempt.request.variant.candidate for attempt in search.asked("ladder")]
     return [{change.path: change.new for change in each.changes} for each in asked]
 
 
@@ -52,7 +52,7 @@ def test_each_rung_runs_once_with_what_the_rungs_below_it_set(tmp_path: Path) ->
     wide, deep = {**proven, "width": 64}, {**proven, "width": 64, "depth": 8}
     assert values(search) == [proven, wide, deep]
     assert [a.label for a in search.asked("ladder")][1:] == ["the rung wide", "the rung deep"]
-    assert all(attempt.ask.plan.ceilings_workers for attempt in search.asked("ladder"))
+    assert all(attempt.request.plan.ceilings_workers for attempt in search.asked("ladder"))
     assert [each.name for each in search.standing.told.rungs] == ["", "wide", "deep"]
 
 
@@ -65,7 +65,7 @@ def test_no_rung_competes_and_none_is_written(tmp_path: Path) -> None:
     plain, climbed = (searched(tmp_path, each, process_s=fast) for each in ([], LADDER))
     assert climbed.winner.key == plain.winner.key
     assert climbed.decisions == plain.decisions
-    others = [a.label for a in climbed.lab.attempts if a.ask.purpose != "ladder"]
+    others = [a.label for a in climbed.lab.attempts if a.request.purpose != "ladder"]
     assert others == [attempt.label for attempt in plain.lab.attempts]
 
 
@@ -89,23 +89,23 @@ def test_a_failure_ends_the_ladder_and_is_kept(tmp_path: Path) -> None:
     assert search.stop.reason == "done"
 
 
-def climbed_with(search: FormulaSearch, left_s: float) -> TunerState:
+def climbed_with(search: FormulaSearch, remaining_s: float) -> TunerState:
     """Where the ladder ends when so much of the budget is left before it."""
     now = search.standing
-    steps = climb(replace(now, told=replace(now.told, rungs=()), clock_s=left_s))
+    steps = climb(replace(now, told=replace(now.told, rungs=()), clock_s=remaining_s))
     answers = iter(search.asked("ladder"))
     try:
         next(steps)
         while True:
-            left_s -= PROCESS_S
-            steps.send(replace(next(answers), left_s=left_s))
+            remaining_s -= PROCESS_S
+            steps.send(replace(next(answers), remaining_s=remaining_s))
     except StopIteration as end:
         found: TunerState = end.value
         return found
 
 
 @pytest.mark.parametrize(
-    ("left_s", "ran", "what", "needed_s"),
+    ("remaining_s", "ran", "what", "needed_s"),
     [
         (1.5 * PROCESS_S, [], "the ladder of larger models", 3 * PROCESS_S),
         (2.5 * PROCESS_S, ["", "wide"], "the ladder from deep on", PROCESS_S),
@@ -114,10 +114,10 @@ def climbed_with(search: FormulaSearch, left_s: float) -> TunerState:
     ids=["none", "some", "all"],
 )
 def test_what_does_not_fit_the_budget_is_told_with_what_all_of_it_needs(
-    tmp_path: Path, left_s: float, ran: list[str], what: str | None, needed_s: float | None
+    tmp_path: Path, remaining_s: float, ran: list[str], what: str | None, needed_s: float | None
 ) -> None:
     """It is not begun; and what the ladder stands on, alone, tells nothing."""
-    now = climbed_with(searched(tmp_path), left_s)
+    now = climbed_with(searched(tmp_path), remaining_s)
     assert [each.name for each in now.told.rungs] == ran
     skipped = [each for each in now.skipped if "ladder" in each.what]
     told = [(each.what, each.needed_s, each.matters) for each in skipped]

@@ -10,8 +10,8 @@ import pytest
 from advisor.model import ResultFile, Run
 from advisor.report import sentences
 from advisor.tuner import results
-from benchmarks.formula_search import formula_search, on_formula
 from tests.runs import a_run
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable

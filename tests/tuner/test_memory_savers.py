@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.report import sentences
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.executor.engines.recorded import RecordedEngine
+    from tests.support.simulator.engine import RecordedEngine
 
 TEXT = "lr: 0.1\nbatch_size: 4\ngradient_checkpointing: true\n"
 SLOWER = {"gradient_checkpointing": 0.6}
@@ -51,7 +51,7 @@ def test_off_already_costs_no_process(tmp_path: Path) -> None:
     """On, it would only be slower."""
     search = formula_search(tmp_path, training(), TEXT.replace("true", "false"))
     assert search.decisions["gradient_checkpointing"].reason == "saves-memory-only"
-    moved = {c.name for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
+    moved = {c.name for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert "gradient_checkpointing" not in moved
 
 
@@ -62,7 +62,7 @@ def test_plain_attention_is_set_against_that_of_torch(
     """It rounds otherwise, so only where the user declared a tolerance."""
     text = "lr: 0.1\nmodel:\n  attn_implementation: eager\n"
     search = formula_search(tmp_path, training(), text, workload=guard)
-    tried = {c.new for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
+    tried = {c.new for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert ("sdpa" in tried) is asked
     assert search.decisions["attn_implementation"].outcome == ("kept" if asked else "listed")
 
@@ -72,5 +72,5 @@ def test_what_computes_nothing_twice_is_left(tmp_path: Path) -> None:
     engine = on_formula(load_s=1e-6, step_kind="optimizer step", observed={"recomputes": False})
     search = formula_search(tmp_path, engine, TEXT)
     assert search.decisions["gradient_checkpointing"].reason == "nothing-twice"
-    moved = {c.name for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
+    moved = {c.name for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert "gradient_checkpointing" not in moved

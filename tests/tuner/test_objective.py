@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from advisor import objective
-from advisor.executor.engines.recorded import RecordedEngine, Table
 from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
 from advisor.report import sentences
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine, Table
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> No
     """After the original, which is the first that could have told it."""
     search = searched(tmp_path, objective.parse("energy"))
     assert search.stop.reason == "not-measured"
-    assert {attempt.ask.purpose for attempt in search.lab.attempts} == {"baseline"}
+    assert {attempt.request.purpose for attempt in search.lab.attempts} == {"baseline"}
     assert objective.parse("energy").unmeasured(search.standing.original) == ("energy",)
 
 

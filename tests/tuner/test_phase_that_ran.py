@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.report import sentences
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ def test_a_setting_of_evaluation_is_not_tried_while_the_program_trains(
 ) -> None:
     """No phase is declared; the steps that were seen are those of a training."""
     search = formula_search(tmp_path, on_formula(**TRAINED), f"{train}{name}: 16\nlr: 0.1\n")
-    tried = {c.path for a in search.lab.attempts for c in a.ask.arm.candidate.changes}
+    tried = {c.path for a in search.lab.attempts for c in a.request.variant.candidate.changes}
     assert name not in tried
     assert search.decisions[name].reason == "other-phase"
     assert "what was measured here is train" in sentences.why(search.decisions[name])

@@ -8,16 +8,16 @@ import pytest
 
 from advisor.report import curves
 from advisor.report.model import QualityPoint
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
 from tests.report import examples
 from tests.report.entries import decision
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from advisor.executor.engines.recorded import RecordedEngine
+    from tests.support.simulator.engine import RecordedEngine
 
 
 def test_precision_needs_a_declared_guard(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> 
 def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:
     """The first contest is of free knobs alone, and no quality process ran before its end."""
     search = sampler_search(tmp_path, "5%")
-    purposes = [attempt.ask.purpose for attempt in search.lab.attempts]
+    purposes = [attempt.request.purpose for attempt in search.lab.attempts]
     assert purposes.index("confirm") < purposes.index("quality")
-    first = search.standing.proofs[0].contest.after.arm.candidate
+    first = search.standing.proofs[0].ab_test.after.variant.candidate
     assert first.changes
     assert all(change.knob_class == "free" for change in first.changes)
 
@@ -163,10 +163,10 @@ def test_what_was_proven_is_written_though_the_budget_ends_later(
 def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
     """Where quality is declared it does in the quality command, which costs nothing more."""
     search = sampler_search(tmp_path, "0.5%")
-    winner = search.standing.proofs[-1].contest.after.arm.candidate
-    assert not [a for a in search.asked("confirm") if a.ask.plan.whole_batches]
-    quality = [a for a in search.asked("quality") if a.ask.arm.candidate == winner]
-    assert {a.ask.plan.mode for a in quality} == {"whole"}
+    winner = search.standing.proofs[-1].ab_test.after.variant.candidate
+    assert not [a for a in search.asked("confirm") if a.request.plan.whole_batches]
+    quality = [a for a in search.asked("quality") if a.request.variant.candidate == winner]
+    assert {a.request.plan.mode for a in quality} == {"whole"}
 
 
 def test_what_trades_results_is_written_only_for_a_gain_of_its_own(tmp_path: Path) -> None:

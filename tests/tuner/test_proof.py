@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import ABTest
+from advisor.executor.requests import ABTest
 from advisor.history import History
 from advisor.model import Candidate
 from advisor.tuner import next_turn
 from advisor.tuner.asking import SearchStep
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.executor.engines.noise import Values
     from advisor.model import Trial
+    from tests.support.simulator.noise import Values
 
 
 def test_a_winner_that_fails_in_its_proof_is_not_written(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
         folder = tmp_path / f"{host_noise}-{launch_s}"
         folder.mkdir()
         search = formula_search(folder, engine, INFERENCE, workload=TEST, host_noise=host_noise)
-        return next(a.contest.rounds for a in search.standing.proofs)
+        return next(a.ab_test.rounds for a in search.standing.proofs)
 
     assert rounds(0.02, 0.05) == 6
     assert rounds(0.3, 0.05) == 6
@@ -59,7 +59,7 @@ def test_a_noisy_host_gets_more_rounds_fixed_beforehand(tmp_path: Path) -> None:
 def test_the_proof_interleaves_and_flips_the_order(tmp_path: Path) -> None:
     """Fresh processes, the original first in odd rounds and last in even ones."""
     search = formula_search(tmp_path, on_formula(load_s=1e-6), TRAINING)
-    original = [not a.ask.arm.candidate.changes for a in search.asked("confirm")]
+    original = [not a.request.variant.candidate.changes for a in search.asked("confirm")]
     assert len(original) == 12
     assert original == [True, False, False, True] * 3
     assert not any(attempt.reused for attempt in search.asked("confirm"))
@@ -73,7 +73,7 @@ def test_a_second_search_starts_no_process_but_the_baseline_and_the_proof(tmp_pa
     assert first.winner.changes
     again = formula_search(tmp_path, engine, TRAINING, history=history)
     assert again.winner.key == first.winner.key
-    fresh = {a.ask.purpose for a in again.lab.attempts if not a.reused}
+    fresh = {a.request.purpose for a in again.lab.attempts if not a.reused}
     assert fresh == {"baseline", "confirm"}
 
 
@@ -84,5 +84,5 @@ def test_contests_are_planned_before_their_first_round(tmp_path: Path) -> None:
     for known in range(len(search.answers)):
         turn = next_turn(search.facts, search.answers[:known])
         assert isinstance(turn, SearchStep)
-        contests += [turn.ask] if isinstance(turn.ask, ABTest) else []
-    assert [c.rounds for c in contests] == [c.contest.rounds for c in search.lab.comparisons]
+        contests += [turn.request] if isinstance(turn.request, ABTest) else []
+    assert [c.rounds for c in contests] == [c.ab_test.rounds for c in search.lab.comparisons]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.report import sentences
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
             any(c.kind == "timesteps" for c in asked.trial.candidate.changes),
         )
         for asked, attempt in zip(search.engine.asked, search.lab.attempts, strict=False)
-        if attempt.ask.command == command
+        if attempt.request.command == command
     ]
 
 
@@ -179,7 +179,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     assert search.values["batch_size"] > 1
     assert "n_timestep" not in search.values
     assert any("confirmation" in skipped.what for skipped in search.standing.skipped)
-    assert search.lab.budget.left_s >= 0
+    assert search.lab.budget.remaining_s >= 0
 
 
 def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) -> None:
@@ -222,8 +222,11 @@ def test_precision_is_confirmed_by_losses_with_equal_seeds(tmp_path: Path) -> No
         workload={"quality": {}, "numeric-tolerance": "1%", "phase": "train"},
     )
     assert search.values["precision"]
-    asked = [a for a in search.asked("quality") if a.ask.command == "own"]
-    used = [(attempt.ask.repeat, bool(attempt.ask.arm.candidate.changes)) for attempt in asked]
+    asked = [a for a in search.asked("quality") if a.request.command == "own"]
+    used = [
+        (attempt.request.repeat, bool(attempt.request.variant.candidate.changes))
+        for attempt in asked
+    ]
     repeats = {repeat for repeat, _ in used}
     assert len(repeats) >= 2
     assert sorted(used) == sorted((r, changed) for r in repeats for changed in (False, True))

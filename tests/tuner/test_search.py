@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import tuner as strategy
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.history import History
 from advisor.report import sentences
 from advisor.tuner import next_turn
 from advisor.tuner.asking import SearchStep
 from advisor.tuner.facts import TuningContext
 from advisor.tuner.standing import TunerState
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.configs import INFERENCE, TEST, TRAINING
 
 if TYPE_CHECKING:
-    from advisor.executor.engines.noise import Values
     from advisor.model import Failure, Run, Trial
+    from tests.support.simulator.noise import Values
 
 
 # --- the shape of the search ------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_a_value_that_cannot_be_written_is_in_no_experiment(tmp_path: Path) -> N
     engine = on_formula(load_s=1e-6)
     search = formula_search(tmp_path, engine, text, name="train.py", workload={"phase": "test"})
     assert search.winner.changes
-    assert "effects" not in {attempt.ask.purpose for attempt in search.lab.attempts}
+    assert "effects" not in {attempt.request.purpose for attempt in search.lab.attempts}
 
 
 def test_a_loader_bound_program_gets_workers_and_no_more_than_help(tmp_path: Path) -> None:

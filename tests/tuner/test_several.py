@@ -8,7 +8,7 @@ import pytest
 
 from advisor import objective
 from advisor.report import sentences
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,11 +32,11 @@ def test_two_processes_are_measured_on_top_of_what_was_proven_and_not_written(
     tmp_path: Path,
 ) -> None:
     search = searched(tmp_path)
-    (found,) = [c for c in search.lab.comparisons if c.contest.purpose == "scaling"]
+    (found,) = [c for c in search.lab.comparisons if c.ab_test.purpose == "scaling"]
     interval = found.interval(search.facts.objective)
     assert interval is not None
     assert interval.estimate == pytest.approx(1.6)
-    assert found.contest.before.arm.candidate.key == search.winner.key
+    assert found.ab_test.before.variant.candidate.key == search.winner.key
     assert "num_gpus" not in search.values
     assert "batch_size" in search.values
     told = sentences.why(search.decisions["num_gpus"])
@@ -64,7 +64,7 @@ def test_a_setting_that_starts_no_second_process_is_left_at_one_run(tmp_path: Pa
     """The program ignores it: there is nothing to compare."""
     search = searched(tmp_path, side_by_side={})
     assert len(search.asked("scaling")) == 1
-    assert not [c for c in search.lab.comparisons if c.contest.purpose == "scaling"]
+    assert not [c for c in search.lab.comparisons if c.ab_test.purpose == "scaling"]
 
 
 def test_two_are_set_side_by_side_only_where_the_rate_decides(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.model import Failure
 from advisor.report import advised
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.whatifs import CODED, CONFIG, LOADER, ON_CPU, ON_CUDA, advice_of, tried
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.tuner.surface import Point, Surface
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path

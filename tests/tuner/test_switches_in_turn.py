@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.model import Failure, InTurn, Spell
 from advisor.tuner.in_turn import gains
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.whatifs import CODED, CONFIG, GUARD, ON_CUDA, advice_of, tried
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model import OF_THE_GAIN
 from advisor.tuner.standing import FEWEST_ROUNDS
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,14 +54,18 @@ def test_a_tier_changes_no_more_than_it_says(tmp_path: Path, tier: Tier, classes
     search = searched(tmp_path, tier)
     assert {change.knob_class for change in search.winner.changes} == classes
     last = search.standing.proofs[-1]
-    assert last.contest.after.arm.candidate.key == search.winner.key
+    assert last.ab_test.after.variant.candidate.key == search.winner.key
     tried = {
         change.knob_class
         for attempt in search.lab.attempts
-        for change in attempt.ask.arm.candidate.changes
+        for change in attempt.request.variant.candidate.changes
     }
     assert tried == classes
-    asked = [attempt.ask.arm.whatif for attempt in search.lab.attempts if attempt.ask.arm.whatif]
+    asked = [
+        attempt.request.variant.whatif
+        for attempt in search.lab.attempts
+        if attempt.request.variant.whatif
+    ]
     assert not (tier == "safe" and any(whatif.startswith("autocast") for whatif in asked))
 
 
@@ -93,7 +97,7 @@ def test_each_tier_takes_the_smallest_batch_with_its_part_of_the_gain(tmp_path: 
         ran = {a.run.effects.batch: a.run.units_per_s for a in search.lab.attempts if a.run}
         part = math.log(ran[found[tier]] / ran[1]) / math.log(max(ran.values()) / ran[1])
         assert part >= OF_THE_GAIN[tier] - 0.02
-        assert search.standing.proofs[-1].contest.after.arm.candidate.key == search.winner.key
+        assert search.standing.proofs[-1].ab_test.after.variant.candidate.key == search.winner.key
     assert found["safe"] <= found["balanced"] <= found["fastest"]
     assert found["safe"] < found["fastest"]
 
@@ -101,20 +105,20 @@ def test_each_tier_takes_the_smallest_batch_with_its_part_of_the_gain(tmp_path: 
 def test_the_lower_tiers_are_proven_beside_what_is_written(tmp_path: Path) -> None:
     """Pairs against the original of what `--tier` would write; nothing of them is written."""
     search = batches(tmp_path, "fastest")
-    contests = {c.contest.tier: c for c in search.lab.comparisons if c.contest.purpose == "tier"}
+    contests = {c.ab_test.tier: c for c in search.lab.comparisons if c.ab_test.purpose == "tier"}
     assert "safe" in contests
     assert "fastest" not in contests
     for tier, comparison in contests.items():
         assert comparison.proven(search.facts.objective, 0.03)
         own = batches(tmp_path, tier or "safe").winner
-        assert comparison.contest.after.arm.candidate.key == own.key
+        assert comparison.ab_test.after.variant.candidate.key == own.key
         assert own.key != search.winner.key
 
 
 def test_a_batch_that_takes_no_memory_has_no_lower_tiers(tmp_path: Path) -> None:
     engine = on_formula(load_s=1e-6, launch_s=0.05, unit_s=0.0005, unit_gib=0.0)
     search = formula_search(tmp_path, engine, "batch_size: 1\n", workload=FILES)
-    assert not [c for c in search.lab.comparisons if c.contest.purpose == "tier"]
+    assert not [c for c in search.lab.comparisons if c.ab_test.purpose == "tier"]
 
 
 def test_a_budget_that_does_not_hold_the_lower_tiers_says_so(tmp_path: Path) -> None:
@@ -135,12 +139,12 @@ def test_nothing_gets_more_than_its_fewest_rounds_while_what_comes_later_gets_no
     search = formula_search(
         tmp_path, engine, text, workload=FILES, gpu=False, budget_s=float(budget_s)
     )
-    late = [c for c in search.lab.comparisons if c.contest.purpose in {"tier", "scaling"}]
+    late = [c for c in search.lab.comparisons if c.ab_test.purpose in {"tier", "scaling"}]
     assert search.values
-    assert len(late) == 3 or all(each.contest.rounds == FEWEST_ROUNDS for each in late)
+    assert len(late) == 3 or all(each.ab_test.rounds == FEWEST_ROUNDS for each in late)
     for entry in search.standing.skipped:
         if entry.what.startswith(("the tier", "two processes")):
-            assert entry.needed_s > entry.left_s
-    assert all(each.contest.purpose == "tier" for each in late[:2])
+            assert entry.needed_s > entry.remaining_s
+    assert all(each.ab_test.purpose == "tier" for each in late[:2])
     alone = len(search.asked("scaling")) == 1
     assert not alone, "a process was spent on what no rounds were left for"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.recorded import RecordedEngine
 from advisor.model import Run
 from advisor.patches import proven_advice
 from advisor.report import advised, sentences
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from advisor import config as documents
 from advisor.patches import proven_advice
 from advisor.report import advised, outcome, sentences
 from advisor.tuner.proof import proven_proofs
-from benchmarks.formula_search import FormulaSearch, formula_search, on_formula
+from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def test_what_changes_no_training_is_proven_first(tmp_path: Path) -> None:
     """With an accumulation: the batch up to where the update stays the same; then beyond it."""
     search = searched(tmp_path, ACCUMULATED, "AdamW")
     free, beyond = proven_proofs(search.standing)
-    kept = {c.kind: c.new for c in free.contest.after.arm.candidate.changes}
+    kept = {c.kind: c.new for c in free.ab_test.after.variant.candidate.changes}
     assert kept == {"batch_size": 16, "grad_accum": 1}
     assert not outcome.traded(free)
     assert outcome.traded(beyond)

@@ -9,9 +9,9 @@ import pytest
 
 from advisor import config as documents
 from advisor import knobs
-from advisor.executor.attempts import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
-from advisor.executor.interleave import Round
+from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
 from advisor.model import Candidate, Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
@@ -59,19 +59,21 @@ def ended(stage: Stage, *rates: float | str | None) -> TunerState:
     try:
         turn = next(stage)
         for rate in rates:
-            assert isinstance(turn.ask, TrialRequest)
-            turn = stage.send(answer(turn.ask, rate))
+            assert isinstance(turn.request, TrialRequest)
+            turn = stage.send(answer(turn.request, rate))
     except StopIteration as end:
         standing: TunerState = end.value
         return standing
-    raise AssertionError(turn.ask)
+    raise AssertionError(turn.request)
 
 
-def answer(ask: TrialRequest, rate: float | str | None) -> Result:
+def answer(request: TrialRequest, rate: float | str | None) -> Result:
     if rate is None:
-        return SkippedRun(ask=ask, needed_s=9.0, left_s=1.0)
+        return SkippedRun(request=request, needed_s=9.0, remaining_s=1.0)
     if isinstance(rate, float):
-        return TrialResult(id="1", ask=ask, result=a_run(units_per_s=rate), left_s=500.0)
+        return TrialResult(
+            id="1", request=request, result=a_run(units_per_s=rate), remaining_s=500.0
+        )
     failed = Failure(
         trial_id="1",
         purpose="search",
@@ -81,7 +83,7 @@ def answer(ask: TrialRequest, rate: float | str | None) -> Result:
         evidence="it died",
         next_step="mend it",
     )
-    return TrialResult(id="1", ask=ask, result=failed, left_s=500.0)
+    return TrialResult(id="1", request=request, result=failed, remaining_s=500.0)
 
 
 def said(now: TunerState, kind: str) -> tuple[str, str] | None:
@@ -183,21 +185,23 @@ def test_one_run_is_held_against_what_the_best_usually_does() -> None:
     best = BEGUN.with_value(knob_of("num_workers"), 4)
     assert isinstance(best, Candidate)
     asks = {
-        side: TrialRequest(arm=Variant(candidate=each), purpose="confirm", plan=MeasurePlan())
+        side: TrialRequest(variant=Variant(candidate=each), purpose="confirm", plan=MeasurePlan())
         for side, each in ((BEFORE, Candidate()), (AFTER, best))
     }
     rounds = []
     for number, rate in enumerate((460.0, 380.0, 350.0, 330.0), 1):
         rates = {BEFORE: 200.0, AFTER: rate}
         runs = {
-            side: TrialResult(id="1", ask=ask, result=a_run(units_per_s=rates[side]), left_s=1.0)
-            for side, ask in asks.items()
+            side: TrialResult(
+                id="1", request=request, result=a_run(units_per_s=rates[side]), remaining_s=1.0
+            )
+            for side, request in asks.items()
         }
         rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    contest = ABTest(
+    ab_test = ABTest(
         purpose="confirm", title="t", before=asks[BEFORE], after=asks[AFTER], rounds=len(rounds)
     )
-    proof = Comparison(contest=contest, rounds=tuple(rounds), left_s=1.0)
+    proof = Comparison(ab_test=ab_test, rounds=tuple(rounds), remaining_s=1.0)
     proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), proofs=(proof,))
     assert proven.gain_over_usual(a_run(units_per_s=438.0)) == pytest.approx(1.2)
     unproven = replace(proven, proofs=())

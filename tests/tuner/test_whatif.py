@@ -8,7 +8,7 @@ import pytest
 
 from advisor.history import History
 from advisor.report import advised
-from benchmarks.formula_search import formula_search, on_formula
+from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.whatifs import (
     CODED,
     CONFIG,
@@ -24,7 +24,7 @@ from tests.tuner.whatifs import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.executor.engines.recorded import RecordedEngine
+    from tests.support.simulator.engine import RecordedEngine
 
 
 def loader_bound(**more: Any) -> RecordedEngine:
@@ -51,8 +51,8 @@ def test_a_second_call_takes_its_pairs_from_history(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(LOADER)
     history = History(tmp_path / "history.sqlite")
     first = formula_search(tmp_path, loader_bound(), CONFIG, history=history)
-    (contest,) = first.lab.comparisons
-    runs = [attempt for each in contest.rounds for attempt in each.runs.values()]
+    (ab_test,) = first.lab.comparisons
+    runs = [attempt for each in ab_test.rounds for attempt in each.runs.values()]
     assert not any(attempt.reused for attempt in runs)
     again = formula_search(tmp_path, loader_bound(), CONFIG, history=history)
     assert again.lab.processes == 2, "the baselines"
@@ -118,7 +118,7 @@ def test_what_promises_most_is_tried_first(load_s: float, first: str, tmp_path: 
         switches={"cudnn_benchmark": 1.3, "channels_last": 1.2},
     )
     search = formula_search(tmp_path, engine, "batch_size: 4\nlr: 0.1\n")
-    labels = [attempt.ask.arm.label for attempt in search.lab.attempts]
+    labels = [attempt.request.variant.label for attempt in search.lab.attempts]
     assert first in next(label for label in labels if label != "original")
     switches = [n for n, label in enumerate(labels) if "cudnn" in label]
     assert min(switches) > max(n for n, label in enumerate(labels) if "batch_size=" in label)
@@ -182,7 +182,7 @@ def test_only_what_is_faster_by_more_than_a_tie_is_advised(tmp_path: Path) -> No
     engine = computing(switches={"cudnn_benchmark": 1.2, "channels_last": 1.01})
     search = formula_search(tmp_path, engine, CONFIG)
     assert [advice.title for advice in advice_of(search)] == ["cudnn_benchmark"]
-    assert [found.contest.title for found in search.lab.comparisons] == ["cudnn_benchmark"]
+    assert [found.ab_test.title for found in search.lab.comparisons] == ["cudnn_benchmark"]
 
 
 def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> None:
@@ -369,4 +369,4 @@ def test_nothing_is_left_out_that_what_is_left_would_pay(tmp_path: Path, budget_
     engine = computing(process_s=10.0, noise=0.05, seed=budget_s, switches=switches)
     search = formula_search(tmp_path, engine, CONFIG, budget_s=budget_s)
     for skipped in search.standing.skipped:
-        assert skipped.needed_s > skipped.left_s, skipped
+        assert skipped.needed_s > skipped.remaining_s, skipped

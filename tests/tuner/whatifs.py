@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from advisor.patches import proven_advice
-from benchmarks.formula_search import FormulaSearch, on_formula
+from tests.support.simulator.search import FormulaSearch, on_formula
 
 if TYPE_CHECKING:
-    from advisor.executor.engines.recorded import RecordedEngine
     from advisor.model import Advice
+    from tests.support.simulator.engine import RecordedEngine
 
 CODED = {"batch_size": 4, "num_workers": 0}
 CONFIG = "lr: 0.1\n"

@@ -12,8 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.executor.engines.quiet import TOTAL_S, Patience, look_around, wait_until_quiet
-from advisor.executor.engines.workplace import scratch_folder
+from advisor.executor.engines.idle import TOTAL_S, Patience, look_around, wait_until_quiet
+from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
 from advisor.machine.telemetry import Sampler

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.errors import StateBusyError
-from advisor.executor.engines.formula import Formula
 from advisor.executor.engines.local import LocalEngine
-from advisor.executor.engines.recorded import GridPoint, RecordedEngine, Table
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
 from tests.runs import a_run
+from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
+from tests.support.simulator.formula import Formula
 
 if TYPE_CHECKING:
     from collections.abc import Callable

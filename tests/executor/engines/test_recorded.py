@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from advisor.errors import ReportError
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.noise import Bursts, Noise, VirtualClock, Visits
-from advisor.executor.engines.recorded import GridPoint, RecordedEngine, Table
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial, TrialFile
+from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.noise import Bursts, Noise, VirtualClock, Visits
 
 if TYPE_CHECKING:
     from pathlib import Path

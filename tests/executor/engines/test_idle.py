@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import nvml_stub
 import pytest
 
-from advisor.executor.engines import quiet
-from advisor.executor.engines.quiet import Patience, in_words, wait_until_quiet
+from advisor.executor.engines import idle
+from advisor.executor.engines.idle import Patience, in_words, wait_until_quiet
 from advisor.model import Disturbance, Neighbour
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class World:
         self.now = 0.0
         self.said: list[str] = []
         self._looks = list(looks)
-        monkeypatch.setattr(quiet.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(idle.time, "monotonic", lambda: self.now)
 
     def look(self, seconds: float) -> Disturbance:
         self.now += seconds
@@ -52,14 +52,14 @@ def test_a_quiet_machine_costs_one_look(monkeypatch: pytest.MonkeyPatch) -> None
     world = World(monkeypatch, IDLE)
     assert world.before_a_process(Patience()) == IDLE
     assert world.said == []
-    assert world.now == pytest.approx(quiet.LOOK_S)
+    assert world.now == pytest.approx(idle.LOOK_S)
 
 
 def test_a_host_that_does_not_tell_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unverified is not busy."""
     world = World(monkeypatch, Disturbance())
     world.before_a_process(Patience())
-    assert world.now == pytest.approx(quiet.LOOK_S)
+    assert world.now == pytest.approx(idle.LOOK_S)
 
 
 def test_a_passing_burst_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_a_passing_burst_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
     patience = Patience()
     assert world.before_a_process(patience) == IDLE
     assert all("others keep 1.3 CPUs busy (firefox 0.8, make 0.4)" in line for line in world.said)
-    assert patience.limit_s == quiet.PATIENCE_S
+    assert patience.limit_s == idle.PATIENCE_S
 
 
 def test_who_stays_is_waited_for_ever_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +77,8 @@ def test_who_stays_is_waited_for_ever_shorter(monkeypatch: pytest.MonkeyPatch) -
     patience = Patience()
     for _ in range(10):
         assert world.before_a_process(patience) == BUSY
-    looks_s = 10 * quiet.LOOK_S
-    assert quiet.PATIENCE_S < world.now < 2.1 * quiet.PATIENCE_S + looks_s
+    looks_s = 10 * idle.LOOK_S
+    assert idle.PATIENCE_S < world.now < 2.1 * idle.PATIENCE_S + looks_s
     assert "going on beside others" in world.said[-1]
 
 
@@ -88,7 +88,7 @@ def test_all_waits_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     patience = Patience()
     for _ in range(30):
         world.before_a_process(patience)
-    assert patience.waited_s <= quiet.TOTAL_S + 31 * quiet.LOOK_S
+    assert patience.waited_s <= idle.TOTAL_S + 31 * idle.LOOK_S
 
 
 def test_a_hypervisor_that_takes_time_is_named() -> None:
@@ -102,7 +102,7 @@ def test_a_card_on_which_others_work_is_busy(tmp_path: Path) -> None:
     that are held down are."""
     stub = nvml_stub.build(tmp_path)
     code = (
-        "import dataclasses, json; from advisor.executor.engines.quiet import look_around\n"
+        "import dataclasses, json; from advisor.executor.engines.idle import look_around\n"
         "print(json.dumps(dataclasses.asdict(look_around(0.15))))"
     )
 

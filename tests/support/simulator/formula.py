@@ -7,7 +7,6 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from advisor.executor.engines.recorded import QUIET_MACHINE, arguments_of
 from advisor.knobs.tree import number_of
 from advisor.model import (
     Ceilings,
@@ -26,11 +25,12 @@ from advisor.model import (
 )
 from advisor.probe.in_turn import LASTING, order
 from advisor.runner.signs import NEXT_STEPS
+from tests.support.simulator.engine import QUIET_MACHINE, arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from advisor.executor.engines.noise import Values
+    from tests.support.simulator.noise import Values
 
 HALF = {"bf16", "bf16-mixed", "bfloat16"}
 ENDING_S = 0.3
@@ -299,7 +299,7 @@ class Formula:
         files = {file.original for file in trial.files}
         command = [word for word in trial.command if word not in files]
         facts = (self.quality_draw, seed, steps, half, *command)
-        rng = random.Random(repr(facts))  # noqa: S311  no secret
+        rng = random.Random(repr(facts))
         value += rng.gauss(0.0, self.quality_of_seed)
         figures = [value + rng.gauss(0.0, self.quality_noise) for _ in range(self.quality_items)]
         return "".join(f"{self.quality_name}: {figure}\n" for figure in figures)

@@ -23,7 +23,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from advisor import config as documents
 from advisor.config.formats import SUFFIXES
 from advisor.errors import ReportError
-from advisor.executor.engines.noise import Neighbourly, Noise, Values, VirtualClock
 from advisor.model import (
     Disturbance,
     Failure,
@@ -36,6 +35,7 @@ from advisor.model import (
     leaf_of,
 )
 from advisor.runner.signs import NEXT_STEPS
+from tests.support.simulator.noise import Neighbourly, Noise, Values, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,7 +97,7 @@ class RecordedEngine:
         self._disturbances = disturbances
         self._startup_s = startup_s
         self._first_startup_s = first_startup_s
-        self._random = random.Random(seed)  # noqa: S311  no secret
+        self._random = random.Random(seed)
         self._clock = clock or VirtualClock()
         self._cancelled = False
         self._folder: tempfile.TemporaryDirectory[str] | None = None

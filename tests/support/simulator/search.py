@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 from advisor import config as documents
 from advisor import knobs
 from advisor.config.argv import join
-from advisor.executor.engines.formula import Formula
-from advisor.executor.engines.noise import Noise, Visits
-from advisor.executor.engines.recorded import QUIET_MACHINE, RecordedEngine
-from advisor.executor.lab import Budget, Executor
+from advisor.executor.executor import Budget, Executor
 from advisor.executor.program import COMMAND_LINE, Program
-from advisor.executor.recall import RunCache
+from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
@@ -24,12 +21,15 @@ from advisor.tuner.decisions import decisions
 from advisor.tuner.facts import PriorData, Source, TuningContext
 from advisor.tuner.journey import journey
 from advisor.tuner.proof import proven_candidate
+from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
+from tests.support.simulator.formula import Formula
+from tests.support.simulator.noise import Noise, Visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from advisor.executor.attempts import TrialResult
+    from advisor.executor.requests import TrialResult
     from advisor.model import Candidate, Decision, Failure, Run, Trial
     from advisor.tuner.asking import Stop
     from advisor.tuner.standing import Result, TunerState
@@ -119,7 +119,7 @@ class FormulaSearch:
 
     def asked(self, purpose: str) -> list[TrialResult]:
         """Processes for `purpose`, in order."""
-        return [attempt for attempt in self.lab.attempts if attempt.ask.purpose == purpose]
+        return [attempt for attempt in self.lab.attempts if attempt.request.purpose == purpose]
 
 
 def formula_search(
@@ -170,7 +170,7 @@ def formula_search(
     with engine:
         turn = next(steps)
         while True:
-            answers.append(lab.answer(turn.ask))
+            answers.append(lab.answer(turn.request))
             try:
                 turn = steps.send(answers[-1])
             except StopIteration as end:

@@ -36,7 +36,7 @@ class Variant:
 class TrialRequest:
     """One measured process, and what it is for."""
 
-    arm: Variant
+    variant: Variant
     purpose: Purpose
     plan: MeasurePlan
     knob: KnobKey | None = None
@@ -59,7 +59,7 @@ class TrialRequest:
     def label(self) -> str:
         """`batch_size=8, 4 switches in turn`"""
         many = len(self.plan.in_turn)
-        label = self.title or self.arm.label
+        label = self.title or self.variant.label
         return f"{label}, {many} switches in turn" if many else label
 
 
@@ -82,10 +82,10 @@ class ABTest:
     after: TrialRequest
     rounds: int
     """Rounds that nobody disturbed, fixed before the first."""
-    hoped: int = 0
+    max_rounds: int = 0
     """So many where the rounds turn out to take less of the budget than was feared. The clock alone
     decides that, so the bounds hold as if it had been fixed."""
-    sought: MinimumEffect | None = None
+    minimum_effect: MinimumEffect | None = None
     """Rounds end where it is out of reach. None: they are run whatever they say."""
     sigma: float = 0.0
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
@@ -102,13 +102,13 @@ class TrialResult:
     """One process that was asked for, and what came of it."""
 
     id: str
-    ask: TrialRequest
+    request: TrialRequest
     result: Run | Failure
     reused: bool = False
     """Taken from history: measured by an earlier call."""
     repeated: bool = False
     """Disturbed, and run again: nothing rests on it."""
-    left_s: float
+    remaining_s: float
     """Budget that was left after it."""
 
     @property
@@ -118,16 +118,16 @@ class TrialResult:
 
     @property
     def label(self) -> str:
-        return self.ask.label
+        return self.request.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRun:
     """It would not have fitted into what was left of the budget."""
 
-    ask: TrialRequest | ABTest
+    request: TrialRequest | ABTest
     needed_s: float
-    left_s: float
+    remaining_s: float
 
 
 def disturbed(run: Run) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from advisor.errors import InterruptedByUserError
-from advisor.executor.attempts import ABTest, SkippedRun, TrialRequest, TrialResult, disturbed
 from advisor.executor.comparison import (
     AFTER,
     BEFORE,
@@ -19,18 +18,19 @@ from advisor.executor.comparison import (
     rounds_wanted,
     why_disturbed,
 )
-from advisor.executor.interleave import Round, interleaved
-from advisor.executor.starts import Starts
+from advisor.executor.requests import ABTest, SkippedRun, TrialRequest, TrialResult, disturbed
+from advisor.executor.rounds import Round, interleaved
+from advisor.executor.startup_budget import StartupBudget
 from advisor.model import Failure, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from advisor import config as documents
-    from advisor.executor.attempts import CommandName
     from advisor.executor.engines import Engine
     from advisor.executor.program import Program
-    from advisor.executor.recall import RunCache
+    from advisor.executor.requests import CommandName
+    from advisor.executor.run_cache import RunCache
     from advisor.model import Neighbour, Trial
 
 WAIT_SHARE = 0.1
@@ -75,7 +75,7 @@ class Budget:
         return self.clock() - self.started
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return self.total_s - self.spent_s
 
 
@@ -106,31 +106,31 @@ class Executor:
         return sum(not attempt.reused for attempt in self.attempts)
 
     @property
-    def starts(self) -> Starts:
+    def starts(self) -> StartupBudget:
         """What start-up took so far, and may take."""
         ran = [a for a in self.attempts if not a.reused]
-        first = [a.run.startup_s or 0.0 for a in ran if a.run and a.ask.purpose == "baseline"]
+        first = [a.run.startup_s or 0.0 for a in ran if a.run and a.request.purpose == "baseline"]
         usual_s = min(first, default=0.0)
         spent_s = sum((a.run.startup_s or 0.0) if a.run else usual_s for a in ran)
-        return Starts(budget_s=self.budget.total_s, usual_s=usual_s, spent_s=spent_s)
+        return StartupBudget(budget_s=self.budget.total_s, usual_s=usual_s, spent_s=spent_s)
 
-    def answer(self, ask: TrialRequest | ABTest) -> TrialResult | Comparison | SkippedRun:
+    def answer(self, request: TrialRequest | ABTest) -> TrialResult | Comparison | SkippedRun:
         """Run what was asked for. Raises InterruptedByUserError; what was measured is kept."""
-        if ask.purpose != "baseline":
+        if request.purpose != "baseline":
             self._doubt_history()
-        if isinstance(ask, ABTest):
-            return self.compare(ask)
-        return self.measure(ask)
+        if isinstance(request, ABTest):
+            return self.compare(request)
+        return self.measure(request)
 
-    def measure(self, ask: TrialRequest) -> TrialResult | SkippedRun:
-        """One run of `ask`; a disturbed one is run again, and the least disturbed is believed."""
+    def measure(self, request: TrialRequest) -> TrialResult | SkippedRun:
+        """One run of `request`, repeated while contended; the least contended one counts."""
         tries: list[TrialResult] = []
         while True:
-            answer = self._once(ask)
+            answer = self._once(request)
             if isinstance(answer, SkippedRun):
                 break
             tries.append(answer)
-            if ask.purpose in UNTIMED or answer.run is None or not disturbed(answer.run):
+            if request.purpose in UNTIMED or answer.run is None or not disturbed(answer.run):
                 self.patient = True
                 break
             if not self.patient or len(tries) > REPEATS:
@@ -144,62 +144,62 @@ class Executor:
         for attempt in tries:
             if attempt is not best:
                 self._replace(attempt, replace(attempt, repeated=True))
-        return replace(best, left_s=self.budget.left_s)
+        return replace(best, remaining_s=self.budget.remaining_s)
 
-    def compare(self, contest: ABTest) -> Comparison:
+    def compare(self, ab_test: ABTest) -> Comparison:
         """Interleaved rounds of two arms; a disturbed round is run again whole, within a bound, and
         a proof in which runs collapsed goes on while the budget bears it."""
-        arms = {BEFORE: contest.before, AFTER: contest.after}
-        took_s = {arm: ask.expected_s for arm, ask in arms.items()}
+        arms = {BEFORE: ab_test.before, AFTER: ab_test.after}
+        took_s = {arm: request.expected_s for arm, request in arms.items()}
         rounds: list[Round[TrialResult]] = []
-        again = max(2, contest.rounds // 2) if self.patient else 0
+        again = max(2, ab_test.rounds // 2) if self.patient else 0
         cut_short = False
 
         def run(arm: str, number: int) -> TrialResult:
-            ask = arms[arm]
-            if contest.reseeded:  # known by its seed: contests share their runs
-                ask = replace(ask, repeat=(ask.repeat or 0) + number - 1)
+            request = arms[arm]
+            if ab_test.reseeded:  # known by its seed: contests share their runs
+                request = replace(request, repeat=(request.repeat or 0) + number - 1)
             else:
-                ask = replace(ask, series=f"{contest.title}, round {number}")
-            finishes = contest.finish_once and arm == AFTER and number == 1
+                request = replace(request, series=f"{ab_test.title}, round {number}")
+            finishes = ab_test.finish_once and arm == AFTER and number == 1
             if finishes:
-                ask = replace(ask, plan=replace(ask.plan, whole_batches=1))
-            before_s = self.budget.left_s
-            answer = self._once(replace(ask, expected_s=took_s[arm]))
+                request = replace(request, plan=replace(request.plan, whole_batches=1))
+            before_s = self.budget.remaining_s
+            answer = self._once(replace(request, expected_s=took_s[arm]))
             if isinstance(answer, SkippedRun):
                 raise _SpentError
             if not finishes and not answer.reused:
-                took_s[arm] = min(arms[arm].expected_s, before_s - answer.left_s)
+                took_s[arm] = min(arms[arm].expected_s, before_s - answer.remaining_s)
             return answer
 
         def why_again(runs: Mapping[str, TrialResult]) -> str | None:
             """Others may make a result late, never worse; and what stays busy must do."""
-            why = None if contest.purpose == "quality" else why_disturbed(runs)
+            why = None if ab_test.purpose == "quality" else why_disturbed(runs)
             spent = sum(r.disturbed is not None for r in rounds) >= again
             return None if spent and alike(runs) else why
 
         def wanted(quiet: list[Round[TrialResult]]) -> int:
             """What only advises is not worth more rounds than it was planned with."""
-            if contest.purpose != "confirm":
-                return contest.rounds
+            if ab_test.purpose != "confirm":
+                return ab_test.rounds
             rates = {
                 arm: [run.units_per_s for r in quiet if (run := r.runs[arm].run) is not None]
                 for arm in arms
             }
-            fit = len(quiet) + int(self.budget.left_s / max(sum(took_s.values()), 1e-9))
-            outlive = rounds_wanted(contest.rounds, rates)
-            most = outlive if outlive <= fit else contest.rounds
-            return max(most, min(contest.hoped, fit))
+            fit = len(quiet) + int(self.budget.remaining_s / max(sum(took_s.values()), 1e-9))
+            outlive = rounds_wanted(ab_test.rounds, rates)
+            most = outlive if outlive <= fit else ab_test.rounds
+            return max(most, min(ab_test.max_rounds, fit))
 
         def found() -> Comparison:
             broken = next((r for r in rounds if r.broken), None)
             failures = [a.result for a in broken.runs.values() if a.run is None] if broken else []
             return Comparison(
-                contest=contest,
+                ab_test=ab_test,
                 rounds=tuple(rounds),
                 failure=failures[0] if failures and isinstance(failures[0], Failure) else None,
                 cut_short=cut_short,
-                left_s=self.budget.left_s,
+                remaining_s=self.budget.remaining_s,
             )
 
         try:
@@ -211,7 +211,7 @@ class Executor:
             ):
                 rounds.append(each)
                 quiet = [r for r in rounds if r.disturbed is None]
-                enough = len(quiet) if found().in_vain else wanted(quiet)
+                enough = len(quiet) if found().is_futile else wanted(quiet)
                 if each.broken or len(quiet) >= enough or len(rounds) >= MOST_TIMES * enough:
                     break
         except _SpentError:
@@ -221,51 +221,59 @@ class Executor:
 
     def _doubt_history(self) -> None:
         """Earlier calls are not believed where the original now runs at another speed."""
-        now = [a.run.units_per_s for a in self.attempts if a.ask.purpose == "baseline" and a.run]
+        now = [
+            a.run.units_per_s for a in self.attempts if a.request.purpose == "baseline" and a.run
+        ]
         if self.earlier and now:
             before = max(run.units_per_s for run in self.earlier)
             if abs(max(now) / before - 1) > MOVED:
                 self.recall.trusted, self.recall.set_aside = False, True
         self.earlier.clear()
 
-    def _once(self, ask: TrialRequest) -> TrialResult | SkippedRun:
-        trial, key = self._build(ask)
-        known = None if ask.fresh else self.recall.find(key)
+    def _once(self, request: TrialRequest) -> TrialResult | SkippedRun:
+        trial, key = self._build(request)
+        known = None if request.fresh else self.recall.find(key)
         if known is not None:
-            return self._tell(trial.id, ask, known, reused=True)
-        expected_s, left_s = ask.expected_s, self.budget.left_s
-        if expected_s > left_s:
-            return SkippedRun(ask=ask, needed_s=expected_s, left_s=left_s)
+            return self._tell(trial.id, request, known, reused=True)
+        expected_s, remaining_s = request.expected_s, self.budget.remaining_s
+        if expected_s > remaining_s:
+            return SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
         if expected_s and self.starts.left < 1:
-            return SkippedRun(ask=ask, needed_s=expected_s, left_s=0.0)
-        if ask.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
+            return SkippedRun(request=request, needed_s=expected_s, remaining_s=0.0)
+        if request.purpose == "baseline" and isinstance(old := self.recall.find(key), Run):
             self.earlier.append(old)
         self.crowd = self.engine.wait_until_quiet(WAIT_S) or self.crowd
-        left_s = self.budget.left_s  # waiting took its part
-        most_s = left_s + LATE_S
+        remaining_s = self.budget.remaining_s  # waiting took its part
+        most_s = remaining_s + LATE_S
         if expected_s > most_s:
-            return SkippedRun(ask=ask, needed_s=expected_s, left_s=left_s)
-        trial = replace(trial, steps_limit_s=ask.limit_s)
-        by_budget = most_s < trial.total_limit_s or ask.limit_s is not None
+            return SkippedRun(request=request, needed_s=expected_s, remaining_s=remaining_s)
+        trial = replace(trial, steps_limit_s=request.limit_s)
+        by_budget = most_s < trial.total_limit_s or request.limit_s is not None
         self.listener.trial_started(len(self.attempts) + 1, trial.label, trial.purpose)
         result = self.engine.run(replace(trial, total_limit_s=min(trial.total_limit_s, most_s)))
         if isinstance(result, Failure) and result.kind == "interrupted":
             msg = "Interrupted; nothing was changed, and what was measured is kept."
             raise InterruptedByUserError(msg)
         self.recall.append(key, result)
-        attempt = self._tell(trial.id, ask, result)
+        attempt = self._tell(trial.id, request, result)
         if isinstance(result, Failure) and result.kind == "timeout" and by_budget:
-            return SkippedRun(ask=ask, needed_s=max(expected_s, most_s), left_s=left_s)
+            return SkippedRun(
+                request=request, needed_s=max(expected_s, most_s), remaining_s=remaining_s
+            )
         return attempt
 
     def _tell(
-        self, id_: str, ask: TrialRequest, result: Run | Failure, *, reused: bool = False
+        self, id_: str, request: TrialRequest, result: Run | Failure, *, reused: bool = False
     ) -> TrialResult:
         attempt = TrialResult(
-            id=id_, ask=ask, result=result, reused=reused, left_s=self.budget.left_s
+            id=id_,
+            request=request,
+            result=result,
+            reused=reused,
+            remaining_s=self.budget.remaining_s,
         )
         self.attempts.append(attempt)
-        if ask.purpose == "baseline" and isinstance(result, Run):
+        if request.purpose == "baseline" and isinstance(result, Run):
             limits = self.program.limits.following(result.startup_s)
             self.program = replace(self.program, limits=limits)
         self.listener.trial_done(attempt)
@@ -274,11 +282,11 @@ class Executor:
     def _replace(self, old: TrialResult, new: TrialResult) -> None:
         self.attempts[self.attempts.index(old)] = new
 
-    def _build(self, ask: TrialRequest) -> tuple[Trial, str]:
+    def _build(self, request: TrialRequest) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + 1:03d}"
-        command = self.commands.get(ask.command)
-        trial = self.program.trial(id_, ask, self.engine.scratch(id_), command)
-        return trial, self.recall.key(self.program, trial, ask.series)
+        command = self.commands.get(request.command)
+        trial = self.program.trial(id_, request, self.engine.scratch(id_), command)
+        return trial, self.recall.key(self.program, trial, request.series)
 
 
 class _SpentError(Exception):

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.executor.attempts import SkippedRun
 from advisor.executor.comparison import Comparison
+from advisor.executor.requests import SkippedRun
 
 if TYPE_CHECKING:
-    from advisor.executor.attempts import TrialResult
+    from advisor.executor.requests import TrialResult
 
 SLOW_S = 60.0
 """A program that takes longer to its first step is slow to start."""
@@ -21,7 +21,7 @@ WHOLE_SEARCH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Starts:
+class StartupBudget:
     """Seconds from processes' begin to their first steps, in one budget."""
 
     budget_s: float
@@ -57,7 +57,7 @@ class Starts:
         return WHOLE_SEARCH * self.usual_s / SHARE if self.slow else 0.0
 
 
-def startups_s(answer: TrialResult | Comparison | SkippedRun) -> list[float | None]:
+def startup_times_s(answer: TrialResult | Comparison | SkippedRun) -> list[float | None]:
     """Of each process that the answer took; None where it failed before it could tell."""
     if isinstance(answer, SkippedRun):
         return []
