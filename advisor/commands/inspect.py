@@ -18,9 +18,9 @@ from advisor import knobs, options
 from advisor.commands.invocation import configs_among, why_not_taken
 from advisor.config.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
-from advisor.knobs.joining import joined
-from advisor.knobs.multiples import multiple_of
-from advisor.knobs.sureness import how_sure
+from advisor.knobs.candidate_values import multiple_of
+from advisor.knobs.confidence import how_sure
+from advisor.knobs.discovery import joined
 from advisor.model import KnobConstraint
 from advisor.report import sentences
 from advisor.runner import limits
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from advisor.commands.inspect_run import Shown
     from advisor.config import Document
     from advisor.knobs import Findings
-    from advisor.knobs.sureness import Sureness
+    from advisor.knobs.confidence import Sureness
     from advisor.model import Knob, Phase
 
 COMMAND_LINE = "command line"

@@ -15,7 +15,7 @@ from advisor.executor.engines.local import LocalEngine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
-from advisor.knobs.traces import ASPECTS
+from advisor.knobs.discovery import ASPECTS
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan

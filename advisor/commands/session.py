@@ -13,7 +13,7 @@ from advisor import options as options_of_program
 from advisor.commands import invocation
 from advisor.commands.settings_entry import Entry, place
 from advisor.errors import NotMeasuredError, SettingsError, UsageError
-from advisor.knobs.absent import with_absent
+from advisor.knobs.default_arguments import with_absent
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
 from advisor.model import TIERS

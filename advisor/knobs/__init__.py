@@ -1,21 +1,15 @@
 """Knobs: the settings of a program that change its speed, found in its documents.
 
-finder.py      which leaves are knobs, which only look like it, and why: findings.py
-tree.py        the leaves with what stands around them
-catalogue.py   catalogue.toml: whole names that mean something else than their words say
-vocabulary.py  names.toml: what the words of a name say by themselves
-names.py       what they and what stands around a name speak for
-phases.py      train, eval, test, or any
-references.py  leaves whose values live elsewhere
-values.py      precisions in the spelling that a file uses
-multiples.py   what a comment says a value must be a multiple of
-links.py       knobs that move together; moves.py moves them, or refuses with the reason
-schedule.py    how much signal a noise schedule leaves with fewer steps
-traces.py      what a setting leaves behind in what is seen
-suspects.py    values that no name tells of; tryout.py says what to move them to
-joining.py     suspects that were followed join the knobs
-absent.py      loader arguments that a mapping does not have yet
-sureness.py    how sure a knob is
+finder.py              which leaves are knobs, of which phase, and values that live elsewhere
+findings.py            knobs, constraints and look-alikes of one document
+tree.py                leaves with their ancestors, siblings and comments
+catalogue.py           catalogue.toml: rules for whole names
+vocabulary.py          names.toml: weights of the words of a name
+constraints.py         knobs that change together
+candidate_values.py    values to try, and the linked changes that go with each
+discovery.py           knobs without a telling name, found by experiment
+default_arguments.py   loader arguments that a mapping may be given
+confidence.py          how sure a knob is
 """
 
 from __future__ import annotations
@@ -24,11 +18,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.knobs import finder
+from advisor.knobs.candidate_values import InvalidChange, move, precision_choices
+from advisor.knobs.constraints import find_links
 from advisor.knobs.finder import phase_of_command
 from advisor.knobs.findings import Findings, Reference
-from advisor.knobs.links import find_links
-from advisor.knobs.moves import InvalidChange, move
-from advisor.knobs.values import precision_choices
 
 if TYPE_CHECKING:
     from advisor.config import Document

@@ -7,15 +7,17 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.knobs.schedule import Shape
     from advisor.model import JsonScalar, KnobClass, Phase
+
+Shape = Literal["line", "root-line"]
+"""How the noise rates of a schedule rise; `root-line` is linear in their square roots."""
 
 PHASES: tuple[Phase, ...] = ("train", "eval", "test")
 

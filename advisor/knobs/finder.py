@@ -1,4 +1,4 @@
-"""Which leaves of a document are knobs, which only look like it, and why."""
+"""Which leaves of a document are knobs, which only resemble one, and why."""
 
 from __future__ import annotations
 
@@ -9,15 +9,169 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from advisor.config.argv import first_own_word
-from advisor.knobs import multiples, names, phases, references, vocabulary
+from advisor.config.leaves import COMPUTED
+from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
-from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of
-from advisor.model import FalseMatch, Knob
+from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of, path_of
+from advisor.model import FalseMatch, Knob, KnobConstraint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from advisor.config import Document
-    from advisor.model import KnobConstraint, Phase
+    from advisor.knobs.catalogue import Catalogue, Kind
+    from advisor.model import Phase
+
+
+def _phase_of_document(
+    catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
+) -> Phase:
+    """What the whole document is for: what it says itself, else its keys, else its name."""
+    said = _switched_to(catalogue, leaves)
+    if said:
+        return said
+    for phase, pattern in catalogue.document_phases.items():
+        if any(pattern.fullmatch(name) for name in names):
+            return phase
+    return _phase_of_title(catalogue, title) or "any"
+
+
+def _phase_of_words(
+    catalogue: Catalogue, leaves: Iterable[Leaf], words: Iterable[str]
+) -> Phase | None:
+    """What a command says it runs: `--phase test`, `--eval_only`, or a subcommand such as `fit`.
+
+    `words` are its own words before any flag. The name of the program alone says nothing here:
+    many a `train.py` is told to test.
+    """
+    said = _switched_to(catalogue, leaves)
+    return said or next((p for word in words if (p := catalogue.phase_words.get(word))), None)
+
+
+def _phase_of_title(catalogue: Catalogue, title: str) -> Phase | None:
+    """What the name of a file or a program speaks of, its last word first."""
+    return _first(catalogue, reversed(re.split(r"[^a-z0-9]+", title.lower())), "any")
+
+
+def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
+    """The phase that a switch at the top names, or a flag that leaves only one."""
+    flagged = None
+    for leaf in leaves:
+        if not leaf.ancestors and catalogue.phase_switches.fullmatch(leaf.name):
+            said = catalogue.phase_words.get(str(leaf.value).lower())
+            if said:
+                return said
+        for phase, flags in catalogue.phase_flags.items():
+            if flags.fullmatch(leaf.name) and leaf.value is True:
+                flagged = phase
+    return flagged
+
+
+def _phase_of_leaf(
+    catalogue: Catalogue, leaf: Leaf, kind: Kind, document: Phase, names: frozenset[str]
+) -> Phase:
+    """The phase of one setting: its own name decides, then the nearest key above that speaks."""
+    if kind.phase:
+        return kind.phase
+    own = leaf.name.split("_")
+    spoken = (
+        _first(catalogue, (w for w in own if w in catalogue.own_phase_words), document)
+        or _first(catalogue, (w for a in leaf.ancestors for w in reversed(a.split("_"))), document)
+        or (None if kind.usual_phase == "test" else _twin(catalogue, leaf))
+    )
+    if spoken:
+        return spoken
+    if {"train", "test"} <= names and leaf.words & {"dataloader", "data_loader"}:
+        return "any"  # one block of loader settings for both
+    if kind.usual_phase == "test":
+        return "test"
+    if document == "any":
+        return kind.usual_phase or "any"
+    return document
+
+
+def _first(catalogue: Catalogue, words: Iterable[str], document: Phase) -> Phase | None:
+    return next((p for word in words if (p := _phase(catalogue, word, document))), None)
+
+
+def _phase(catalogue: Catalogue, word: str, document: Phase) -> Phase | None:
+    if word in catalogue.sample_words:
+        return "eval" if document == "train" else "test"
+    return catalogue.phase_words.get(word)
+
+
+def _twin(catalogue: Catalogue, leaf: Leaf) -> Phase | None:
+    """`batch_size` beside `val_batch_size` is the training one."""
+    for sibling in leaf.siblings:
+        if sibling.endswith(f"_{leaf.name}"):
+            prefix = sibling.removesuffix(f"_{leaf.name}")
+            if catalogue.phase_words.get(prefix) in ("eval", "test"):
+                return "train"
+    return None
+
+
+_REFERENCE = re.compile(r"\$\{|\A<[^<>\s]+>|\A\$?@[\w#]|\A\$[A-Za-z_]\w*\Z")
+_PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+)|\$([A-Za-z_]\w*)")
+
+
+def reference_link(document: Document, why: str, *paths: str) -> KnobConstraint:
+    """That the value at the first of `paths` is found as `why` says, at the second if there is
+    one."""
+    return KnobConstraint(kind="reference", document=document.name, paths=paths, why=why)
+
+
+def _repeats(document: Document, path: str, target: str) -> KnobConstraint:
+    """That what is at `path` stands at `target` once for both."""
+    return reference_link(document, f"repeats {target}: change it there", path, target)
+
+
+def _reference(document: Document, leaf: Leaf) -> KnobConstraint | None:
+    """Where the value of `leaf` lives, if it is no literal."""
+    scalar = leaf.scalar
+    repeated = document.aliases.get(scalar.path)
+    if repeated:
+        return _repeats(document, leaf.path, repeated)
+    if leaf.value is None and scalar.why and scalar.why.startswith(COMPUTED):
+        return reference_link(document, scalar.why, leaf.path)
+    if isinstance(leaf.value, str) and _REFERENCE.search(leaf.value):
+        target = _target(document, leaf.value)
+        where = f"the value lives at {target}" if target else "it is computed elsewhere"
+        paths = (leaf.path, target) if target else (leaf.path,)
+        return reference_link(document, f"{leaf.value}: {where}", *paths)
+    return None
+
+
+def _literals_of_models(document: Document, leaves: Iterable[Leaf]) -> dict[str, str]:
+    """Paths that a key inside a model refers to, and that key."""
+    found = {}
+    for leaf in leaves:
+        if isinstance(leaf.value, str) and "model" in leaf.words:
+            target = _target(document, leaf.value)
+            if target:
+                found[target] = leaf.path
+    return found
+
+
+def _files_named(catalogue: Catalogue, leaf: Leaf) -> list[str]:
+    """The files that `leaf` says more values live in."""
+    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+    texts = [value for value in values if isinstance(value, str)]
+    if leaf.path.startswith("defaults[") and "hydra" not in leaf.key:  # a Hydra config group
+        group = leaf.key.removeprefix("override ").strip("/").split("@")[0]
+        return [f"{group}/{text}.yaml" for text in texts if text]
+    if not catalogue.reference_names.fullmatch(leaf.name):
+        return []
+    return [text for text in texts if text.endswith(catalogue.reference_suffixes)]
+
+
+def _target(document: Document, text: str) -> str | None:
+    """The path a plain `${a.b}`, `<a.b>` or `@a#b` points to, if it is in this document."""
+    found = _PLAIN_REFERENCE.fullmatch(text.strip())
+    if not found:
+        return None
+    path = path_of(parts_of(next(filter(None, found.groups())).replace("#", ".")))
+    return path if path in document.scalars else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +229,7 @@ class _Meaning:
 
 def phase_of_command(document: Document) -> Phase | None:
     """The phase that a command line says it runs, if it says any."""
-    return phases.of_command(catalogue(), leaves(document.scalars), _title(document).split())
+    return _phase_of_words(catalogue(), leaves(document.scalars), _title(document).split())
 
 
 class _Finder:
@@ -93,7 +247,7 @@ class _Finder:
         self.links: list[KnobConstraint] = []
         self.references: list[Reference] = []
         self._shares_batch = self._has(known.global_batch) and not self._has(known.not_global_batch)
-        self._of_models = references.literals_of_models(document, self.leaves)
+        self._of_models = _literals_of_models(document, self.leaves)
         self._variants = {
             leaf.mapping
             for leaf in self.leaves
@@ -103,9 +257,9 @@ class _Finder:
     def _own_phase(self) -> Phase:
         title = _title(self.document)
         if self.document.format == "argv":
-            told = phases.of_command(self.catalogue, self.leaves, title.split())
-            return told or phases.of_title(self.catalogue, title) or "any"
-        return phases.of_document(self.catalogue, self.leaves, self.names, title)
+            told = _phase_of_words(self.catalogue, self.leaves, title.split())
+            return told or _phase_of_title(self.catalogue, title) or "any"
+        return _phase_of_document(self.catalogue, self.leaves, self.names, title)
 
     def _has(self, pattern: re.Pattern[str]) -> bool:
         return any(map(pattern.fullmatch, self.names))
@@ -117,9 +271,9 @@ class _Finder:
         for leaf in self.leaves:
             by_name.setdefault(leaf.name, []).append(leaf)
         for leaf in self.leaves:
-            for file in references.files(known, leaf):
+            for file in _files_named(known, leaf):
                 self.references.append(Reference(path=leaf.path, file=file))
-                self.links.append(references.link(document, f"values live in {file}", leaf.path))
+                self.links.append(reference_link(document, f"values live in {file}", leaf.path))
             self._sort(leaf, by_name[leaf.name])
         self._settle_waiting()
         self._repeated_lists()
@@ -139,7 +293,7 @@ class _Finder:
     def _sort(self, leaf: Leaf, twins: list[Leaf]) -> None:
         """Put `leaf` among the knobs, traps or references, or nowhere."""
         known = self.catalogue.rules_for(leaf.name) or vocabulary.speaks(leaf.name)
-        link = references.reference(self.document, leaf) if known else None
+        link = _reference(self.document, leaf) if known else None
         if link:
             self.links.append(link)
             return
@@ -156,12 +310,12 @@ class _Finder:
         self.knobs.append(self._knob(leaf, meaning))
         if "auto" in types_of(leaf.value):
             why = "auto: the value lives in the program or file that launches this one"
-            self.links.append(references.link(self.document, why, leaf.path))
+            self.links.append(reference_link(self.document, why, leaf.path))
 
     def _meaning(self, leaf: Leaf) -> _Meaning | None:
         """What `leaf` is taken for: by a rule for its whole name, else by the parts of it."""
         meaning = self._by_rule(leaf) or self._by_parts(leaf)
-        above = None if meaning else names.of_key_above(leaf)
+        above = None if meaning else vocabulary.of_key_above(leaf)
         return self._meaning(above) if above else meaning
 
     def _by_rule(self, leaf: Leaf) -> _Meaning | None:
@@ -170,7 +324,9 @@ class _Finder:
         parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
         where = (parent, self.names, self.document.format, self.phase)
         fitting = (rule for rule in rules if rule.fits(leaf, *where))
-        rule = next((rule for rule in fitting if not rule.of_stage or names.stage_of(leaf)), None)
+        rule = next(
+            (rule for rule in fitting if not rule.of_stage or vocabulary.stage_of(leaf)), None
+        )
         if rule is None:
             return None
         return _Meaning(
@@ -186,7 +342,7 @@ class _Finder:
 
     def _by_parts(self, leaf: Leaf) -> _Meaning | None:
         """What the words of its name and what stands around it say."""
-        reading = names.read(leaf)
+        reading = vocabulary.read(leaf)
         if reading is None:
             return None
         batch = reading.kind == "batch_size"
@@ -206,7 +362,7 @@ class _Finder:
             name = canonical(key)
             known = self.catalogue.rules_for(name) or vocabulary.speaks(name)
             if path not in self.document.scalars and known:
-                self.links.append(references.repeats(self.document, path, target))
+                self.links.append(_repeats(self.document, path, target))
 
     def outputs(self) -> tuple[str, ...]:
         """Paths of text values that name a directory the program writes to."""
@@ -262,7 +418,7 @@ class _Finder:
 
     def _knob(self, leaf: Leaf, meaning: _Meaning) -> Knob:
         kind = self.catalogue.kinds[meaning.kind]
-        phase = meaning.phase or phases.of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
+        phase = meaning.phase or _phase_of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
         frozen = self._frozen(leaf, kind.name)
         unit, scope = self._unit(leaf, meaning), self._scope(leaf, meaning)
         why = f"`{leaf.key}`"
@@ -288,7 +444,7 @@ class _Finder:
     def _frozen(self, leaf: Leaf, kind: str) -> str | None:
         """Why the knob must be left alone, or None."""
         scalar = leaf.scalar
-        if multiples.is_ban(leaf.comment, leaf.value):
+        if candidate_values.is_ban(leaf.comment, leaf.value):
             return f'the comment beside it says "{leaf.comment}"'
         switch = self._switched_off(leaf)
         if switch:

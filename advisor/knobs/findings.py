@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.knobs.traces import Shown
     from advisor.model import FalseMatch, JsonScalar, Knob, KnobConstraint
+
+Shown = float | str
+"""An observed value: a count, or the name of a dtype."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

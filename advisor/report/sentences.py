@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
     from advisor.executor.requests import TrialResult
     from advisor.executor.startup_budget import StartupBudget
+    from advisor.knobs.confidence import Sureness
     from advisor.knobs.findings import Followed
-    from advisor.knobs.sureness import Sureness
     from advisor.model import BatchPlace, Interval
     from advisor.tuner.facts import Skipped
 

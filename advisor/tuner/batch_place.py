@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.executor.requests import TrialRequest, Variant
-from advisor.knobs.traces import BATCH
+from advisor.knobs.discovery import BATCH
 from advisor.model import BatchPlace
 from advisor.tuner.asking import SearchStep, tried
 from advisor.tuner.discover import short_plan

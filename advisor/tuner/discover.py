@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.executor.requests import TrialRequest, Variant
-from advisor.knobs import suspects, tryout
-from advisor.knobs.joining import joined
+from advisor.knobs import discovery
+from advisor.knobs.discovery import joined
 from advisor.model import Candidate, Change, Effects, Failure
 from advisor.tuner.asking import SearchStep, Stage, tried
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from advisor.knobs.discovery import Move, Outcome, Suspect
     from advisor.knobs.findings import Followed
-    from advisor.knobs.suspects import Suspect
-    from advisor.knobs.tryout import Move, Reading
     from advisor.model import MeasurePlan, Phase
     from advisor.tuner.standing import Result, TunerState
 
@@ -73,8 +72,8 @@ def experiment(
     """
     seen = now.original.effects
     sources = [(source.document, source.findings) for source in now.facts.sources]
-    aspects = suspects.open_aspects((f for _, f in sources), seen, kinds, phases(now))
-    left = suspects.suspects(sources, seen, aspects)
+    aspects = discovery.open_aspects((f for _, f in sources), seen, kinds, phases(now))
+    left = discovery.find_suspects(sources, seen, aspects)
     doubts: Doubts = {suspect: suspect.kinds for suspect in left}
     followed: list[Followed] = []
     moved: list[Move] = []
@@ -90,7 +89,7 @@ def experiment(
         processes += 1
         asked = [each for each in aspects if any(each.kind in open_ for open_ in doubts.values())]
         failed = attempt.result if isinstance(attempt.result, Failure) else None
-        reading = tryout.read(moved, seen, attempt.result.effects or Effects(), asked)
+        reading = discovery.read_outcome(moved, seen, attempt.result.effects or Effects(), asked)
         if failed is not None:  # that something did not change yet says nothing
             reading = replace(reading, unclear=frozenset(each.kind for each in asked))
         followed += reading.followed
@@ -112,7 +111,7 @@ def planned(
 
     def moves(those: Sequence[Suspect], *, lower: bool) -> list[Move]:
         seen = now.original.effects
-        found = tryout.moves(those, seen, room=room(now), lower=lower, backwards=crashed)
+        found = discovery.trial_values(those, seen, room=room(now), lower=lower, backwards=crashed)
         return [
             move
             for move in found
@@ -121,7 +120,7 @@ def planned(
 
     moved = moves(left, lower=failed is not None and not crashed)
     if crashed and set(moved) == set(before):  # nothing can be turned round
-        moved = moves(suspects.fewer(left), lower=True)
+        moved = moves(discovery.fewer(left), lower=True)
     return moved
 
 
@@ -137,7 +136,7 @@ def next_ones(
     if failed is None:
         tried_ = [move.suspect for move in moved]
         others = (each for each in left if doubts.get(each) and each not in tried_)
-        return (*others, *suspects.better_half(again, doubts))
+        return (*others, *discovery.better_half(again, doubts))
     if failed.kind not in CRASHES:
         return tuple(again)
     named = set(re.findall(r"\d+", failed.evidence))
@@ -145,7 +144,7 @@ def next_ones(
     return tuple(each for each in again if each not in blamed) or tuple(again)
 
 
-def after(doubts: Doubts, moved: Sequence[Move], reading: Reading) -> Doubts:
+def after(doubts: Doubts, moved: Sequence[Move], reading: Outcome) -> Doubts:
     """What is still in doubt: not what is followed, nor of a moved value what did not change."""
     found = {(each.document, each.path) for each in reading.followed}
     decided = {each.shown_in for each in reading.followed}
@@ -204,7 +203,7 @@ def phase_of(now: TunerState) -> Phase:
 def room(now: TunerState) -> float:
     """How many times what the original took would fit."""
     peak_gib = now.original.peak_mem_gib
-    return now.facts.memory_limit_gib / peak_gib if peak_gib else tryout.MULTIPLES[-1]
+    return now.facts.memory_limit_gib / peak_gib if peak_gib else discovery.MULTIPLES[-1]
 
 
 def with_followed(now: TunerState, followed: Sequence[Followed]) -> TunerState:

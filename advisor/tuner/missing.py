@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.knobs.absent import mappings
+from advisor.knobs.default_arguments import mappings
 
 if TYPE_CHECKING:
     from advisor.config import Document

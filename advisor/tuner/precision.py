@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
-from advisor.knobs.values import row_of
+from advisor.knobs.candidate_values import row_of
 from advisor.tuner.asking import Stage, ask_for, tried
 from advisor.tuner.loader import settle_ignored, unfollowed
 from advisor.tuner.rounding import within

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.config import parse
 from advisor.errors import EditRefusedError
-from advisor.knobs.absent import with_absent
+from advisor.knobs.default_arguments import with_absent
 
 JSON = b'{\n  "loader": {\n    "batch_size": 4, // each\n    "num_workers": 0\n  },\n  "lr": 1\n}\n'
 YAML = b"loader:\r\n  batch_size : 4   # each\r\n  num_workers: 0\r\nlr: 1\r\n"

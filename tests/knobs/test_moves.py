@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import knobs
-from advisor.knobs import schedule
+from advisor.knobs import candidate_values, catalogue
 from advisor.model import Candidate
 
 if TYPE_CHECKING:
@@ -116,14 +116,17 @@ def diffusion(shape: str, names: tuple[str, str] = ("linear_start", "linear_end"
 @pytest.mark.parametrize("names", [("linear_start", "linear_end"), ("beta_start", "beta_end")])
 @pytest.mark.parametrize(("word", "shape"), [("linear", "line"), ("scaled_linear", "root-line")])
 def test_steps_move_with_the_ends_of_their_schedule(
-    word: str, shape: schedule.Shape, names: tuple[str, str], move: Callable[..., Moved | str]
+    word: str,
+    shape: catalogue.Shape,
+    names: tuple[str, str],
+    move: Callable[..., Moved | str],
 ) -> None:
     moved = move(diffusion(word, names), "test.n_timestep", 100)
     assert isinstance(moved, dict)
     assert moved["test.n_timestep"] == 100
     ends = [float(str(moved[f"test.{name}"])) for name in names]
-    kept = schedule.log_signal(ends[0], ends[1], 100, shape)
-    assert kept == pytest.approx(schedule.log_signal(0.0001, 0.02, 1000, shape), rel=1e-3)
+    kept = candidate_values.log_signal(ends[0], ends[1], 100, shape)
+    assert kept == pytest.approx(candidate_values.log_signal(0.0001, 0.02, 1000, shape), rel=1e-3)
 
 
 def test_a_schedule_without_ends_leaves_them(move: Callable[..., Moved | str]) -> None:

@@ -9,15 +9,13 @@ import pytest
 from advisor import config as documents
 from advisor import knobs
 from advisor.config.argv import join
-from advisor.knobs import suspects, tryout
-from advisor.knobs.joining import joined
-from advisor.knobs.traces import ASPECTS
+from advisor.knobs import discovery
+from advisor.knobs.discovery import ASPECTS, joined
 from advisor.model import Effects
 
 if TYPE_CHECKING:
     from advisor.config import Document
-    from advisor.knobs.suspects import Suspect
-    from advisor.knobs.tryout import Move
+    from advisor.knobs.discovery import Move, Suspect
 
 EVERY = tuple(aspect.kind for aspect in ASPECTS)
 ANY = ("train", "eval", "test", "any")
@@ -38,8 +36,8 @@ def command(*words: str) -> Document:
 
 def suspected(effects: Effects, *found: Document) -> tuple[Suspect, ...]:
     pairs = [(document, knobs.find(document)) for document in found]
-    aspects = suspects.open_aspects((f for _, f in pairs), effects, EVERY, ANY)
-    return suspects.suspects(pairs, effects, aspects)
+    aspects = discovery.open_aspects((f for _, f in pairs), effects, EVERY, ANY)
+    return discovery.find_suspects(pairs, effects, aspects)
 
 
 def paths(effects: Effects, *found: Document) -> list[str]:
@@ -47,7 +45,10 @@ def paths(effects: Effects, *found: Document) -> list[str]:
 
 
 def moved(effects: Effects, *found: Document, **how: Any) -> dict[str, Move]:
-    return {m.suspect.path: m for m in tryout.moves(suspected(effects, *found), effects, **how)}
+    return {
+        m.suspect.path: m
+        for m in discovery.trial_values(suspected(effects, *found), effects, **how)
+    }
 
 
 # --- who is suspected ---------------------------------------------------------------------
@@ -203,15 +204,15 @@ def test_no_run_gets_more_workers_than_a_host_can_bear() -> None:
 # --- what a run says ----------------------------------------------------------------------
 
 
-def read(before: Effects, after: dict[str, Any], *found: Document) -> tryout.Reading:
+def read(before: Effects, after: dict[str, Any], *found: Document) -> discovery.Outcome:
     """What is read off a run of the moved values in which `after` was seen; "PATH" stands for the
     value that this path was moved to."""
     pairs = [(document, knobs.find(document)) for document in found]
-    aspects = suspects.open_aspects((f for _, f in pairs), before, EVERY, ANY)
-    moves = tryout.moves(suspects.suspects(pairs, before, aspects), before)
+    aspects = discovery.open_aspects((f for _, f in pairs), before, EVERY, ANY)
+    moves = discovery.trial_values(discovery.find_suspects(pairs, before, aspects), before)
     new = {move.suspect.path: move.new for move in moves}
     given = {name: new[v] if isinstance(v, str) and v in new else v for name, v in after.items()}
-    return tryout.read(moves, before, seen(**given), aspects)
+    return discovery.read_outcome(moves, before, seen(**given), aspects)
 
 
 def test_what_shows_as_it_was_moved_is_followed() -> None:
@@ -232,7 +233,7 @@ def test_a_change_that_no_single_value_explains_is_left_open() -> None:
 def test_a_batch_shared_over_accumulation_moves_with_both() -> None:
     """The accumulation is read in the same run, and moved too; a rest is left out."""
     text, before = config("zorp: 80\nvex: 4"), seen(accumulation=4.0, workers=0)
-    moves = tryout.moves(suspected(before, text), before)
+    moves = discovery.trial_values(suspected(before, text), before)
     zorp, vex = (int(str(move.new)) for move in moves)
     after = {"accumulation": float(vex), "batch_asked": zorp // vex, "workers": 0}
     found = read(before, after, text)
@@ -267,6 +268,6 @@ def test_what_is_followed_is_a_knob_with_links() -> None:
 def test_half_of_what_failed_is_tried_again() -> None:
     """For each kind, and where there is one of each, the kinds that matter most."""
     found = suspected(seen(), config("zorp: 20\nfrell: 20\nplum: 20\nvex: 4\nquonk: 4"))
-    assert [each.path for each in suspects.fewer(found)] == ["zorp", "frell", "vex"]
+    assert [each.path for each in discovery.fewer(found)] == ["zorp", "frell", "vex"]
     found = suspected(seen(), config("zorp: 20\nvex: 4"))
-    assert [each.path for each in suspects.fewer(found)] == ["zorp"]
+    assert [each.path for each in discovery.fewer(found)] == ["zorp"]

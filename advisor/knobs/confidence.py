@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from advisor.knobs.traces import ASPECTS
+from advisor.knobs.discovery import ASPECTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

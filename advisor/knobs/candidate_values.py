@@ -1,14 +1,14 @@
-"""Moving a knob together with everything that is linked to it, or refusing with the reason."""
+"""Values a knob may take, and the changes of linked values that go with each."""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from advisor.knobs import multiples, schedule
-from advisor.knobs.catalogue import catalogue
+from advisor.knobs.catalogue import Shape, catalogue
 from advisor.knobs.tree import canonical, number_of, parts_of
 from advisor.model import Change
 
@@ -18,6 +18,140 @@ if TYPE_CHECKING:
     from advisor.config import Document
     from advisor.knobs.findings import Findings
     from advisor.model import JsonScalar, Knob, KnobConstraint
+
+
+def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
+    """Whether `comment` says that `value` must be left alone."""
+    said = comment or ""
+    if multiple_of(comment, value) is not None:
+        said = catalogue().comments["multiple"].sub(" ", said)
+    return bool(catalogue().comments["constraint"].search(said))
+
+
+def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> float | None:
+    """A number whose multiples are all right, where `comment` speaks of multiples; else None.
+
+    It is the one number that is named, else `value`: what that is a multiple of (of devices, of
+    another setting), its own multiples are too.
+    """
+    said = catalogue().comments["multiple"].search(comment or "")
+    number = None if isinstance(value, tuple) else number_of(value)
+    if said is None or comment is None or not number or number < 0:
+        return None
+    only = len(re.findall(r"\d+", comment)) == 1
+    return float(said["divisor"]) if said["divisor"] and only else number
+
+
+def no_multiple(knob: Knob, value: JsonScalar) -> str | None:
+    """Why the comment beside `knob` rules out `value`; None if it does not."""
+    step, number = multiple_of(knob.comment, knob.value), number_of(value)
+    if not step or number is None or number % step == 0:
+        return None
+    return f'{value} is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
+
+
+_WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
+
+
+def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
+    """Torch dtype to the value that asks for it, for no more bits than the current value.
+
+    Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
+    `fp16` and `bf16`, a flag that is off can be put on. Empty where the family is not known.
+    """
+    if isinstance(knob.value, bool):
+        dtype = _dtype_of_flag(knob)
+        return {} if knob.value or dtype is None else {dtype: True}
+    row, current = row_of(knob.value)
+    return {
+        dtype: _cased(word, knob.value)
+        for dtype, word in row.items()
+        if dtype != current and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
+    }
+
+
+def _dtype_of_flag(knob: Knob) -> str | None:
+    """What a flag puts on; None for eight bits, which no dtype that is tried here stands for."""
+    name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
+    if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
+        return None
+    return "bfloat16" if "bf16" in name or "bfloat16" in name else "float16"
+
+
+def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
+    """The spelling family of `value`, and the dtype it asks for; the first row that has it."""
+    for row in catalogue().precision_rows:
+        for dtype, word in row.items():
+            if type(word) is type(value) and str(word).lower() == str(value).lower():
+                return dict(row), dtype
+    return {}, "float32"
+
+
+def _cased(word: JsonScalar, like: object) -> JsonScalar:
+    return word.upper() if isinstance(word, str) and str(like).isupper() else word
+
+
+LARGEST_BETA = 0.999
+"""The field's usual cap; beyond it a step keeps nothing of what came before."""
+
+TOLERANCE = 1e-3
+"""Largest relative error of the terminal log-signal, after the ends were rounded."""
+
+
+def log_signal(start: float, end: float, steps: int, shape: Shape = "line") -> float:
+    """log prod(1 - beta_t). Raises ValueError where a beta is outside [0, 1)."""
+    betas = _betas(start, end, steps, shape)
+    if not all(0 <= beta < 1 for beta in betas):
+        msg = f"a schedule from {start} to {end} has a noise rate outside [0, 1)"
+        raise ValueError(msg)
+    return math.fsum(math.log1p(-beta) for beta in betas)
+
+
+def rescaled_schedule(
+    start: float, end: float, steps: int, new_steps: int, shape: Shape = "line"
+) -> tuple[float, float]:
+    """Both ends times one factor, so that `new_steps` leave the same terminal signal.
+
+    Rounded to six significant digits, or as few more as keep the log-signal within TOLERANCE.
+    Raises ValueError, with the numbers, where no noise rate up to LARGEST_BETA does.
+    """
+    wanted = log_signal(start, end, steps, shape)
+    if wanted == 0:
+        msg = f"a schedule from {start} to {end} adds no noise"
+        raise ValueError(msg)
+    low, high = 0.0, LARGEST_BETA / max(start, end)
+    reached = log_signal(start * high, end * high, new_steps, shape)
+    if reached > wanted:
+        msg = (
+            f"{new_steps} steps cannot reach the terminal signal {math.exp(wanted):.3g} of "
+            f"{steps} steps from {start:g} to {end:g}: even a last noise rate of {LARGEST_BETA} "
+            f"leaves {math.exp(reached):.3g}"
+        )
+        raise ValueError(msg)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if log_signal(start * middle, end * middle, new_steps, shape) > wanted:
+            low = middle
+        else:
+            high = middle
+    for digits in range(6, 18):
+        ends = (_rounded(start * low, digits), _rounded(end * low, digits))
+        if abs(log_signal(*ends, new_steps, shape) / wanted - 1) <= TOLERANCE:
+            return ends
+    msg = f"no rounding of the ends keeps the terminal signal {math.exp(wanted):.3g}"
+    raise ValueError(msg)
+
+
+def _betas(start: float, end: float, steps: int, shape: Shape) -> list[float]:
+    if steps < 2:
+        return [start] * steps
+    power = 2 if shape == "root-line" else 1
+    first, last = start ** (1 / power), end ** (1 / power)
+    return [(first + (last - first) * i / (steps - 1)) ** power for i in range(steps)]
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 NOTHING: Mapping[str, JsonScalar] = MappingProxyType({})
@@ -100,7 +234,7 @@ class _Plan:
         """Why the program would not take `value`, where it says which values it takes, or a
         comment does."""
         knob = self.findings.knob(path)
-        if knob and (why := multiples.no_multiple(knob, value)):
+        if knob and (why := no_multiple(knob, value)):
             return why
         scalar = self.scalars.get(path)
         if scalar is None or not scalar.choices or value in scalar.choices:
@@ -268,7 +402,7 @@ def _move_schedule(plan: _Plan, link: KnobConstraint) -> str | None:
     assert start is not None
     assert end is not None
     try:
-        ends = schedule.rescaled(start, end, int(steps), int(new), shape)
+        ends = rescaled_schedule(start, end, int(steps), int(new), shape)
     except ValueError as problem:
         return str(problem)
     return plan.set(start_path, ends[0], "schedule") or plan.set(end_path, ends[1], "schedule")
