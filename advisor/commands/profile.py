@@ -20,7 +20,7 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import bounds, numbers
+from advisor.report import bounds, footprint, numbers
 from advisor.report.alone import below_the_whole
 from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
 from advisor.report.entries import trial_entry
@@ -226,6 +226,7 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
             f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
             for name, share in bounds.measured_parts(run.shares).items()
         ],
+        "Memory of a step at its peak": footprint.lines(run),
         "Ceiling of each part": _ceilings(runs, run),
         f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
         "What would help, and by how much at most": [

@@ -15,7 +15,7 @@ from advisor.model import SAMPLER_FORWARDS, Interval
 from advisor.report import numbers
 from advisor.report.bottleneck import member, typical
 from advisor.report.over_runs import FEWEST
-from advisor.report.stages import entries
+from advisor.report.stages import stage_shares
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,7 +137,7 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
 def _of_stages(runs: Sequence[Run]) -> list[Bound]:
     """Each of several networks that take turns, were its calls to take no time at all."""
     found = []
-    for stage in entries(runs):
+    for stage in stage_shares(runs):
         if stage.share < numbers.WORTH_SAYING:
             continue
         site = f" at {stage.site}" if stage.site else ""

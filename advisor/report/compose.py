@@ -11,7 +11,7 @@ from advisor import __version__
 from advisor.executor.comparison import AFTER, chained, neighbours
 from advisor.executor.program import COMMAND_LINE
 from advisor.model import Candidate
-from advisor.report import ladder, numbers, sentences, surroundings
+from advisor.report import numbers, sentences, surroundings
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.entries import (
     advice_entry,
@@ -38,7 +38,6 @@ from advisor.report.outcome import (
 from advisor.report.sides import runs_of, sides
 from advisor.tuner import results
 from advisor.tuner.proof import proven_proofs
-from advisor.tuner.tier_points import lower_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,8 +146,7 @@ def optimize_report(found: TuningResult, asked: RunInfo) -> Report:
             for each in found.comparisons
             if each.ab_test.purpose != "quality"
         ],
-        tier=now.facts.workload.tier,
-        lower_tiers={step.tier: candidate.label for step, candidate in lower_points(now)},
+        safe=now.facts.workload.tier == "safe",
         noise_band=max(now.noise, surroundings.between_equal_runs(found.attempts) or 0.0) or None,
         tie=now.band,
         smallest_gain=now.facts.smallest_gain,
@@ -156,7 +154,6 @@ def optimize_report(found: TuningResult, asked: RunInfo) -> Report:
         objective_unit=objective.unit(unit_of(found), numbers.plural(unit_of(found))),
         constraints=[each.text for each in objective.constraints],
         mended=mended(found),
-        ladder=ladder.entries(now),
         price_per_hour=asked.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
         skipped=[sentences.skipped(entry) for entry in now.skipped],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from advisor.report.model import Report, Side, TrialEntry
 
-PROVING = ("confirm", "tier")
+PROVING = ("confirm",)
 """Purposes of runs that prove a gain in rounds, beside the original's."""
 MEANT = ("baseline", "search", *PROVING)
 """Those whose rates may be the best so far."""

@@ -85,7 +85,7 @@ def trial_entry(attempt: TrialResult) -> TrialEntry:
         "label": attempt.label,
         "wall_s": result.wall_s,
         "settings": settings_of(attempt.request.variant.candidate),
-        "whatif": attempt.request.variant.whatif or ", ".join(attempt.request.plan.in_turn) or None,
+        "whatif": attempt.request.variant.whatif,
         "reused": attempt.reused,
         "repeated": attempt.repeated,
     }
@@ -114,7 +114,6 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
     counted = {each.number for each in found.counted}
     return ComparisonEntry(
         purpose=found.ab_test.purpose,
-        tier=found.ab_test.tier,
         title=found.ab_test.title,
         before=found.ab_test.before.variant.label,
         after=found.ab_test.after.variant.label,

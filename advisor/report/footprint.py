@@ -1,59 +1,32 @@
-"""What fills the memory of a training step, part by part, and what each grows with."""
+"""Memory of a training step, part by part, and the size that each part grows with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from advisor.machine.readings import GIB
 from advisor.report import numbers
 
 if TYPE_CHECKING:
-    from advisor.report.model import Report
+    from advisor.model import Run
 
-GROWS = {
-    "model": "the parameters: width squared, depth",
-    "gradients": "the parameters; twice while both old and new are held",
-    "optimizer": "the parameters: Adam keeps two numbers for each, SGD with momentum one",
-    "activations": "batch, depth, and size of the inputs; gradient checkpointing holds fewer",
-    "workspace": "what backwards and updates make on the way: parameters, or the largest layer",
+GROWS_WITH = {
+    "model": "the parameters",
+    "gradients": "the parameters",
+    "optimizer": "the parameters: twice for Adam, once for SGD with momentum",
+    "activations": "batch, depth and input size; gradient checkpointing holds fewer",
+    "workspace": "the parameters, or the largest layer",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One part of a step's memory."""
-
-    name: str
-    gib: float
-    share: float
-    grows: str
-
-
-def parts(report: Report) -> list[Part]:
-    """The parts of the original's step, in the order of GROWS; none where that was not measured."""
-    held = report.before.footprint_gib
-    whole = sum(held.values())
-    if not whole:
+def lines(run: Run) -> list[str]:
+    """Parts of a step at its peak, one a line; none where that was not measured."""
+    if run.footprint is None or not run.footprint.whole:
         return []
+    parts = asdict(run.footprint)
     return [
-        Part(name=name, gib=held[name], share=held[name] / whole, grows=grows)
-        for name, grows in GROWS.items()
-        if name in held
+        f"{numbers.memory(size / GIB):>10}  {name} ({numbers.percent(size / run.footprint.whole)}; "
+        f"grows with {GROWS_WITH[name]})"
+        for name, size in parts.items()
     ]
-
-
-def told(report: Report) -> str:
-    """The whole, where it stands beside what the process holds, and what fills the largest part."""
-    found = parts(report)
-    whole = numbers.memory(sum(part.gib for part in found))
-    largest = max(found, key=lambda part: part.gib)
-    side = report.before
-    of = f" with a batch of {numbers.count(side.batch)}" if side.batch else ""
-    what = "the card's allocator gave out" if report.machine.gpus else "the process held"
-    beside = f"; {what} {numbers.gib(side.peak_mem_gib)} at most" if side.peak_mem_gib else ""
-    rest = " (Python, torch and the data too)" if beside and not report.machine.gpus else ""
-    return (
-        f"At its fullest moment a step of the original{of} held {whole} in tensors, added up by "
-        f"their own sizes{beside}{rest}. The largest part, {numbers.percent(largest.share)}, is "
-        f"{largest.name}."
-    )

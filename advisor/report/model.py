@@ -12,8 +12,6 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from advisor.model import Tier  # noqa: TC001  pydantic reads it
-
 SCHEMA_VERSION: Final = 2
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
@@ -56,22 +54,6 @@ class Gain(_Part):
     pairs: int
 
 
-class StageEntry(_Part):
-    """One of several networks that take turns."""
-
-    name: str
-    """Of its class."""
-    site: str | None = None
-    """Where it was called first."""
-    share: float
-    """Of the time, mean over equal runs."""
-    share_low: float
-    share_high: float
-    calls_per_unit: float
-    batch: float | None = None
-    """Items of one call."""
-
-
 class Side(_Part):
     """One configuration, before or after. Null: not measured."""
 
@@ -104,11 +86,6 @@ class Side(_Part):
     """Rate with the loader bypassed (a cached batch replayed)."""
     shares: dict[str, float] = Field(default_factory=dict)
     """Where a unit's time goes; the parts add up to 1."""
-    stages: list[StageEntry] = Field(default_factory=list)
-    """Networks that take turns, in the order of their first calls; empty where there is one."""
-    footprint_gib: dict[str, float] = Field(default_factory=dict)
-    """What a training step of the original held at its fullest moment, by the tensors' own sizes:
-    model, gradients, optimizer, activations, workspace. Empty: not measured."""
 
 
 class ChangeEntry(_Part):
@@ -205,9 +182,7 @@ class ComparisonEntry(_Part):
     """Two arms against each other."""
 
     purpose: str
-    """`confirm`, `whatif`, `quality`, `tier`, `scaling`."""
-    tier: Tier | None = None
-    """Of which `after` is the point."""
+    """`confirm`, `whatif`, `quality`."""
     title: str
     before: str
     """What ran: `original`, `batch_size=8`."""
@@ -216,29 +191,6 @@ class ComparisonEntry(_Part):
     """Values of `after` that were other than in the original, by path; null: not kept."""
     gain: Gain | None = None
     rounds: list[RoundEntry] = Field(default_factory=list)
-
-
-class RungEntry(_Part):
-    """One rung of the declared ladder, with all that those below it set."""
-
-    name: str
-    """Empty: what the ladder stands on."""
-    settings: dict[str, Value] = Field(default_factory=dict)
-    """What it sets on top of the rung below, by path."""
-    outcome: str
-    """`ok`, the failure's kind, or `not-run`."""
-    detail: str = ""
-    """Of a failure: what it was seen by."""
-    units_per_s: float | None = None
-    """Of one process."""
-    peak_mem_gib: float | None = None
-    memory_left: float | None = None
-    """Share of the usable memory of the card that stays free, below 0 where it is more than that;
-    null without a card."""
-    footprint_gib: dict[str, float] = Field(default_factory=dict)
-    """As of a side: the parts of a training step at its fullest moment."""
-    unfollowed: bool = False
-    """Nothing that it computed or held differed from the rung below."""
 
 
 class MachineEntry(_Part):
@@ -340,10 +292,8 @@ class Report(_Part):
     """Whether what was traded was confirmed by bounds inside the tolerances; null: nothing was."""
     quality: list[QualityPoint] = Field(default_factory=list)
     comparisons: list[ComparisonEntry] = Field(default_factory=list)
-    tier: Tier = "fastest"
-    """How far results were allowed to change."""
-    lower_tiers: dict[Tier, str] = Field(default_factory=dict)
-    """What the tiers below take where a smaller batch has their part of the gain."""
+    safe: bool = False
+    """Only changes that keep rounding and product were allowed."""
     noise_band: float | None = None
     """Relative spread between equal runs: of all of this call, at least that used for ties."""
     tie: float | None = None
@@ -357,8 +307,6 @@ class Report(_Part):
     """What had to hold beside it."""
     mended: list[str] = Field(default_factory=list)
     """Of those, which no run of the original was inside of, and what was written is."""
-    ladder: list[RungEntry] = Field(default_factory=list)
-    """Larger models, as gpu-advisor.toml declares them; empty where none was run."""
     price_per_hour: float | None = None
     """What an hour of the machine costs, as gpu-advisor.toml says; null where it does not."""
     trials: list[TrialEntry] = Field(default_factory=list)

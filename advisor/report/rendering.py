@@ -13,15 +13,8 @@ from markupsafe import Markup
 import advisor
 from advisor.report import (
     figures,
-    footprint,
-    guide,
-    ladder,
     markdown,
     numbers,
-    sensitivity,
-    several,
-    stages,
-    tiers,
     view,
 )
 
@@ -88,14 +81,7 @@ def environment() -> Environment:
     }
     found.globals |= {
         "figures": figures,
-        "footprint": footprint,
-        "guide": guide,
-        "ladder": ladder,
         "patch_file": patch_file,
-        "sensitivity": sensitivity,
-        "several": several,
-        "stages": stages,
-        "tiers": tiers,
         "view": view,
     }
     return found

@@ -7,11 +7,9 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from advisor.executor.comparison import AFTER, BEFORE
-from advisor.machine.readings import GIB
 from advisor.model import Candidate, Interval, Run, Shares
 from advisor.report.bottleneck import typical
 from advisor.report.model import Side
-from advisor.report.stages import entries
 from advisor.stats import walsh_interval
 
 if TYPE_CHECKING:
@@ -91,8 +89,6 @@ def side(runs: list[Run], quality: dict[str, float], first: Run | None = None) -
         forwards_per_unit=mean.effects.forwards_per_unit,
         compute_units_per_s=alone.compute_units_per_s if alone else None,
         shares=_shares(mean.shares),
-        stages=entries(runs),
-        footprint_gib=footprint_gib(first),
     )
 
 
@@ -112,13 +108,6 @@ def _middle(values: list[float | None]) -> float | None:
 
 def _most(values: list[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
-
-
-def footprint_gib(run: Run | None) -> dict[str, float]:
-    """What fills the memory of a step, by part; empty where that was not measured."""
-    if run is None or run.footprint is None:
-        return {}
-    return {part: bytes_ / GIB for part, bytes_ in asdict(run.footprint).items()}
 
 
 def _shares(shares: Shares) -> dict[str, float]:

@@ -11,7 +11,6 @@ from advisor.report.model import (
     MachineEntry,
     QualityPoint,
     Report,
-    RungEntry,
     Side,
     TargetEntry,
     TrialEntry,
@@ -365,43 +364,6 @@ def partial(**changes: object) -> Report:
     return improved(**(fields | changes))
 
 
-PARTS = ("model", "gradients", "optimizer", "activations", "workspace")
-
-
-def ladder() -> list[RungEntry]:
-    """What was written, a wider model, one that did not fit, and one that was not run after it."""
-    return [
-        RungEntry(
-            name="",
-            outcome="ok",
-            units_per_s=1400.0,
-            peak_mem_gib=11.2,
-            memory_left=0.47,
-            footprint_gib=dict(zip(PARTS, (0.5, 0.0, 1.0, 8.0, 0.5), strict=True)),
-        ),
-        RungEntry(
-            name="twice the width",
-            settings={"model.width": 64},
-            outcome="ok",
-            units_per_s=630.0,
-            peak_mem_gib=20.5,
-            memory_left=0.04,
-            footprint_gib=dict(zip(PARTS, (1.0, 0.0, 2.0, 16.0, 1.0), strict=True)),
-        ),
-        RungEntry(
-            name="a decoder of 32 channels",
-            settings={"model.decoder": 32},
-            outcome="gpu-oom",
-            detail="CUDA out of memory. Tried 3.2 GiB",
-        ),
-        RungEntry(
-            name="gradient checkpointing",
-            settings={"model.checkpointing": True},
-            outcome="not-run",
-        ),
-    ]
-
-
 def on_gpu(**changes: object) -> Report:
     """Training on an RTX 3090: memory bound by the card, an out-of-memory trial, advice."""
     path = "training.batch_size"
@@ -523,7 +485,6 @@ def on_gpu(**changes: object) -> Report:
             ),
             AdviceEntry(title="Disk", detail="The data lies on a network file system."),
         ],
-        "ladder": ladder(),
         "files_created": ["runs/2026-11-21/events.out"],
     }
     return improved(**(fields | changes))

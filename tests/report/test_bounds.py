@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 
 from advisor.machine import profiles
-from advisor.model import Ceilings, Effects, Flops, Interval, LoaderCeiling, Run, Shares, Telemetry
+from advisor.model import (
+    Ceilings,
+    Effects,
+    Flops,
+    Footprint,
+    Interval,
+    LoaderCeiling,
+    Run,
+    Shares,
+    Stage,
+    Telemetry,
+)
+from advisor.report import footprint
 from advisor.report.bottleneck import LargerBatch, diagnose, typical
 from advisor.report.bounds import bounds, idle_reasons, measured_parts
 from tests.runs import a_run
@@ -245,3 +257,29 @@ def test_the_time_of_a_step_says_what_it_goes_through(
     found = diagnose([run, run])
     assert found is not None
     assert any(line.endswith(told) for line in found.evidence), found.evidence
+
+
+def test_each_of_several_networks_is_bounded_by_its_share() -> None:
+    """1 / (1 - 0.8): the rate where it took no time."""
+    run = a_run(
+        stages=(
+            Stage(name="Segmenter", site="s.py:3", share=0.8, calls_per_unit=1, batch=1),
+            Stage(name="Albedo", share=0.15, calls_per_unit=1, batch=1),
+        )
+    )
+    largest, second = bounds([run, run])
+    assert largest.title == "Give Segmenter more at once, or make it faster"
+    assert largest.at_most is not None
+    assert largest.at_most.estimate == pytest.approx(5.0)
+    assert "s.py:3" in largest.detail
+    assert "Albedo" in second.title
+    assert not bounds([run, a_run(stages=(run.stages[0],))])
+
+
+def test_each_part_of_a_steps_memory_has_its_size_and_share() -> None:
+    mib = 1024**2
+    held = Footprint(model=mib, gradients=0, optimizer=2 * mib, activations=4 * mib, workspace=mib)
+    lines = footprint.lines(replace(RUN, footprint=held))
+    assert len(lines) == 5
+    assert "4.00 MiB  activations (50 %" in lines[3]
+    assert footprint.lines(RUN) == []

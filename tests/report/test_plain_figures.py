@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.model import Advice, Effects, Interval, SyncPoint
-from advisor.report import advised, numbers, retrained, sentences, stages, view, waste
+from advisor.report import advised, numbers, retrained, sentences, view, waste
 from advisor.report.bottleneck import LargerBatch, diagnose
-from advisor.report.model import StageEntry
 from tests.report import examples
 from tests.runs import a_decision, a_run
 
@@ -54,20 +53,6 @@ def test_a_number_read_from_every_item_is_told_in_plain_figures() -> None:
     point = SyncPoint(site="train.py:9", call="item", per_step=256.0, ms=None)
     (line,) = waste.lines(replace(a_run(), syncs=(point,)))
     assert "256 times a step" in line
-
-
-def test_a_stage_that_is_hundreds_of_times_as_fast_is_told_in_plain_figures() -> None:
-    calm = examples.improved()
-    stage = StageEntry(
-        name="Net", share=0.8, share_low=0.8, share_high=0.8, calls_per_unit=1.0, batch=1.0
-    )
-    both = [stage, stage.model_copy(update={"name": "B"})]
-    before = calm.before.model_copy(update={"stages": both})
-    later = stage.model_copy(update={"share": 0.001, "batch": 1048576.0})
-    after = calm.after.model_copy(update={"stages": [later]})
-    told = " ".join(stages.told(examples.improved(before=before, after=after)))
-    assert "it takes 1/2,328 of that time" in told
-    assert not POWERS.search(told)
 
 
 def test_a_batch_of_a_million_is_told_in_plain_figures() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.model import Interval, Stage
 from advisor.report import bounds, numbers, rendering, sentences
-from advisor.report.model import Gain, StageEntry
+from advisor.report.model import Gain
 from tests.report import examples
 from tests.runs import a_run
 
@@ -148,9 +148,6 @@ def test_a_stage_of_an_image_has_its_article() -> None:
     (detail,) = [each.detail for each in bounds.bounds(runs) if "the network Net" in each.detail]
     assert "2.00 times an image." in detail
     assert "not measured" not in detail
-    entry = StageEntry(name="Net", share=0.8, share_low=0.8, share_high=0.8, calls_per_unit=2.0)
-    side = examples.improved().before.model_copy(update={"stages": [entry]})
-    assert "of not measured" not in rendering.render(examples.unchanged(before=side, after=side))
 
 
 def test_bounds_that_tell_no_size_promise_no_gain() -> None:
