@@ -55,7 +55,6 @@ def test_what_only_a_card_tells_is_refused_before_anything_runs(
         (("--constraint", "memory<7"), "is no constraint; write NAME<=NUMBERUNIT"),
         (("--constraint", "memory<=7GiB", "power<=3"), ""),
         (("--objective", "cost"), "price-per-hour"),
-        (("--training-batch", "--tier", "safe"), "the tier safe changes no result"),
     ],
 )
 def test_what_cannot_be_asked_for_is_named_with_what_can(

@@ -202,20 +202,6 @@ def test_each_refusal_has_its_code_one_message_and_writes_nothing(
     assert not list(project.glob(".*gpu-advisor-*"))
 
 
-def test_a_rung_of_what_is_not_there_is_refused_before_anything_runs(
-    project: Path, gpu_advisor: warm.Server
-) -> None:
-    """The path is named, and the nearest one that is."""
-    rung = '[[workload.lines.ladder]]\nname = "long"\nset = { "inference.n_sample" = 8 }\n'
-    (project / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable) + rung)
-    done = gpu_advisor.call("optimize", "infer.yaml", cwd=project, env=environment(project))
-    assert done.returncode == errors.SettingsError.exit_code, done.stderr
-    assert "inference.n_sample = 8" in done.stderr
-    assert "the nearest there is inference.n_samples" in done.stderr
-    assert "trial 1" not in done.stderr
-    assert not (project / "report.md").exists()
-
-
 @pytest.mark.slow
 def test_a_hang_has_its_code_and_names_the_line(project: Path, optimize: Optimize) -> None:
     """Found so long after the last step as the limit says, with where every thread stood."""

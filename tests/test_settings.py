@@ -120,39 +120,3 @@ def test_tolerance_is_relative_with_a_percent_sign_and_absolute_without(
         {"pattern": "x", "better": better, "tolerance": tolerance}
     )
     assert measure.within(value, 1.0) is within
-
-
-LADDER = """\
-[workload.a]
-command = "python train.py"
-[[workload.a.ladder]]
-name = "wide"
-set = { "model.width" = 64, "model.mode" = "full", "model.lr" = 0.1, "model.checkpointing" = true }
-"""
-
-
-def test_a_ladder_keeps_its_order_and_the_kinds_of_its_values(tmp_path: Path) -> None:
-    """A flag stays a flag and a whole number whole."""
-    more = '[[workload.a.ladder]]\nname = "deep"\nset = { "model.depth" = 4 }\n'
-    wide, deep = settings.load(write(tmp_path, LADDER + more)).workload["a"].ladder
-    assert [wide.name, deep.name] == ["wide", "deep"]
-    assert [repr(value) for value in wide.set.values()] == ["64", "'full'", "0.1", "True"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('name = "b"\nset = { model.width = 64 }', "put the whole path in quotes"),
-        ('name = "b"\nset = { "model.widths" = [1, 2] }', "write a number, a text, true or false"),
-        ('name = "b"\nset = { "model.width" = nan }', "is no single value"),
-        ('name = "b"\nset = {}', "at least 1 item"),
-        ('name = "wide"\nset = { "model.width" = 96 }', "two rungs named 'wide'"),
-        ('name = "b"\nsets = { "model.width" = 96 }', "Did you mean 'set'?"),
-    ],
-)
-def test_a_rung_that_says_nothing_clear_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    """By its place in the file, with what to write instead."""
-    path = write(tmp_path, f"{LADDER}[[workload.a.ladder]]\n{text}\n")
-    with pytest.raises(SettingsError, match=r"workload\.a\.ladder") as refused:
-        settings.load(path)
-    assert said in str(refused.value)

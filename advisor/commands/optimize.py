@@ -224,8 +224,6 @@ def facts_of(job: Job, lab: Executor) -> TuningContext:
     """All that is known before the first process."""
     kept = job.versions.quality_reference(quality_key(job, lab))
     workload = job.invocation.workload
-    if job.options.tier is not None:
-        workload = workload.model_copy(update={"tier": job.options.tier})
     return TuningContext(
         sources=job.sources,
         workload=workload,
@@ -236,7 +234,7 @@ def facts_of(job: Job, lab: Executor) -> TuningContext:
         cards=len(job.machine.gpus),
         smallest_gain=job.invocation.settings.defaults.smallest_gain,
         budget_s=job.budget_s,
-        training_batch=job.options.training_batch,
+        safe=job.options.safe,
         measure_s=job.options.window_s,
         earlier=PriorData(
             host_noise=lab.recall.host_noise(), quality_reference=tuple((kept or {}).items())

@@ -12,25 +12,23 @@ from advisor import files, knobs, objective, settings, versions
 from advisor import options as options_of_program
 from advisor.commands import invocation
 from advisor.commands.settings_entry import Entry, place
-from advisor.errors import NotMeasuredError, SettingsError, UsageError
+from advisor.errors import NotMeasuredError, UsageError
 from advisor.knobs.default_arguments import with_absent
 from advisor.machine import profiles, target
 from advisor.machine.host import read_machine
-from advisor.model import TIERS
 from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.runner import limits
 from advisor.sandbox.offer import unisolated
 from advisor.settings import parse_duration_s
 from advisor.state import project_root, state_folder
-from advisor.tuner import ladder
 from advisor.tuner.facts import Source
 from advisor.versions import Versions
 
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.model import Machine, Tier
+    from advisor.model import Machine
     from advisor.runner.limits import Limits
 
 
@@ -89,16 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--price-per-hour", type=float, metavar="PRICE", help="what an hour of this machine costs"
     )
     parser.add_argument(
-        "--tier",
-        choices=tuple(TIERS),
-        help="how far results may change: not (safe), by rounding (balanced), or also in the "
-        "product (fastest, the default), always inside the declared tolerances",
-    )
-    parser.add_argument(
-        "--training-batch",
+        "--safe",
         action="store_true",
-        help="let the batch of a training change although that changes how it is trained; the "
-        "learning rate is scaled with it, by the rule for its optimizer",
+        help="change nothing that could change rounding or the product: only batch, workers and "
+        "loader settings",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument(
@@ -137,8 +129,7 @@ class Options:
     output: Path | None
     write_toml: bool
     dry_run: bool
-    tier: Tier | None
-    training_batch: bool
+    safe: bool
     report: Path
     json: bool
     objective: str | None
@@ -163,8 +154,7 @@ def options_of(args: argparse.Namespace) -> Options:
             output=args.output,
             write_toml=args.write_toml,
             dry_run=args.dry_run,
-            tier=args.tier,
-            training_batch=args.training_batch,
+            safe=args.safe,
             report=args.report,
             json=args.json,
             objective=args.objective,
@@ -271,18 +261,11 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         asked = invocation.resolve(asked.path, command, workload=options.workload)
     if asked.config is not None:
         asked = replace(asked, config=with_absent(asked.config))
-    require_ladder(asked)
     if asked.path is None and options.output is not None:
         msg = "--output is for a tuned config, and none was named. See --write-toml for a command."
         raise UsageError(msg)
     if asked.path is not None and not options.dry_run and options.output is None:
         invocation.require_writable(asked.path)
-    if options.training_batch and (options.tier or asked.workload.tier) != "fastest":
-        msg = (
-            "--training-batch changes how the model is trained, and the tier "
-            f"{options.tier or asked.workload.tier} changes no result. Leave one of them out."
-        )
-        raise UsageError(msg)
     entry = place(asked) if options.write_toml else None
     if entry is not None and entry.file is not None and not options.dry_run:
         invocation.require_writable(entry.path)
@@ -321,14 +304,6 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         entry=entry,
         settings_file=settings_file,
     )
-
-
-def require_ladder(asked: invocation.Invocation) -> None:
-    """Raise SettingsError where a declared rung sets what the program does not have."""
-    documents = [each for each in (asked.config, asked.command_line) if each is not None]
-    if why := ladder.why_refused(documents, asked.workload.ladder):
-        msg = f"{settings.FILE_NAME}: workload {asked.name!r}: {why} Mend it and call again."
-        raise SettingsError(msg)
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:

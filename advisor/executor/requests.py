@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run, Tier
+from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
 
 if TYPE_CHECKING:
     from advisor.objective import Objective
@@ -57,10 +57,8 @@ class TrialRequest:
 
     @property
     def label(self) -> str:
-        """`batch_size=8, 4 switches in turn`"""
-        many = len(self.plan.in_turn)
-        label = self.title or self.variant.label
-        return f"{label}, {many} switches in turn" if many else label
+        """`batch_size=8`"""
+        return self.title or self.variant.label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +89,6 @@ class ABTest:
     """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
     reseeded: bool = False
     """Each round has a seed of its own, the same for both arms; the first is that of the asks."""
-    tier: Tier | None = None
-    """Of which `after` is the point."""
     finish_once: bool = False
     """In the first round `after` finishes a whole item, which it has not done yet."""
 

@@ -4,16 +4,13 @@
 """
 
 from advisor.model.kinds import (
-    OF_THE_GAIN,
     SAMPLER_FORWARDS,
-    TIERS,
     TRAINING_STEPS,
     EffectVerdict,
     JsonScalar,
     KnobClass,
     Phase,
     Purpose,
-    Tier,
     TrainingSign,
 )
 from advisor.model.machines import Gpu, GpuProfile, Machine
@@ -25,12 +22,10 @@ from advisor.model.observations import (
     Effects,
     Flops,
     Footprint,
-    InTurn,
     LoaderCeiling,
     Neighbour,
     ResultFile,
     Shares,
-    Spell,
     Stage,
     SyncPoint,
     Telemetry,
@@ -51,9 +46,7 @@ from advisor.model.settings import (
 from advisor.model.trials import MeasurePlan, Origins, Trial, TrialFile
 
 __all__ = [
-    "OF_THE_GAIN",
     "SAMPLER_FORWARDS",
-    "TIERS",
     "TRAINING_STEPS",
     "Advice",
     "BatchPlace",
@@ -71,7 +64,6 @@ __all__ = [
     "Footprint",
     "Gpu",
     "GpuProfile",
-    "InTurn",
     "Interval",
     "JsonScalar",
     "Knob",
@@ -89,11 +81,9 @@ __all__ = [
     "Scalar",
     "Shares",
     "Span",
-    "Spell",
     "Stage",
     "SyncPoint",
     "Telemetry",
-    "Tier",
     "TrainingSign",
     "Trial",
     "TrialFile",

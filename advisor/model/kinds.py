@@ -10,19 +10,6 @@ KnobClass = Literal["free", "training", "numeric", "quality"]
 """free: results cannot change; training: optimisation changes; numeric: rounding changes;
 quality: the product itself changes."""
 
-Tier = Literal["safe", "balanced", "fastest"]
-
-TIERS: dict[Tier, frozenset[KnobClass]] = {
-    "safe": frozenset({"free", "training"}),
-    "balanced": frozenset({"free", "training", "numeric"}),
-    "fastest": frozenset({"free", "training", "numeric", "quality"}),
-}
-"""How far results may change: not, by rounding, in the product; and the classes that then may."""
-
-OF_THE_GAIN: dict[Tier, float] = {"safe": 0.5, "balanced": 0.8, "fastest": 1.0}
-"""What part of the gain of a batch, on the scale of logarithms, a tier asks for: the smallest batch
-that has it is taken, for the memory it saves."""
-
 Phase = Literal["train", "eval", "test", "any"]
 
 Purpose = Literal[
@@ -32,9 +19,6 @@ Purpose = Literal[
     "quality",
     "confirm",
     "whatif",
-    "tier",
-    "scaling",
-    "ladder",
     "profile",
     "gate",
 ]

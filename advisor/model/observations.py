@@ -114,31 +114,6 @@ class WhatIfOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spell:
-    """A stretch of a running process in which one switch was on, or none."""
-
-    start: float
-    """Epoch seconds; what it took to settle lies before it."""
-    end: float
-    units_per_s: float
-    disturbed: bool | None = None
-    """Others were in the way; None: the host does not tell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InTurn:
-    """One switch that took turns with others in one process: enough to choose by, no proof."""
-
-    name: str
-    """As asked for: `threads=4`; empty: the program as it is, between the others."""
-    applied: bool = True
-    why: str | None = None
-    """Why it did not apply."""
-    spells: tuple[Spell, ...] = ()
-    """In order of time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """The card a process computed on, as CUDA told it there."""
 

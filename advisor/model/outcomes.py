@@ -46,7 +46,7 @@ class Decision:
 class Advice:
     """What is proven and not ours to write: code sites, a training batch."""
 
-    kind: Literal["switch", "loader", "sharing", "buckets", "training-batch", "together"]
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     title: str
     gain: Interval
     data: tuple[tuple[str, JsonScalar], ...] = ()

@@ -12,7 +12,6 @@ from advisor.model.observations import (
     Effects,
     Flops,
     Footprint,
-    InTurn,
     ResultFile,
     Shares,
     Stage,
@@ -79,8 +78,6 @@ class Run:
     """None where nothing trains by an optimizer of torch's, or the plan did not ask for it."""
     whatif: WhatIfOutcome | None = None
     """None where the plan had none, or the probe could not say."""
-    in_turn: tuple[InTurn, ...] = ()
-    """Of the plan's switches, the program as it is first; none where none took turns."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     cards: tuple[Card, ...] = ()
     """That the model was on, one for each rank; none on a CPU, or where the probe could not say."""

@@ -33,9 +33,6 @@ class MeasurePlan:
     whatif: str | None = None
     """A what-if of the catalogue, tried in-process: `channels_last`,
     `loader.num_workers=4,loader.prefetch_factor=4@train.py:88`, ..."""
-    in_turn: tuple[str, ...] = ()
-    """Switches of the same catalogue: after the window each is put on for a spell and taken off
-    again, while the process runs on."""
     memory_cap_gib: float | None = None
     """Cap on the CUDA allocator, to stand in for a smaller card."""
     batch_at: BatchPlace | None = None

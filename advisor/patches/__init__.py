@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from advisor.model import Advice
 from advisor.patches import (
-    accumulation_patch,
     bucket_patch,
     model_patches,
     patches,
@@ -58,22 +57,22 @@ def advice_of(now: TunerState, program: Program, proposal: Suggestion, gain: Int
     before, run, cwd = now.front, proposal.run, program.cwd
     site: str | None = None
     data: dict[str, JsonScalar] = dict(proposal.data)
-    if proposal.kind in {"loader", "sharing", "buckets"}:
+    if proposal.kind in {"loader", "buckets"}:
         place = located(cwd, before.effects.loader_site)
         site = written_at(place, before.effects.loader_site)
         data |= {
             "wait_before": before.wait_share,
-            "wait_after": run.wait_share if run else None,
+            "wait_after": run.wait_share,
             "padding_before": before.effects.padding_share,
-            "padding_after": run.effects.padding_share if run else None,
-            "caution": run.whatif.caution if run and run.whatif else None,
-            "cost_s": run.whatif.cost_s if run and run.whatif else None,
+            "padding_after": run.effects.padding_share,
+            "caution": run.whatif.caution if run.whatif else None,
+            "cost_s": run.whatif.cost_s if run.whatif else None,
         }
     elif proposal.kind == "switch":
         switch, value = switch_of(proposal.title)
         site = sited(now, cwd, switch)
-        cost_s = run.whatif.cost_s if run and run.whatif else None
-        caution = run.whatif.caution if run and run.whatif else None
+        cost_s = run.whatif.cost_s if run.whatif else None
+        caution = run.whatif.caution if run.whatif else None
         code = switch.code.format(value=value)
         data = {**data, "code": code, "cost_s": cost_s, "caution": caution}
     patched = [proposal]
@@ -135,14 +134,9 @@ def code_edits(now: TunerState, cwd: Path, proposal: Suggestion) -> list[CodeEdi
         return []
     if proposal.kind == "loader":
         return [loader_change(cwd, seen, cast("dict[str, int | bool]", data))]
-    if proposal.kind == "sharing":
-        names = [name for name in patches.ARGUMENTS if name in data]
-        given = {name: cast("int | bool", data[name]) for name in names}
-        loader = [loader_change(cwd, seen, given)] if given else []
-        return [*loader, switch_change(cwd, seen, proposal, f"threads={data['threads']}")]
     if proposal.kind == "buckets":
         place = located(cwd, seen.loader_site)
-        told = proposal.run.whatif if proposal.run else None
+        told = proposal.run.whatif
         if place is None or told is None or told.told_by is None:
             return [None]
         edit = bucket_patch.bucket_edit(place[1], told.told_by, told.readings or 1)
@@ -164,14 +158,13 @@ def switch_change(cwd: Path, seen: Effects, proposal: Suggestion, whatif: str) -
     path, line = place
     switch, value = switch_of(whatif)
     device = (seen.device or "cpu").partition(":")[0]
-    told = proposal.run.whatif if proposal.run else None
+    told = proposal.run.whatif
     plain = told is not None and told.one_tensor is True
     made: dict[str, Callable[[], Edit]] = {
         "autocast": lambda: model_patches.autocast_edit(line, device, value, widen=plain),
         "channels_last": lambda: model_patches.channels_last_edit(line),
         "compile": lambda: model_patches.compile_edit(line),
         "set_to_none": lambda: model_patches.zero_grad_edit,
-        "accumulate": lambda: accumulation_patch.accumulation_edit(seen.optimizers, int(value)),
     }
     if switch.statements:
         lines = tuple(line.format(value=value) for line in switch.statements)

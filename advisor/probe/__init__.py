@@ -17,7 +17,6 @@ program's namespace is shadowed; for that reason its modules import each other r
     fetches.py              batches that loaders hand out
     forwards.py             forwards of root modules, and of what was compiled
     updates.py              gradients, and what takes them up
-    accumulating.py         gradients of several batches for each update
     learning.py             which optimizers, with which learning rates
     loaders.py              what DataLoaders run with, and where they were built
     roots.py                modules called from outside any module
@@ -56,7 +55,6 @@ program's namespace is shadowed; for that reason its modules import each other r
     ranks.py                several ranks stop at the same step
     flops.py                the operations of one step, counted after the window
     ceilings.py             each part alone, after the window
-    in_turn.py              switches put on and taken off again, after the window
     whatif.py               settings tried from inside: what was asked for, what came of it
     applying.py             puts them in place
     switches.py             flags, copies, optimizers, calls of root modules

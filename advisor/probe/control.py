@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from typing import Any, NoReturn
 
@@ -21,7 +20,6 @@ from . import (
     window,
 )
 from .clock import start_if_in_use
-from .in_turn import InTurn
 from .resting import filled
 from .session import KEPT, Session
 
@@ -43,9 +41,7 @@ def tick(session: Session, now: float) -> None:
     if session.stopping or session.capture is not None:
         return
     try:
-        if session.in_turn is not None:
-            _take_turns(session, now)
-        elif session.tally is not None:
+        if session.tally is not None:
             if flops.ended(session):
                 look_at_memory(session)
         elif session.footprint is not None:
@@ -168,18 +164,14 @@ def _about_to_train(session: Session, ledger: steps.Ledger, now: float) -> bool:
 
 
 def window_is_full(session: Session) -> None:
-    """Go on to switches in turn, or to what is told of the parts, where that is asked for; else
-    stop."""
+    """Measure the parts where that is asked for; else stop."""
     plan = session.plan
     session.rest.wake(session.log)
-    turns = plan.get("in_turn") and not session.replayed
-    if not (turns or plan.get("ceilings_workers")) or session.world_size > 1:
+    if not plan.get("ceilings_workers") or session.world_size > 1:
         stop(session)
     session.frozen = record.full(session, ended=False)
     session.next_check = float("inf")
-    if turns:
-        session.in_turn, session.next_check = InTurn(session, tuple(plan["in_turn"])), 0.0
-    elif flops.begin(session, session.frozen.get("measured")):
+    if flops.begin(session, session.frozen.get("measured")):
         record.beat(session)
     else:
         look_at_memory(session)
@@ -192,28 +184,6 @@ def look_at_memory(session: Session) -> None:
         record.beat(session)
     else:
         measure_alone(session)
-
-
-def _take_turns(session: Session, now: float) -> None:
-    """The window is kept: whatever goes wrong from here on ends the process, and nothing else."""
-    if session.log.thread not in (None, threading.get_ident()):
-        return  # a loader's own thread: some switches are of the thread that works
-    try:
-        if now >= session.next_beat:
-            session.next_beat = now + BEAT_S
-            session.log.trim()
-            record.beat(session)
-        if now >= session.next_check:
-            spent = time.thread_time()
-            need = session.in_turn.look()
-            if need is None:
-                stop(session)
-            spent = time.thread_time() - spent
-            session.next_check = time.perf_counter() + max(need, spent / LIGHT)
-        session.due = min(session.next_beat, session.next_check)
-    except Exception as problem:
-        session.fail(problem)
-        stop(session)
 
 
 def measure_alone(session: Session) -> None:

@@ -49,7 +49,6 @@ def write(session: Session, state: str) -> None:
     content = session.frozen or full(session, ended=state == "exited")
     content.update(_head(session), ceilings=session.ceilings, flops=session.flops)
     content["footprint"] = session.footprint_bytes
-    content["in_turn"] = [] if session.in_turn is None else session.in_turn.told()
     try:
         put(session, content)
     except OSError:
@@ -76,7 +75,7 @@ def _head(session: Session) -> dict[str, Any]:
         "pid": session.pid,
         "ppid": os.getppid(),
         "state": session.state,
-        "alone": session.frozen is not None and session.in_turn is None,
+        "alone": session.frozen is not None,
         "boot_time": session.boot_time,
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,

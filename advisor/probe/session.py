@@ -129,8 +129,6 @@ class Session:
         """What came of that, by kind."""
         self.replayed = False
         """A CUDA graph was: what it captured follows no switch any more."""
-        self.in_turn: Any = None
-        """Set once switches take turns, after the window."""
         self.frozen: dict[str, Any] | None = None
         """The record's content as of the end of the window, while something else is measured."""
         self.ledger: Ledger | None = None
@@ -201,9 +199,6 @@ class Session:
         switch that is tried in turn says nothing of the program as it is.
         """
         if self.replay is not None:
-            return
-        if self.in_turn is not None:
-            self.in_turn.spoil(problem)
             return
         if "OutOfMemory" in type(problem).__name__ or "out of memory" in str(problem):
             items = self.log.last_items() if items is None else items

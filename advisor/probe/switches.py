@@ -9,7 +9,6 @@ import time
 import warnings
 from typing import Any, Callable
 
-from .accumulating import accumulate
 from .looks import has_tf32
 from .session import Session
 from .whatif import WhatIf
@@ -103,43 +102,6 @@ def _fused(torch: Any, session: Session, whatif: WhatIf) -> None:
         build(self, params, defaults)
 
     whatif.patches.put(optimizer, "__init__", __init__)
-
-
-def _accumulate(torch: Any, session: Session, whatif: WhatIf) -> None:
-    """In every optimizer that is built. Not where gradients are scaled, which would be unscaled
-    more than once, or where the model forgets them by itself."""
-    times = int(whatif.settings["accumulate"])
-    optimizer = sys.modules["torch.optim.optimizer"].Optimizer
-    scaler = getattr(getattr(torch, "amp", None), "GradScaler", None)
-    scaler = scaler or torch.cuda.amp.GradScaler
-    build, scale, zero = optimizer.__init__, scaler.step, torch.nn.Module.zero_grad
-
-    def no(why: str) -> None:
-        whatif.settings.pop("accumulate", None)
-        whatif.applied["accumulate"] = 0
-        whatif.refuse(why)
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        build(self, *args, **kwargs)
-        accumulate(self, times)
-        whatif.applied["accumulate"] += "accumulate" in whatif.settings
-
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.is_enabled():
-            no("its gradients are scaled, and would be unscaled more than once an update")
-        return scale(self, *args, **kwargs)
-
-    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-        no("the model forgets its gradients itself")
-        return zero(self, *args, **kwargs)
-
-    whatif.patches.put(optimizer, "__init__", __init__)
-    whatif.patches.put(scaler, "step", step)
-    whatif.patches.put(torch.nn.Module, "zero_grad", zero_grad)
-    whatif.caution = (
-        f"one update then averages over {times} times the samples: that changes how the model is "
-        "trained, and the learning rate has to follow"
-    )
 
 
 def _can_fuse(params: list[Any]) -> bool:
@@ -299,7 +261,6 @@ PROCESS_WIDE: dict[str, Callable[[Any, Session, WhatIf], None]] = {
     "non_blocking": _non_blocking,
     "set_to_none": _set_to_none,
     "fused": _fused,
-    "accumulate": _accumulate,
 }
 ROOTS: dict[str, Callable[[Any, WhatIf, Any, str], str | None]] = {
     "autocast": _autocast,

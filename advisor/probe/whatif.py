@@ -7,7 +7,6 @@
     channels_last       weights and inputs of each root module
     compile             the forward of each root module; compile=NAME with that backend
     threads=4           of the CPU in one operation
-    accumulate=4        gradients of so many batches for each update
     tf32  cudnn_benchmark  non_blocking  set_to_none  fused
 
 Several are joined by commas. What came of them goes into the record as `whatif`: whether all of
@@ -81,6 +80,5 @@ class WhatIf:
 NEVER = {
     "non_blocking": "no tensor was copied from host to device by `to` or `cuda`",
     "set_to_none": "zero_grad was never asked to keep zeros",
-    "accumulate": "no optimizer of torch's was built",
     "fused": "no optimizer with a fused update was built for parameters on a GPU",
 }

@@ -10,16 +10,11 @@ from advisor.report.sentences import TRAINS, seen
 from advisor.report.surroundings import BESIDE_OTHERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from advisor.model import Advice
 
 ADVICE = {
     "switch": "In the code: {code}.{seen}{cost}{caution}",
     "loader": "They stand in the code and no config key holds them.{caution}",
-    "sharing": "Loader and model compute on the same {cpus}: workers alone take them from the "
-    "model. {given}`torch.set_num_threads({threads})`, or `OMP_NUM_THREADS={threads}` before the "
-    "command, leaves them room.{caution}",
     "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
     "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "
     "`batch_sampler` that sorts some hundred batches by length, cuts them, and shuffles the "
@@ -27,12 +22,11 @@ ADVICE = {
     "together": "{overlap}",
     "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
     "update then averages over {times} times the samples, the learning rate and its schedule "
-    "have to follow, and an epoch has fewer updates. {start}{untaken}",
+    "have to follow, and an epoch has fewer updates. {start}",
 }
 
 ADDS_UP = 0.9
 """Part of the product of single gains from which on they are told to add up."""
-LOADER_ARGUMENTS = ("num_workers", "prefetch_factor", "persistent_workers")
 FEEDING = ("DataLoader", "Batches")
 """How titles of advice begin that is about the data, not the model."""
 
@@ -59,23 +53,14 @@ def advised(advice: Advice) -> str:
         caution=f" Mind that {caution}." if caution else "",
         times=numbers.measure(as_float(data.get("times")), 3),
         start=retrained.where_to_start(data),
-        untaken=retrained.untaken(data),
         padding=padding[0],
         padding_after=padding[1],
         overlap=overlap(advice) if advice.kind == "together" else "",
-        cpus=numbers.many(int(as_float(data.get("cpus", 0))), "CPU"),
-        threads=data.get("threads"),
-        given=f"Give the DataLoader `{given}`. " if (given := arguments(data)) else "",
         trains=TRAINS.get(str(data.get("trains")), ""),
     )
     pairs = numbers.many(advice.gain.n, "interleaved pair")
     beside = f" {BESIDE_OTHERS}" if advice.stood_in else ""
     return f"{text} Measured in {pairs} of fresh processes.{beside}"
-
-
-def arguments(data: Mapping[str, object]) -> str:
-    """`num_workers=1, persistent_workers=True`; empty where the config holds them all."""
-    return ", ".join(f"{name}={data[name]!r}" for name in LOADER_ARGUMENTS if name in data)
 
 
 def overlap(advice: Advice) -> str:

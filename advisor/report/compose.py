@@ -146,7 +146,7 @@ def optimize_report(found: TuningResult, asked: RunInfo) -> Report:
             for each in found.comparisons
             if each.ab_test.purpose != "quality"
         ],
-        safe=now.facts.workload.tier == "safe",
+        safe=now.facts.safe,
         noise_band=max(now.noise, surroundings.between_equal_runs(found.attempts) or 0.0) or None,
         tie=now.band,
         smallest_gain=now.facts.smallest_gain,

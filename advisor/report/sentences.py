@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.startup_budget import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run, leaf_of
-from advisor.report import numbers, retrained
+from advisor.report import numbers
 from advisor.report.numbers import as_float
 
 if TYPE_CHECKING:
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 REASONS = {
     "changed-batch": "Part of what was proven; by the curve fitted to all runs the smallest batch "
     "within a tie of the fastest. {stopped}",
-    "changed-batch-of-tier": "Part of what was proven; by the curve fitted to all runs the "
-    "smallest batch that ran with {of_gain} of the gain, as the tier {tier} asks: less speed, for "
-    "less memory.",
     "changed-loader": "Part of what was proven; by the curve fitted to all runs the smallest of "
     "the values that were as fast.",
     "changed-precision": "Part of what was proven, inside its guard{seen}.",
@@ -35,10 +32,6 @@ REASONS = {
     "changed-attention": "Part of what was proven, inside its guard{seen}.",
     "changed-flag": "Part of what was proven, inside its guard{seen}.",
     "changed-steps": "Part of what was proven, {held}{moved}. {stopped}",
-    "changed-training-batch": "Part of what was proven, and written because --training-batch was "
-    "given: one update averages over {times} times the samples, {rated}. Proven is the speed; "
-    "how well it learns so was not measured, and an epoch has fewer updates.",
-    "changed-learning-rate": "Scaled with the batch, {rated}.",
     "changed-along": "Moves with what it is linked to.",
     "not-proven": "Not written: it looked faster, and the gain was not proven. {stopped}",
     "moved-the-quality": "Not written: it moved the declared quality out of its tolerance although "
@@ -59,13 +52,13 @@ REASONS = {
     "no-plain-count": "{value!r} is no plain count; left alone.",
     "training-batch": "{trains}{to} was faster in the search, but one update would average over "
     "{to} samples instead of {from}, no accumulation makes up for it, and the learning rate was "
-    "chosen for {from}.{untaken}",
+    "chosen for {from}.",
     "training-batch-unproven": "{to} was faster in its own run; pairs of runs ({pairs}) proved "
     "no gain. It would change how the model is trained, too.",
     "no-narrower-precision": "No narrower precision of this spelling is known.",
     "precision-not-here": "{asked}; worth a try on this target: {here}.",
     "no-precision-here": "{asked}; this target has no narrower precision.",
-    "outside-tier": "Not tried: the tier {tier} was asked for, which changes no {class} knob.",
+    "outside-tier": "Not tried: --safe was given, which changes no {class} knob.",
     "no-tolerance": "{values} not tried: no numeric-tolerance or quality measure is declared for "
     "this workload in gpu-advisor.toml.",
     "no-precision-inside": "No other precision was faster inside its guard{seen}. {stopped}",
@@ -238,9 +231,6 @@ def why(decision: Decision) -> str:
         "never": NEVER.get(decision.kind, f"it is a {data.get('class')} knob"),
         "did": "computed in" if decision.kind == "precision" else "used",
         "trains": TRAINS.get(str(data.get("trains")), ""),
-        "of_gain": numbers.percent(as_float(data.get("part"))),
-        "rated": retrained.rated(data),
-        "untaken": retrained.untaken(data),
         "band": numbers.percent(as_float(data.get("band"))),
         "site": f" (DataLoader built at {data['site']})" if data.get("site") else "",
         "override": f"; {data['override']}" if data.get("override") else "",

@@ -34,7 +34,7 @@ from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner import traces
 from advisor.runner.classify import Finding, classify
-from advisor.runner.disturbance import judge, on_card, spells_judged, window_rates
+from advisor.runner.disturbance import judge, on_card, window_rates
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally
 from advisor.runner.prepare import prepare
@@ -180,7 +180,6 @@ def _clean(
         "window_end": end,
         "windows": window_rates(judged.counted),
         "disturbance": on_card(told, telemetry),
-        "in_turn": spells_judged(reading.in_turn if reading else (), others.slices),
     }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.machine.others import LoadSample
-    from advisor.model import InTurn, Spell, Telemetry
+    from advisor.model import Telemetry
 
 CARRIED_S = 0.1
 """After others left, queues are fuller or emptier than they were, and caches are cold."""
@@ -126,20 +126,6 @@ def on_card(told: Disturbance, telemetry: Telemetry) -> Disturbance:
     foreign = telemetry.foreign_pids
     disturbed = True if foreign or held else told.disturbed
     return replace(told, disturbed=disturbed, foreign_gpu_pids=foreign, clocks_held=held)
-
-
-def spells_judged(found: Iterable[InTurn], slices: Sequence[LoadSample]) -> tuple[InTurn, ...]:
-    """The same, each spell with whether others disturbed it."""
-    bad = spans(slices)
-
-    def judged(spell: Spell) -> Spell:
-        inside = [s for s in slices if s.start < spell.end and s.end > spell.start]
-        if all(each.others_cpus is None for each in inside):
-            return spell
-        taken_s = disturbed_s(bad, spell.start, spell.end)
-        return replace(spell, disturbed=taken_s > PART_SHARE * (spell.end - spell.start))
-
-    return tuple(replace(each, spells=tuple(map(judged, each.spells))) for each in found)
 
 
 def window_rates(parts: Sequence[Sequence[Part]]) -> tuple[float, ...]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
-from advisor.probe.in_turn import order
 from advisor.settings import parse_duration_s
 
 if TYPE_CHECKING:
@@ -71,8 +70,6 @@ class Limits:
         window_s = max(SLOW_WINDOW * plan.measure_s, SILENCES * hang_s)
         if plan.mode != "window":
             window_s = max(window_s, WHOLE_S)
-        spells = len(order(plan.in_turn)) if plan.in_turn else 0
-        window_s += SLOW_WINDOW * plan.measure_s * spells
         parts = 1 + len(plan.ceilings_workers) if plan.ceilings_workers else 0
         alone_s = SLOW_CEILINGS * plan.ceilings_s * parts
         return start_s, hang_s, self.run_s or start_s + window_s + alone_s + hang_s

@@ -12,7 +12,6 @@ from advisor.model import (
     Effects,
     Flops,
     Footprint,
-    InTurn,
     Shares,
     Stage,
     SyncPoint,
@@ -76,7 +75,6 @@ class Reading:
     syncs: tuple[SyncPoint, ...] = ()
     footprint: Footprint | None = None
     whatif: WhatIfOutcome | None = None
-    in_turn: tuple[InTurn, ...] = ()
     cards: tuple[Card, ...] = ()
     ranks: int = 1
     rank_units_per_s: tuple[float, ...] = ()
@@ -142,7 +140,6 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         syncs=first.syncs,
         footprint=first.footprint,
         whatif=first.whatif,
-        in_turn=first.in_turn,
         cards=tuple(_known(rank.record.card for rank in ranks)),
         ranks=len(ranks),
         rank_units_per_s=rates if len(ranks) > 1 else (),

@@ -30,7 +30,6 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
     Flops,
     Footprint,
-    InTurn,
     JsonScalar,
     LoaderCeiling,
     Shares,
@@ -256,7 +255,6 @@ class ProcessRecord:
     ceilings: IsolatedRates | None = None
     flops: Flops | None = None
     footprint: Footprint | None = None
-    in_turn: tuple[InTurn, ...] = ()
 
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""

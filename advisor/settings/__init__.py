@@ -7,12 +7,11 @@ file.py    finding and reading the file; what is wrong with it, in a sentence
 
 from advisor.settings.file import FILE_NAME, find, json_schema, load
 from advisor.settings.forms import needs_shell, parse_duration_s, parse_share
-from advisor.settings.tables import Defaults, LadderRung, QualityMeasure, Settings, Workload
+from advisor.settings.tables import Defaults, QualityMeasure, Settings, Workload
 
 __all__ = [
     "FILE_NAME",
     "Defaults",
-    "LadderRung",
     "QualityMeasure",
     "Settings",
     "Workload",

@@ -18,7 +18,6 @@ from advisor.settings.tables import (
     Defaults,
     GateLimits,
     GateMetric,
-    LadderRung,
     QualityMeasure,
     Settings,
     Workload,
@@ -86,7 +85,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
             dashed(name)
             for table in (
                 *(Settings, Defaults, Workload, QualityMeasure),
-                *(GateLimits, GateMetric, LadderRung, Accepted),
+                *(GateLimits, GateMetric, Accepted),
             )
             for name in table.model_fields
         } - {"root"}

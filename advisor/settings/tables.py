@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.model import Tier  # noqa: TC001  pydantic reads it
 from advisor.settings.forms import (
     KNOWN_FIGURES,
     Bounds,
@@ -18,7 +17,6 @@ from advisor.settings.forms import (
     NumberRegex,
     Regex,
     Share,
-    Single,
     Text,
     Tolerance,
     Variables,
@@ -102,24 +100,6 @@ class GateLimits(_Table):
         return {name: share for name, share in known.items() if share is not None} | own
 
 
-class LadderRung(_Table):
-    """One step of a ladder to a larger model."""
-
-    name: Text = Field(min_length=1)
-    """What the report calls it."""
-    set: dict[Text, Single] = Field(min_length=1)
-    """Values by path in the config, or by option of the command; what rungs below it set stays."""
-
-
-def _named_once(ladder: tuple[LadderRung, ...]) -> tuple[LadderRung, ...]:
-    names = [rung.name for rung in ladder]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        msg = f"has two rungs named {twice!r}, which no report could tell apart; rename one"
-        raise ValueError(msg)
-    return ladder
-
-
 class Workload(_Table):
     """One command of the user's and how to judge it."""
 
@@ -150,15 +130,9 @@ class Workload(_Table):
     quality_proof: Literal["bounds", "one-run"] = "bounds"
     """bounds: results may change only where the bounds of repeated pairs lie inside the tolerance.
     one-run: one run a value decides, and the report says that nothing is proven by it."""
-    tier: Tier = "fastest"
-    """How far results may change: not (safe), by rounding (balanced), or also in the product
-    (fastest); always inside the tolerances."""
     numeric_tolerance: Share | None = None
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
-    ladder: Annotated[tuple[LadderRung, ...], AfterValidator(_named_once)] = ()
-    """Larger models, each rung on top of those below it: `optimize` measures each once, on top of
-    what it proved, and writes none of it."""
     gate: GateLimits = GateLimits()
     """What the gate allows; it reads this in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)

@@ -50,8 +50,6 @@ class GridState:
     most: int
     """No larger batch is tried."""
     stop: Data = FLAT
-    beyond: bool = False
-    """The batch may grow beyond what an accumulation can make up for."""
     refused: frozenset[GridPoint] = field(default_factory=frozenset)
     aside: Mapping[GridPoint, tuple[Candidate, Run]] = field(default_factory=dict)
     """What ran far below its promise, and no other cell speaks for."""

@@ -94,7 +94,7 @@ def left_alone(
         return "refused", "not-editable", (("why", knob.why),)
     needs = STAGES.get(knob.kind)
     if needs is not None and not now.facts.allows(needs):
-        return "listed", "outside-tier", (("tier", now.facts.workload.tier), ("class", needs))
+        return "listed", "outside-tier", (("class", needs),)
     if not whole and knob.kind in TRIED:
         return "skipped", "not-reached", ()
     if knob.knob_class in {"training", "quality"}:

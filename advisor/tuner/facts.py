@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from advisor.model import TIERS, JsonScalar
+from advisor.model import JsonScalar
 
 if TYPE_CHECKING:
     from advisor import config as documents
     from advisor import knobs
     from advisor.executor.comparison import Comparison
     from advisor.executor.requests import KnobKey, Variant
-    from advisor.model import Failure, KnobClass, Run, Tier, TuningResult
+    from advisor.model import KnobClass, Run, TuningResult
     from advisor.objective import Objective
     from advisor.quality import QualityJudgement
     from advisor.settings import Workload
@@ -56,8 +56,8 @@ class TuningContext:
     """GPUs of this machine; 0 without any."""
     smallest_gain: float
     budget_s: float
-    training_batch: bool = False
-    """The user lets the batch of a training change, and its learning rate with it."""
+    safe: bool = False
+    """Nothing that could change rounding or the product may be tried."""
     measure_s: float = 3.0
     earlier: PriorData = field(default_factory=PriorData)
 
@@ -71,8 +71,8 @@ class TuningContext:
         return next(each for each in self.sources if each.document.name == document)
 
     def allows(self, knob_class: KnobClass) -> bool:
-        """Whether the workload's tier lets knobs of this class change."""
-        return knob_class in TIERS[self.workload.tier]
+        """Whether knobs of this class may change."""
+        return not self.safe or knob_class in {"free", "training"}
 
     @property
     def consents(self) -> bool:
@@ -110,21 +110,18 @@ class StageLog:
 
     settled: tuple[KnobVerdict, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    steps_up: tuple[StepUp, ...] = ()
-    rungs: tuple[Climbed, ...] = ()
-    """Of the declared ladder: what it stands on first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """What was faster in one run and is not ours to write."""
 
-    kind: Literal["switch", "loader", "sharing", "buckets", "training-batch", "together"]
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     """together: all others that were proven, at once."""
     title: str
     variant: Variant
-    run: Run | None
-    """That was faster; None where turns in one process chose it, until its pairs have run."""
+    run: Run
+    """That was faster."""
     gain: float
     """Of single runs: it plans the rounds, and is told to nobody."""
     data: Data = ()
@@ -132,25 +129,6 @@ class Suggestion:
     """training-batch: the knob that would be changed."""
     outcome: Comparison | None = None
     """What the pairs said; None while there are none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepUp:
-    """The smallest batch that ran with a tier's part of the gain."""
-
-    tier: Tier
-    knob: KnobKey
-    batch: int
-    run: Run
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Climbed:
-    """One rung of the declared ladder that was run."""
-
-    name: str
-    """Empty: what the ladder stands on."""
-    result: Run | Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

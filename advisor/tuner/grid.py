@@ -65,10 +65,7 @@ def tune_grid(now: TunerState) -> Stage:
 
 
 def tune_training(now: TunerState) -> Stage:
-    """Batches that would change how the model is trained: for advice, so after all else; none where
-    they may be written, and were searched."""
-    if now.facts.training_batch:
-        return now
+    """Batches that would change how the model is trained: for advice, so after all else."""
     for knob in now.tunable("batch_size"):
         if only_advised(now, knob):
             now = yield from explore(now, knob, None)
@@ -78,8 +75,6 @@ def tune_training(now: TunerState) -> Stage:
 def promise_of_training(now: TunerState) -> float:
     """How many times faster `tune_training` is expected to get at best, by what ran so far; 1 where
     it has nothing to try."""
-    if now.facts.training_batch:
-        return 1.0
     gains = [0.0]
     for knob in now.tunable("batch_size"):
         if only_advised(now, knob):
@@ -113,14 +108,11 @@ def worker_knobs(now: TunerState) -> list[Knob]:
     return [k for k in found if isinstance(v := now.current(k), int) and not isinstance(v, bool)]
 
 
-def explore(
-    now: TunerState, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
-) -> Stage:
-    """Ask for the most promising cell until none is, then settle both knobs; `beyond`: the batch of
-    a training may grow beyond what an accumulation can make up for."""
-    found = begun(now, batch, workers, beyond=beyond)
+def explore(now: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
+    """Ask for the most promising cell until none is, then settle both knobs."""
+    found = begun(now, batch, workers)
     start = found.start
-    advised = batch is not None and not beyond and only_advised(now, batch)
+    advised = batch is not None and only_advised(now, batch)
     while True:
         surface = fitted(found.points, loader_of(now), now.noise / 2)
         kept_s = now.rounds_s(FEWEST_ROUNDS) if advised else now.reserve_s
@@ -162,9 +154,7 @@ def explore(
     return settle_grid(now, found, fitted(found.points, loader_of(now), now.noise / 2))
 
 
-def begun(
-    now: TunerState, batch: Knob | None, workers: Knob | None, *, beyond: bool = False
-) -> GridState:
+def begun(now: TunerState, batch: Knob | None, workers: Knob | None) -> GridState:
     """The search over both knobs, with the cell that the best so far stands on."""
     start = (count_of(now, batch), count_of(now, workers))
     found = GridState(
@@ -174,7 +164,6 @@ def begun(
         runs={start: (now.best, now.front)},
         points=tuple(point_of(now, run, start) for run in now.front_runs),
         most=most_worth(now, start[0]),
-        beyond=beyond,
     )
     return outside(now, found, start, now.front) or found
 
@@ -285,7 +274,7 @@ def candidate_at(
     """The best with both knobs moved to `cell`, and what is linked to them."""
     for knob, value in zip((found.batch, found.workers), cell, strict=True):
         if knob is not None and value != now.current(knob):
-            moved = now.with_value(knob, value, beyond=found.beyond)
+            moved = now.with_value(knob, value)
             if isinstance(moved, knobs.InvalidChange):
                 return moved
             now = replace(now, best=moved)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 from advisor.executor.requests import Variant
 from advisor.knobs.tree import number_of
-from advisor.model import OF_THE_GAIN
 from advisor.tuner import effects
 from advisor.tuner.cells import GridPoint, GridState, inside, smallest_level, worth
-from advisor.tuner.facts import StepUp, Suggestion
+from advisor.tuner.facts import Suggestion
 from advisor.tuner.standing import TunerState, change_of, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from advisor.model import Candidate, Run, Tier
+    from advisor.model import Candidate, Run
     from advisor.tuner.surface import Surface
 
+RULES = (("sgd", "linear", 1.0), ("adam", "square root", 0.5))
+"""Part of an optimizer's name, the rule for it, and its power of the growth of the batch."""
 OWN_STEPS = ("backward", "gradients", "moved", "asked")
 """Signs of a training without an optimizer of torch's."""
 
@@ -36,8 +35,6 @@ def settle_grid(now: TunerState, found: GridState, surface: Surface) -> TunerSta
     gained = smooth[chosen].log_rate - smooth[found.start].log_rate
     if found.start in allowed and gained <= least:
         chosen = found.start
-    rates = {cell: smooth[cell].log_rate for cell in plain}
-    now, chosen = with_steps_up(now, found, rates, chosen)
     candidate, run = found.runs[chosen]
     now = now.adopt(candidate, run) if chosen != found.start else now
     if found.batch is not None:
@@ -51,26 +48,6 @@ def settle_grid(now: TunerState, found: GridState, surface: Surface) -> TunerSta
     return propose(now, found, other) if better or chosen not in allowed else now
 
 
-def with_steps_up(
-    now: TunerState, found: GridState, rates: Mapping[GridPoint, float], chosen: GridPoint
-) -> tuple[TunerState, GridPoint]:
-    """With what each tier takes of the batches that ran, and the cell that the tier asked for
-    takes: the smallest batch with its part of the gain of `chosen`. `rates` are logarithms."""
-    start = rates.get(found.start)
-    if found.batch is None or chosen[0] <= found.start[0] or start is None:
-        return now, chosen
-    taken: dict[Tier, GridPoint] = {}
-    for tier, part in OF_THE_GAIN.items():
-        least = start + part * (rates[chosen] - start)
-        level = [cell for cell, rate in rates.items() if rate >= least and cell[0] <= chosen[0]]
-        taken[tier] = chosen if part >= 1 else min(level, default=chosen)
-    steps = tuple(
-        StepUp(tier=tier, knob=key_of(found.batch), batch=cell[0], run=found.runs[cell][1])
-        for tier, cell in taken.items()
-    )
-    return replace(now, told=replace(now.told, steps_up=steps)), taken[now.facts.workload.tier]
-
-
 def not_slower(now: TunerState, found: GridState, cell: GridPoint) -> bool:
     """Whether its own run did at least what the start usually does: what a fit alone speaks for is
     not worth a proof."""
@@ -81,9 +58,6 @@ def settle_batch(now: TunerState, found: GridState, chosen: GridPoint) -> TunerS
     """What became of the batch, and what ended its search."""
     assert found.batch is not None
     key, facts = key_of(found.batch), dict(found.stop)
-    tier = now.facts.workload.tier
-    if chosen[0] != found.batch.value and OF_THE_GAIN[tier] < 1:
-        return now.settle(key, "found", "batch-of-tier", tier=tier, part=OF_THE_GAIN[tier])
     if chosen[0] != found.batch.value:
         return now.settle(key, "found", "batch", **facts)
     if len(found.runs) == 1 and found.stop == (("stop", "budget"),):
@@ -107,7 +81,7 @@ def settle_workers(now: TunerState, found: GridState, chosen: GridPoint) -> Tune
 
 
 def propose(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
-    """A batch that changes how the model is trained is advised; written where the user says so."""
+    """A batch that changes how the model is trained is advised."""
     assert found.batch is not None
     candidate, run = found.runs[chosen]
     key = key_of(found.batch)
@@ -133,6 +107,12 @@ def propose(now: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
     if change_of(now.best, key) is not None:
         return now
     return now.settle(key, "advised", "training-batch", **dict(proposal.data))
+
+
+def rule_for(optimizer: str) -> tuple[str, float] | None:
+    """Name and power of the rule for the learning rate; None for an optimizer without one."""
+    name = optimizer.lower()
+    return next(((rule, power) for part, rule, power in RULES if part in name), None)
 
 
 def alters_training(now: TunerState, candidate: Candidate, run: Run) -> bool:

@@ -10,16 +10,12 @@ from advisor.tuner.discover import discover
 from advisor.tuner.flags import tune_flags, tune_memory_savers
 from advisor.tuner.grid import tune_grid, tune_workers
 from advisor.tuner.ignored import settle_quality
-from advisor.tuner.ladder import climb
 from advisor.tuner.loader import settle_loader, tune_loader
 from advisor.tuner.missing import settle_missing
 from advisor.tuner.precision import tune_precision
 from advisor.tuner.proof import prove
-from advisor.tuner.several import side_by_side
 from advisor.tuner.standing import Result, TunerState
 from advisor.tuner.steps import tune_steps
-from advisor.tuner.tier_points import prove_lower_tiers
-from advisor.tuner.training_batch import tune_training_batch
 from advisor.tuner.whatif import advise
 
 if TYPE_CHECKING:
@@ -56,11 +52,7 @@ def journey(facts: TuningContext) -> Generator[SearchStep, Result, Stop]:
         now = yield from tune_workers(now)
         now = yield from tune_loader(now)
     now = yield from prove(now, now.best)
-    now = yield from tune_training_batch(now)
     now = yield from settle_quality(now)
-    now = yield from prove_lower_tiers(now)
-    now = yield from side_by_side(now)
-    now = yield from climb(now)
     now = yield from advise(now)
     return Stop(reason="done", standing=now)
 

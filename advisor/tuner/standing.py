@@ -30,7 +30,7 @@ from advisor.tuner.prices import Prices
 if TYPE_CHECKING:
     from advisor.executor.requests import KnobKey
     from advisor.model import Change, Phase
-    from advisor.tuner.facts import StepUp, Suggestion
+    from advisor.tuner.facts import Suggestion
 
 Result = TrialResult | Comparison | SkippedRun
 """What comes of one ask."""
@@ -81,11 +81,6 @@ class TunerState:
     def skipped(self) -> tuple[Skipped, ...]:
         """What did not fit into the budget."""
         return self.told.skipped
-
-    @property
-    def steps_up(self) -> tuple[StepUp, ...]:
-        """Batches that do less than the best, for less memory: what the lower tiers take."""
-        return self.told.steps_up
 
     # --- what was measured --------------------------------------------------------------------
 
@@ -367,15 +362,12 @@ class TunerState:
         change = change_of(self.best, key_of(knob))
         return knob.value if change is None else change.new
 
-    def with_value(
-        self, knob: Knob, value: JsonScalar, *, beyond: bool = False
-    ) -> Candidate | knobs.InvalidChange:
-        """The best candidate with `knob` at `value` and everything linked to it moved along;
-        `beyond` what an accumulation can make up for."""
+    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
+        """The best candidate with `knob` at `value` and everything linked to it moved along."""
         source = self.facts.source(knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
         move = partial(knobs.move, source.document, source.findings, knob.path)
-        moved = move(value, beside, beyond=beyond)
+        moved = move(value, beside)
         if isinstance(moved, knobs.InvalidChange):
             return moved
         change = change_of(self.best, key_of(knob))

@@ -17,8 +17,6 @@ COMPILE_S = 90.0
 """What compilation may add to one process; it is kept out of the measured window."""
 WORTH_COMPUTE = 0.3
 """Share of the time in the model's calls, below which to speed them up gains little."""
-WORTH_FEWER_UPDATES = 0.1
-"""Share of the time in the optimizer's step, below which to take fewer of them gains little."""
 MOST_VALUES = 2
 """Values of one switch that get a process."""
 
@@ -28,12 +26,6 @@ def autocast_dtypes(now: TunerState) -> tuple[str, ...]:
     if "bfloat16" in now.facts.precisions:
         return ("bfloat16",)
     return ("float16",) if "float16" in now.facts.precisions and not now.trains else ()
-
-
-def accumulations(now: TunerState) -> tuple[str, ...]:
-    """Batches for each update, where the updates themselves take a good part of the time."""
-    share = now.front.effects.update_share
-    return ("4",) if (share or 0.0) >= WORTH_FEWER_UPDATES else ()
 
 
 def thread_counts(now: TunerState) -> tuple[str, ...]:
@@ -74,10 +66,6 @@ class Switch:
     extra_s: float = 0.0
     least_compute: float = 0.0
     """Without a GPU it is worth a process where the model takes this share of the time."""
-    changes_training: bool = False
-    """Another model comes of it: advised by itself, and never counted among the others."""
-    in_turn: bool = True
-    """It can be put on while the program runs, and tells soon."""
     code: str
     """What to write in the code, with `{value}` where it has some: code in backticks, and prose."""
     statements: tuple[str, ...] = ()
@@ -124,20 +112,7 @@ SWITCHES = (
         effect="fused",
         off=False,
         needs_training=True,
-        in_turn=False,
         code="`torch.optim.AdamW(..., fused=True)`, and the same for Adam and SGD",
-    ),
-    Switch(
-        name="accumulate",
-        kind="grad_accum",
-        effect="accumulation",
-        off=1.0,
-        needs_cuda=False,
-        needs_training=True,
-        changes_training=True,
-        in_turn=False,
-        values=accumulations,
-        code="`optimizer.step()` and `zero_grad()` after every {value} batches only",
     ),
     Switch(
         name="tf32",
@@ -175,7 +150,6 @@ SWITCHES = (
         needs_cuda=False,
         least_compute=WORTH_COMPUTE,
         extra_s=COMPILE_S,
-        in_turn=False,
         code="`model.compile()`",
     ),
 )

@@ -17,11 +17,9 @@ from advisor.tuner import results
 from advisor.tuner.asking import SearchStep, Stage, tried
 from advisor.tuner.facts import Suggestion
 from advisor.tuner.grid import promise_of_training, tune_training
-from advisor.tuner.in_turn import in_turn
 from advisor.tuner.loader import worker_counts
 from advisor.tuner.proof import planned_rounds, side
 from advisor.tuner.rounding import within
-from advisor.tuner.sharing import shared, splits
 from advisor.tuner.standing import (
     FEWEST_ROUNDS,
     GOOD_ROUNDS,
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
 
     from advisor.model import Run
     from advisor.tuner.facts import Data
-    from advisor.tuner.in_turn import Gains
-    from advisor.tuner.sharing import Split
 
 MOST_ADVISED = 4
 """Proposals that get pairs of their own, the most promising first."""
@@ -61,7 +57,6 @@ def advise(now: TunerState) -> Stage:
     padding = now.front.effects.padding_share or 0.0
     foreseen = (
         (now.without_waiting, try_loader_arguments),
-        (now.without_waiting, try_sharing),
         (1 / max(1e-9, 1 - padding), try_buckets),
         (promise_of_training(now), tune_training),
     )
@@ -75,13 +70,11 @@ def advise(now: TunerState) -> Stage:
         (switch, whatifs(now, switch))
         for switch in SWITCHES
         if applies(now, switch) and (may_round or not switch.guarded)
-        if switch.name != "threads" or not any(p.kind == "sharing" for p in now.proposals)
     ]
-    now, told = yield from in_turn(now, wanted)
     for dear in (False, True):
         for switch, names in wanted:
             if (switch.extra_s > now.price_s) is dear:
-                now = yield from try_switch(now, switch, names, told)
+                now = yield from try_switch(now, switch, names)
         now = yield from prove_best(now)
     if together := all_at_once(now):
         now = replace(now, proposals=(*now.proposals, together))
@@ -106,7 +99,7 @@ def settle(now: TunerState, proposal: Suggestion, later_s: float = 0.0) -> Stage
     variant = proposal.variant
     if proposal.kind == "training-batch":
         knob = next(knob for knob in now.all_knobs if key_of(knob) == proposal.knob)
-        candidate = now.with_value(knob, dict(proposal.data)["to"], beyond=now.facts.training_batch)
+        candidate = now.with_value(knob, dict(proposal.data)["to"])
         if isinstance(candidate, knobs.InvalidChange):
             return now
         variant = replace(variant, candidate=candidate)
@@ -133,11 +126,8 @@ def settle(now: TunerState, proposal: Suggestion, later_s: float = 0.0) -> Stage
         alone = not any(holds(now, each) for each in now.proposals)
         now = now.skip(f"the rest of the pairs of {proposal.title}", rest_s, matters=alone)
     runs = answer.runs(AFTER)
-    run = proposal.run or next(iter(runs), None)
     besides = tuple(p for p in now.proposals if p is not proposal)
-    if proposal.run is None and not all(sound(now, each) for each in runs):
-        return replace(now, proposals=besides)  # turns saw nothing but its rate
-    settled = replace(proposal, variant=variant, run=run, outcome=answer)
+    settled = replace(proposal, variant=variant, outcome=answer)
     now = replace(now, proposals=(*besides, settled))
     if proposal.knob is None or answer.proven(now.facts.objective, now.facts.smallest_gain):
         return now
@@ -158,7 +148,7 @@ def sound(now: TunerState, run: Run) -> bool:
 def all_at_once(now: TunerState) -> Suggestion | None:
     """What was proven each by itself, together; None where that is less than two."""
     objective = now.facts.objective
-    proven = [each for each in now.proposals if holds(now, each) and not alters(each)]
+    proven = [each for each in now.proposals if holds(now, each) and each.kind != "training-batch"]
     if len(proven) < 2:
         return None
     gains = [each.outcome.interval(objective) for each in proven if each.outcome]
@@ -185,13 +175,6 @@ def holds(now: TunerState, proposal: Suggestion) -> bool:
     return outcome is not None and outcome.proven(now.facts.objective, now.facts.smallest_gain)
 
 
-def alters(proposal: Suggestion) -> bool:
-    """Whether another model comes of it."""
-    name = proposal.title.partition("=")[0]
-    changing = {switch.name for switch in SWITCHES if switch.changes_training}
-    return proposal.kind == "training-batch" or (proposal.kind == "switch" and name in changing)
-
-
 def faster_run(
     now: TunerState, variant: Variant
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
@@ -213,21 +196,12 @@ def faster_run(
     return now, run if sound(now, run) and now.gain_over_usual(run) > 1 + now.level else None
 
 
-def try_switch(now: TunerState, switch: Switch, names: tuple[str, ...], told: Gains) -> Stage:
-    """Run `switch` by each of `names` that turns have not `told` of, and by the best that they
-    have; a proposal if it was faster and, where it needs one, inside its guard."""
-    untold = [name for name in names if name not in told]
-    gains = {name: gain for name in names if (gain := told.get(name)) is not None}
-    chosen = max(gains, key=lambda name: gains[name], default=None)
-    if chosen and not untold and not switch.guarded:
-        variant = Variant(candidate=now.best, whatif=chosen)
-        found = Suggestion(
-            kind="switch", title=chosen, variant=variant, run=None, gain=gains[chosen]
-        )
-        return replace(now, proposals=(*now.proposals, found))
+def try_switch(now: TunerState, switch: Switch, names: tuple[str, ...]) -> Stage:
+    """Run `switch` by each of `names`; a proposal if it was faster and, where it needs one, inside
+    its guard."""
     whatif = ""
     run: Run | None = None
-    for each in [*untold, *([chosen] if chosen else [])]:
+    for each in names:
         variant = Variant(candidate=now.best, whatif=each, extra_s=switch.extra_s)
         now, faster = yield from faster_run(now, variant)
         if faster is not None and (run is None or now.faster(faster, run)):
@@ -303,29 +277,6 @@ def try_buckets(now: TunerState) -> Stage:
         gain=now.gain_over_usual(run),
     )
     return replace(now, proposals=(*now.proposals, proposal))
-
-
-def try_sharing(now: TunerState) -> Stage:
-    """Workers and fewer threads at once, where no workers alone were proven; then what else keeps
-    workers busy, on top of the better split."""
-    chosen: Split | None = None
-    fastest: Run | None = None
-    alone = any("num_workers" in dict(each.data) and holds(now, each) for each in now.proposals)
-    for split in () if alone else splits(now):
-        now, run = yield from faster_run(now, split.variant)
-        if run is not None and (fastest is None or now.gain(run, fastest) > 1):
-            fastest, chosen = run, split
-    for name, values in loader_values(now):
-        if fastest is None or chosen is None:
-            return now
-        if needs_workers(name):
-            fuller = replace(chosen, arguments={**chosen.arguments, name: values[0]})
-            now, run = yield from faster_run(now, fuller.variant)
-            if run is not None and now.gain(run, fastest) > 1 + now.level:
-                fastest, chosen = run, fuller
-    if fastest is None or chosen is None:
-        return now
-    return replace(now, proposals=(*now.proposals, shared(now, chosen, fastest)))
 
 
 def loader_values(now: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:

@@ -170,7 +170,7 @@ def _tuned(
         "the program by itself", "exit code 0", f"{bare.returncode} {said}".strip(),
         bare.returncode == 0, "the workload, not gpu-advisor",
     )  # fmt: skip
-    how = ("--window", "1s", "--tier", "safe") if bench.short else ("--window", "2s")
+    how = ("--window", "1s", "--safe") if bench.short else ("--window", "2s")
     done = bench.python(
         "-m", "advisor", "optimize", *([config] if config else []), "--json", "--fresh",
         *how, "--budget", f"{budget_s}s", "--", sys.executable, *program,

@@ -19,7 +19,7 @@ def hostile(report: Report) -> Report:
         if isinstance(part, list):
             return [spoil(entry, key) for entry in part]
         fixed = {"verdict", "outcome", "class", "schema_version", "written_by", "kind", "purpose"}
-        fixed |= {"stage", "objective", "tier"}
+        fixed |= {"stage", "objective"}
         if not isinstance(part, str) or not part or key in fixed:
             return part
         return f"{part} {bad}"

@@ -80,29 +80,6 @@ def test_a_proof_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
     assert not any("about 0 s" in entry for entry in report.skipped)
 
 
-def test_a_batch_that_changes_a_training_is_labelled_as_that(tmp_path: Path) -> None:
-    """First the part that keeps the samples of an update, then what --training-batch allows."""
-    engine = on_formula(
-        load_s=1e-6,
-        step_kind="optimizer step",
-        items=64,
-        observed={"trains": "optimizer", "optimizers": ("AdamW",)},
-    )
-    text = "batch_size: 4\naccumulation_steps: 4\nlr: 0.1\n"
-    report = reported(formula_search(tmp_path, engine, text, training_batch=True), tmp_path)
-    classes = {change.path: change.class_ for change in report.changes}
-    assert classes == {"batch_size": "quality", "accumulation_steps": "training", "lr": "quality"}
-    assert report.gain is not None
-    assert report.gain_free is not None
-    assert report.gain_quality is not None
-    assert report.gain_free.ratio * report.gain_quality.ratio == pytest.approx(report.gain.ratio)
-    assert report.quality_proven is False
-    screen = rendering.render(report).partition("## ")[0]
-    assert "as --training-batch allows" in screen
-    assert "with batch_size" in screen
-    assert "quality not proven" in screen
-
-
 def test_what_was_faster_and_not_proven_is_not_called_no_faster(tmp_path: Path) -> None:
     """The budget bought the search and no round of the proof."""
     engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
@@ -332,7 +309,7 @@ def test_only_what_is_still_there_is_told_as_written(kind: str, left: tuple[str,
 
 def test_what_a_fit_chose_is_told_so() -> None:
     """Beside the single runs, of which another may have been faster."""
-    for reason in ("changed-batch", "changed-batch-of-tier", "changed-loader"):
+    for reason in ("changed-batch", "changed-loader"):
         assert "by the curve fitted to all runs" in sentences.REASONS[reason]
 
 

@@ -32,7 +32,6 @@ def test_what_stopped_a_search_is_told_in_plain_figures(stop: str) -> None:
 def test_a_batch_that_is_a_thousand_times_as_large_is_told_in_plain_figures() -> None:
     data = {"times": 4096.0, "factor": 4096.0, "optimizer": "SGD", "rule": "linear", "runs": 1}
     told = [
-        sentences.why(a_decision("changed-training-batch", **data)),
         retrained.where_to_start(data),
         advised.advised(
             Advice(

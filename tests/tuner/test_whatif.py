@@ -257,20 +257,6 @@ def test_a_lucky_run_is_not_advised(tmp_path: Path) -> None:
     assert advised <= 1
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.3, True), (0.02, False), (None, False)])
-def test_fewer_updates_are_tried_where_updates_take_time(
-    share: float | None, told: bool, tmp_path: Path
-) -> None:
-    """And advised by themselves: they change the training, so no patch of all holds them."""
-    switches = {"accumulate=4": 1.3, "cudnn_benchmark": 1.2, "tf32": 1.2}
-    engine = computing(switches=switches, observed={"update_share": share})
-    advice = advice_of(formula_search(tmp_path, engine, CONFIG, workload=GUARD))
-    titles = {each.title for each in advice}
-    assert ("accumulate=4" in titles) is told
-    (together,) = [each for each in advice if each.kind == "together"]
-    assert "accumulate" not in str(dict(together.data)["parts"])
-
-
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     """A what-if is not begun where its pairs would not fit: one run alone is told to nobody. It
     changes nothing that is written, so the answer is whole."""

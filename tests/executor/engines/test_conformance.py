@@ -162,23 +162,6 @@ def test_the_machine_is_the_same_every_time(make: Callable[..., Engine]) -> None
         assert engine.machine().key == make().machine().key
 
 
-def test_switches_in_turn_are_told_after_the_window_or_not_at_all(
-    make: Callable[..., Engine], folder: Path
-) -> None:
-    """Names are those of the plan, and the spells lie between the window and the process' end."""
-    with make() as engine:
-        asked = trial_of(engine, folder)
-        plan = dataclasses.replace(asked.plan, in_turn=("tf32", "threads=2"))
-        before = engine.clock()
-        run = engine.run(dataclasses.replace(asked, plan=plan))
-        took_s = engine.clock() - before
-        assert isinstance(run, Run), run
-    assert {each.name for each in run.in_turn} <= {"", *plan.in_turn}
-    spells = [spell for each in run.in_turn for spell in each.spells]
-    assert all(run.window_end <= spell.start < spell.end for spell in spells)
-    assert all(spell.end - run.window_end < took_s for spell in spells)
-
-
 def test_waiting_for_quiet_ends(make: Callable[..., Engine]) -> None:
     """Who is still at work is told by name; nobody is nobody."""
     with make() as engine:

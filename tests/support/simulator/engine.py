@@ -26,7 +26,6 @@ from advisor.errors import ReportError
 from advisor.model import (
     Disturbance,
     Failure,
-    InTurn,
     JsonScalar,
     Machine,
     Neighbour,
@@ -189,23 +188,7 @@ class RecordedEngine:
             startup_s=startup_s,
             wall_s=startup_s + seconds + after_s,
             disturbance=told,
-            in_turn=tuple(self._spells(each, start_s, noisy / slow) for each in found.in_turn),
         )
-
-    def _spells(self, found: InTurn, start_s: float, faster: float) -> InTurn:
-        """Of the same process: what makes it faster makes every spell of it so."""
-        spells = tuple(
-            replace(
-                spell,
-                start=start_s + spell.start,
-                end=start_s + spell.end,
-                units_per_s=spell.units_per_s
-                * faster
-                * math.exp(self._random.gauss(0.0, self._noise.within)),
-            )
-            for spell in found.spells
-        )
-        return replace(found, spells=spells)
 
     def _startup(self, found: Run) -> float:
         seconds = self._startup_s if self._startup_s is not None else found.startup_s or 0.0

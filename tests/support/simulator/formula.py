@@ -12,18 +12,15 @@ from advisor.model import (
     Ceilings,
     Effects,
     Failure,
-    InTurn,
     JsonScalar,
     LoaderCeiling,
     Machine,
     MeasurePlan,
     Run,
-    Spell,
     Telemetry,
     Trial,
     WhatIfOutcome,
 )
-from advisor.probe.in_turn import LASTING, order
 from advisor.runner.signs import NEXT_STEPS
 from tests.support.simulator.engine import QUIET_MACHINE, arguments_of
 
@@ -167,8 +164,6 @@ class Formula:
         if process_s is not None:
             startup_s, seconds, ending_s = 0.0, process_s, 0.0
         alone_s = plan.ceilings_s * (1 + len(plan.ceilings_workers)) * bool(plan.ceilings_workers)
-        in_turn = self._in_turn(plan, rate, seconds)
-        alone_s += max((s.end - seconds for each in in_turn for s in each.spells), default=0.0)
         finished = rate * seconds if plan.whole or not self.sampler else 0.0
         finished = float(self.whole_units) if whole else finished
         half = self._half(used)
@@ -196,7 +191,6 @@ class Formula:
             losses=losses,
             effects=self._effects(used),
             whatif=self._outcome(whatif),
-            in_turn=in_turn,
             ceilings=Ceilings(
                 compute_units_per_s=batch / step_s,
                 loader=tuple(
@@ -266,28 +260,6 @@ class Formula:
         applied = whatif in self.switches or whatif.startswith("loader.")
         return WhatIfOutcome(
             name=whatif, applied=applied, why=None if applied else "nothing to switch"
-        )
-
-    def _in_turn(self, plan: MeasurePlan, rate: float, begin_s: float) -> tuple[InTurn, ...]:
-        """Spells of one window each, after the window; the program as it is always applies."""
-        if not plan.in_turn:
-            return ()
-        spells: dict[str, list[Spell]] = {"": []}
-        faster, length_s = 1.0, plan.measure_s
-        names = [name for name in order(plan.in_turn) if not name or name in self.switches]
-        for number, name in enumerate(names):
-            speedup = self.switches.get(name, 1.0)
-            faster *= speedup if name in LASTING else 1.0
-            after_s = number * length_s
-            drifted = 1.0 + self.drift_per_s * (after_s + length_s / 2)
-            now = faster if name in LASTING else faster * speedup
-            start = begin_s + after_s
-            spell = Spell(start=start, end=start + length_s, units_per_s=rate * now * drifted)
-            spells.setdefault(name, []).append(spell)
-        missing = [name for name in plan.in_turn if name not in self.switches]
-        return (
-            *(InTurn(name=name, spells=tuple(each)) for name, each in spells.items()),
-            *(InTurn(name=n, applied=False, why="nothing to switch") for n in missing),
         )
 
     def _printed(self, used: Values, trial: Trial) -> str:

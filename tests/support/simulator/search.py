@@ -137,7 +137,7 @@ def formula_search(
     host_noise: float | None = None,
     history: History | None = None,
     objective: Objective = THROUGHPUT,
-    training_batch: bool = False,
+    safe: bool = False,
 ) -> FormulaSearch:
     """A search over the config `text` in `folder`, whose trials `engine` answers."""
     config = folder / name
@@ -154,7 +154,7 @@ def formula_search(
         cards=int(gpu),
         smallest_gain=0.03,
         budget_s=budget_s,
-        training_batch=training_batch,
+        safe=safe,
         earlier=PriorData(host_noise=host_noise),
     )
     lab = Executor(
