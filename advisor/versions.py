@@ -33,7 +33,7 @@ from advisor.errors import (
     StateUnusableError,
 )
 from advisor.files import atomic
-from advisor.runner.prepare import candidate_path
+from advisor.runner.job import candidate_path
 from advisor.state import existing_folders, project_root
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from advisor.model import Change
 
 ORPHAN_S = 8.0
-"""Longest that a trial outlives its call: its guardian ends it, kindly first."""
+"""Longest that a trial outlives its call: its supervisor ends it, kindly first."""
 _HALF = ".half-"
 """How the name of a folder begins that is being made or taken away."""
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
-from advisor.sandbox.confinement import KINDS, Kind
-from advisor.sandbox.offer import FORCED, offered
+from advisor.sandbox.capabilities import FORCED, detect_isolation
+from advisor.sandbox.policy import KINDS, Kind
 from benchmarks import ways
 from benchmarks.ways import WAYS
 
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--no-torch", action="store_true", help="leave out what imports torch")
     parser.add_argument("--kinds", default=",".join(KINDS))
     given = parser.parse_args()
-    best = offered(str(Path.cwd()))
+    best = detect_isolation(str(Path.cwd()))
     here = KINDS[KINDS.index(best.kind) :]  # each holds where a better one does
     kinds: list[Kind] = [kind for kind in here if kind in given.kinds.split(",")]
     why = f" ({best.why_not_better})" if best.why_not_better else ""

@@ -14,7 +14,7 @@ import pytest
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
 from advisor.report import writing
 from advisor.report.model import AdviceEntry
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from benchmarks import kills
 from benchmarks.rewriting import Failures
 from benchmarks.ways import seen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from advisor import knobs, options, settings
 from advisor.config.argv import first_own_word
 from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
-from advisor.sandbox.offer import offered
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 
 if TYPE_CHECKING:
@@ -189,7 +189,11 @@ def _is_imported(
     argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
 ) -> bool:
     """Whether the program imports its config, and sees the candidate in its place when it does."""
-    if document is None or document.format != "python" or offered(str(cwd)).kind != "overlay":
+    if (
+        document is None
+        or document.format != "python"
+        or detect_isolation(str(cwd)).kind != "overlay"
+    ):
         return False
     return options.imports(argv, cwd, config)
 

@@ -27,7 +27,7 @@ from advisor.report.entries import trial_entry
 from advisor.report.over_runs import ranged
 from advisor.report.progress import Progress
 from advisor.runner import limits
-from advisor.sandbox.offer import unisolated
+from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s
 from advisor.tuner.prices import CEILINGS_S
 
@@ -134,7 +134,7 @@ def measure(
         LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
     ):
         request = TrialRequest(variant=Variant(), purpose="profile", plan=plan)
-        for note in unisolated(str(program.cwd), {**os.environ, **program.env}):
+        for note in isolation_warnings(str(program.cwd), {**os.environ, **program.env}):
             progress.note(note)
         progress.stage("profile")
         for number in range(1, RUNS + 1):

@@ -19,7 +19,7 @@ from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.progress import Progress
 from advisor.runner import limits
-from advisor.sandbox.offer import unisolated
+from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s
 from advisor.state import project_root, state_folder
 from advisor.tuner.facts import Source
@@ -278,7 +278,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    alone = unisolated(str(asked.cwd), {**os.environ, **asked.workload.env})
+    alone = isolation_warnings(str(asked.cwd), {**os.environ, **asked.workload.env})
     for note in (*left, *left_untuned(asked), *alone):
         progress.note(note)
     return Job(

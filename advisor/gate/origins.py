@@ -17,7 +17,7 @@ from advisor.gate.entries import ARMS, LoadedEntry
 from advisor.gate.git import git
 from advisor.model import Origins
 from advisor.probe.origins import FILE
-from advisor.runner.prepare import PROBE
+from advisor.runner.job import PROBE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

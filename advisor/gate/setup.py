@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
+from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
-from advisor.runner.prepare import Job
-from advisor.sandbox.confinement import SandboxPolicy
+from advisor.sandbox.policy import SandboxPolicy
 
 if TYPE_CHECKING:
     import threading
@@ -49,7 +49,7 @@ def set_up(
         records=str(scratch),
         outputs=str(scratch),
         logs=str(scratch),
-        confinement=confined,
+        sandbox=confined,
     )
     deadline = time.monotonic() + limit_s
     with Launched(job, Tally(None)) as launched:

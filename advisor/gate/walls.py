@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from advisor.executor.engines import scratch_dir
 from advisor.gate.git import git
-from advisor.sandbox.offer import ASKED_FOR, offered, sparing
+from advisor.sandbox.capabilities import ASKED_FOR, allow_except, detect_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from advisor.gate.base import Checkout
-    from advisor.sandbox.confinement import SandboxPolicy
+    from advisor.sandbox.policy import SandboxPolicy
 
 OWN_FOLDER = "gpu-advisor"
 """Of RUNNER_TEMP: the environment that we run in, and the report."""
@@ -25,7 +25,7 @@ def unprotected(cwd: Path) -> str:
 
     Raises UsageError where an isolation is asked for that does not hold.
     """
-    offer = offered(str(cwd))
+    offer = detect_isolation(str(cwd))
     if offer.kind != "guard":
         return ""
     return (
@@ -37,7 +37,7 @@ def unprotected(cwd: Path) -> str:
 def notes(cwd: Path, withheld: Sequence[str], *, allow_writes: bool = False) -> list[str]:
     """What a reader must know of it."""
     found = []
-    if allow_writes and offered(str(cwd)).kind == "landlock":
+    if allow_writes and detect_isolation(str(cwd)).kind == "landlock":
         found.append(
             "--allow-writes: base and head could change what is in their checkouts, but for .git; "
             "so nothing could be made beside .git"
@@ -71,8 +71,8 @@ def of_setup(
     protected += [path.parent for path in steering]
     if environ.get("RUNNER_TEMP"):
         protected.append(Path(environ["RUNNER_TEMP"], OWN_FOLDER))
-    return sparing(
-        offered(str(checkout.cwd)),
+    return allow_except(
+        detect_isolation(str(checkout.cwd)),
         map(str, protected),
         passes=[str(checkout.top.resolve())],
         scratch=scratch,

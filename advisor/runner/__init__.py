@@ -1,8 +1,8 @@
 """One trial: the user's own command in a fresh process, measured, ended, and judged.
 
 prepare.py    Trial to Job: files, directories, argv, environment
-launch.py     starts the job through its guardian and ends it
-guardian.py   the process between: nothing outlives the parent
+launch.py     starts the job through its supervisor and ends it
+supervisor.py   the process between: nothing outlives the parent
 keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
 records.py    the probe's records: their format, their parser, their folder
@@ -14,7 +14,7 @@ resources.py  memory and CPU of the process tree; out-of-memory kills
 watch.py      waits, and acts on the limits: an Ending
 signs.py      what programs print when something goes wrong, as data
 classify.py   Ending to Finding
-traces.py     files left in the working directory; digest of the outputs
+fs_changes.py     files left in the working directory; digest of the outputs
 reading.py    the records of all processes to one Reading
 said.py       what was said last: by the program, by what ended it, by the probe
 """
@@ -32,18 +32,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.others import Others
 from advisor.model import Failure, Run, Telemetry, Trial
-from advisor.runner import traces
+from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify
 from advisor.runner.disturbance import judge, on_card, window_rates
+from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
+from advisor.runner.log_excerpt import log_tail
+from advisor.runner.monitor import TrialExit, Watch
 from advisor.runner.output import Tally
-from advisor.runner.prepare import prepare
 from advisor.runner.rates import Rate, best_rate
 from advisor.runner.reading import Reading, glimpse, read
-from advisor.runner.said import log_tail
-from advisor.runner.watch import TrialExit, Watch
-from advisor.sandbox import layers
-from advisor.sandbox.offer import FORCED, LAYER_FOLDER, LAYER_SIZE
+from advisor.runner.result_files import read_copies, read_folder
+from advisor.sandbox.capabilities import FORCED, LAYER_FOLDER, LAYER_SIZE
 from advisor.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.model import Card
-    from advisor.runner.prepare import Job
+    from advisor.runner.job import Job
 
 __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 
@@ -91,13 +91,13 @@ def run_trial(
     StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
-    confined = job.confinement
-    before = traces.snapshot(trial.cwd, job.scratch) if confined.by_names else None
+    sandbox = job.sandbox
+    before = fs_changes.snapshot(trial.cwd, job.scratch) if sandbox.by_names else None
     tally = Tally(trial.plan.unit_regex)
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
-        seen = stack.enter_context(sampler(launched.guardian_pid)) if sampler else None
-        others = Others(launched.guardian_pid)
+        seen = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
+        others = Others(launched.supervisor_pid)
         watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     if refused := _refusal(ending, launched):
@@ -116,7 +116,7 @@ def run_trial(
         "exit_code": ending.exit_code,
         "wall_s": ending.wall_s,
         "files_created": tuple(map(_text, left.created)),
-        "isolation": confined.kind,
+        "isolation": sandbox.kind,
     }
     if finding is not None:
         return Failure(
@@ -130,7 +130,7 @@ def run_trial(
         )
     assert rate is not None
     cards = reading.cards if reading else ()
-    made = layers.written(job.outputs)  # where the config's own folder was turned to
+    written_at, results = read_folder(job.outputs)
     telemetry = seen.summary(rate.window_start, rate.window_end, cards) if seen else Telemetry()
     return Run(
         **(_probed(reading) if reading else {})
@@ -138,15 +138,12 @@ def run_trial(
         | _clean(rate, reading, others, telemetry)
         | facts,
         telemetry=telemetry,
-        files_in_window=_files_within(launched.changes, made, rate, to_end=trial.plan.whole),
-        results=(
-            *traces.results(launched.changes, trial.cwd),
-            *traces.results(made, job.outputs),
-        ),
-        output_digest=traces.digest(job.outputs) if trial.plan.mode == "whole" else None,
+        files_in_window=_files_within(launched.changes, written_at, rate, trial),
+        results=(*read_copies(launched.changes, trial.cwd), *results),
+        output_digest=fs_changes.digest(job.outputs) if trial.plan.mode == "whole" else None,
         stdout_tail=ending.stdout,
         notes=(
-            *confined.notes,
+            *sandbox.notes,
             *(reading.notes if reading else ()),
             *map(_text, left.notes()),
             *_leftovers(ending),
@@ -214,30 +211,30 @@ def _leftovers(ending: TrialExit) -> tuple[str, ...]:
 def _left(
     trial: Trial,
     job: Job,
-    before: traces.Snapshot | None,
+    before: fs_changes.Snapshot | None,
     ending: TrialExit,
     changes: Mapping[str, Any] | None,
-) -> traces.FilesystemChanges:
+) -> fs_changes.FilesystemChanges:
     """What was written outside scratch: as the isolation knows it, else as can be guessed."""
     if changes is not None:
-        return traces.FilesystemChanges.exact(
-            changes, trial.cwd, thrown_away=job.confinement.throws_away
+        return fs_changes.FilesystemChanges.exact(
+            changes, trial.cwd, thrown_away=job.sandbox.throws_away
         )
     if before is None:
-        return traces.FilesystemChanges()
-    left = traces.compare(before, traces.snapshot(trial.cwd, job.scratch))
+        return fs_changes.FilesystemChanges()
+    left = fs_changes.compare(before, fs_changes.snapshot(trial.cwd, job.scratch))
     return left.and_written(ending.writes, trial.cwd, before)
 
 
 def _files_within(
-    changes: Mapping[str, Any] | None, made: Mapping[str, Any], rate: Rate, *, to_end: bool
+    changes: Mapping[str, Any] | None, written_at: Sequence[float], rate: Rate, trial: Trial
 ) -> int | None:
-    """Where a run ends with its items, the last of them is written after the window."""
+    """Count files written inside the window; a run to its end writes the last ones after it."""
     elsewhere = (changes or {}).get("written_at")
-    if elsewhere is None and not made["written_at"]:
+    if elsewhere is None and not written_at:
         return None
-    times = (*(elsewhere or ()), *made["written_at"])
-    end = float("inf") if to_end else rate.window_end
+    times = (*(elsewhere or ()), *written_at)
+    end = float("inf") if trial.plan.whole else rate.window_end
     return sum(1 for time in times if rate.window_start <= time <= end)
 
 
@@ -262,7 +259,7 @@ def _refused(
         return None
     raised = [each for each in (process.exception for process in ending.processes) if each]
     found = refusal(
-        job.confinement,
+        job.sandbox,
         [
             *(f"{each.type}: {each.message}" for each in raised),
             *reversed(ending.stderr.splitlines()),

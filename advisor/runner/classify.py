@@ -9,16 +9,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor.runner.said import (
-    LAUNCHERS,
-    TAIL_LINES,
-    TRACEBACK,
-    exception_lines,
-    exceptions,
-    last_error,
-    last_line,
-)
-from advisor.runner.signs import (
+from advisor.runner.failure_patterns import (
     CONFIG,
     DEATHS,
     DEVICE,
@@ -27,13 +18,22 @@ from advisor.runner.signs import (
     SWALLOWED,
     Sign,
 )
+from advisor.runner.log_excerpt import (
+    LAUNCHERS,
+    TAIL_LINES,
+    TRACEBACK,
+    exception_lines,
+    exceptions,
+    last_error,
+    last_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from advisor.model import Trial
+    from advisor.runner.monitor import TrialExit
     from advisor.runner.records import ProgramException
-    from advisor.runner.watch import TrialExit
 
 EVIDENCE_CHARS = 300
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}

@@ -1,7 +1,7 @@
 """Removes a folder once the process that asked for it is gone, even by kill -9.
 
 Run as `python -I -S keeper.py FOLDER`, standard library only. stdin: a pipe whose end is that
-process's end. What still works in the folder has guardians of its own; it is waited for.
+process's end. What still works in the folder has supervisors of its own; it is waited for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts a job through its guardian, and ends it: the parent's end of the two pipes."""
+"""Starts a job through its supervisor, and ends it: the parent's end of the two pipes."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from advisor.runner import guardian
+from advisor.runner import supervisor
 from advisor.runner.output import Stream, Tally
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from advisor.runner.prepare import Job
+    from advisor.runner.job import Job
 
 HERE = Path(__file__).resolve().parent
-START = "import sys; sys.path += sys.argv[1:3]; import guardian; sys.exit(guardian.main())"
-GUARDIAN = (
+START = "import sys; sys.path += sys.argv[1:3]; import supervisor; sys.exit(supervisor.main())"
+SUPERVISOR = (
     sys.executable, "-I", "-S", "-B", "-c", START, str(HERE), str(HERE.parents[1]),
 )  # fmt: skip
 """As a module, whose compiled code is kept: a script would be compiled for every trial. Of the
 package it finds the rooms below, and does not import its own."""
-STOP_LIMIT_S = guardian.TERM_GRACE_S + guardian.KILL_GRACE_S + 10.0
-"""Longest wait for the guardian to have taken everything away."""
+STOP_LIMIT_S = supervisor.TERM_GRACE_S + supervisor.KILL_GRACE_S + 10.0
+"""Longest wait for the supervisor to have taken everything away."""
 
 
 class Launched:
-    """A command that runs under a guardian. Leaving the context ends it, whatever happened."""
+    """A command that runs under a supervisor. Leaving the context ends it, whatever happened."""
 
     def __init__(self, job: Job, tally: Tally) -> None:
         self.job = job
@@ -57,15 +57,15 @@ class Launched:
         """The disk of the trial's own folder had no room any more at its end."""
         self._buffer = b""
         self._gone = False
-        """The guardian's pipe has ended."""
+        """The supervisor's pipe has ended."""
         self._clean = False
-        """The guardian said that it has taken everything away."""
+        """The supervisor said that it has taken everything away."""
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         try:
             self._process = subprocess.Popen(
-                # the scratch path says to whoever lists processes whose guardian this is
-                [*GUARDIAN, job.scratch],
+                # the scratch path says to whoever lists processes whose supervisor this is
+                [*SUPERVISOR, job.scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -97,17 +97,17 @@ class Launched:
         self.stop()
 
     @property
-    def guardian_pid(self) -> int:
+    def supervisor_pid(self) -> int:
         """Root of the process tree to be sampled."""
         return self._process.pid
 
     @property
     def ended(self) -> bool:
-        """The command has exited, was never started, or its guardian is gone."""
+        """The command has exited, was never started, or its supervisor is gone."""
         return self.exited or self.refused is not None or self._gone
 
     def wait(self, seconds: float) -> None:
-        """Until the guardian tells something, at most `seconds`."""
+        """Until the supervisor tells something, at most `seconds`."""
         events = self._process.stdout
         assert events is not None
         if self._gone:
@@ -136,7 +136,7 @@ class Launched:
         deadline = time.monotonic() + STOP_LIMIT_S
         while not self._gone and time.monotonic() < deadline:
             self.wait(0.5)
-        if not self._clean:  # someone killed the guardian, or it is stuck
+        if not self._clean:  # someone killed the supervisor, or it is stuck
             self._process.kill()
             self._kill_group()
         for stream in (self.stdout, self.stderr):
@@ -159,7 +159,7 @@ class Launched:
                 self.left, self._clean = tuple(event["left"]), True
                 self.changes, self.full = event["changes"], event["full"]
             case other:
-                msg = f"the guardian sent an unknown event: {other}"
+                msg = f"the supervisor sent an unknown event: {other}"
                 raise AssertionError(msg)
 
     def _tell(self, message: bytes) -> None:
@@ -169,7 +169,7 @@ class Launched:
             self._process.stdin.flush()
 
     def _kill_group(self) -> None:
-        """Without its guardian, the command's own session is all that can be reached."""
+        """Without its supervisor, the command's own session is all that can be reached."""
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from advisor.model import Trial
     from advisor.runner.disturbance import Part
+    from advisor.runner.monitor import TrialExit
     from advisor.runner.reading import Reading
-    from advisor.runner.watch import TrialExit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

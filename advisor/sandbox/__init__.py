@@ -1,21 +1,19 @@
-"""What a trial may write: three kinds of isolation behind one interface.
+"""Isolation of a trial's writes: overlay, Landlock or the write guard, behind one interface.
 
-offer.py       which kind this host offers, tried in a child process by attempt.py
-confinement.py what one trial is told: kind, what passes, where caches and writes go
-places.py      what passes through, by rules that are data
-inside.py      the interface that the guardian calls; the kind with nothing to do
-overlay.py     everything that is written goes to a layer that is thrown away
-namespaces.py  where one's own mounts may be made
-mounts.py      which mount points are covered, and how: pure
-sockets.py     what others listen on, which must stay within reach
-layers.py      what the program would have changed, read from the upper layers
-results.py     files of items among it, by a table of formats; pictures.py reads PNG for it
-landlock.py    writes outside the allowed places are denied
-supervisor.py  decides on single system calls, where the kernel's rules end
-kernel.py      the system calls
-compiled.py    a candidate that is Python is not taken for what was compiled of another
-refusals.py    failures that come from the isolation, told as such
+capabilities.py  the best kind this host offers, found by trying; the policy of one trial
+selftest.py      the process that tries one kind
+policy.py        the policy as the trial's supervisor receives it
+path_policy.py   paths that pass, caches, system trees: rules as data
+api.py           the interface that the supervisor calls
+overlay.py       writes go to a layer that is thrown away
+mounts.py        the mount points that are covered, and how; pure
+layers.py        changes of a trial, read from the upper layers
+landlock.py      writes outside the allowed places are denied
+seccomp.py       decisions on single system calls
+pyc_mtime.py     modification time of Python candidates
+kernel.py        system calls and namespaces
+refusals.py      failures that the isolation caused
 
-The guardian imports this room without the packages that gpu-advisor depends on: everything here
-but offer.py is standard library only, and quick to import.
+The trial's supervisor imports this room without the packages that gpu-advisor depends on. All but
+capabilities.py is standard library only, and quick to import.
 """

@@ -1,10 +1,16 @@
-"""The system calls of isolation; each raises OSError that names the call."""
+"""System calls and namespaces of isolation; a failed call raises OSError that names it."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
@@ -32,6 +38,9 @@ _KEPT_FLAGS = {
     getattr(os, "ST_RELATIME", 4096): MS_RELATIME,
 }
 """Of a mount that came from outside the namespace; it must keep them."""
+
+SETGID, SETUID, SETFCAP = 1 << 6, 1 << 7, 1 << 31
+"""Capabilities that granting all numbers takes."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -92,3 +101,79 @@ def _checked(name: str, result: int) -> None:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+# --- namespaces ---------------------------------------------------------------------------
+
+
+def enter_namespaces() -> None:
+    """Move into a user and a mount namespace of this process's own. Raises OSError.
+
+    All numbers of users and groups keep their meaning. Root keeps all that exist; other users
+    keep their own user and group alone.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if keeps_all_users():
+        with _mapper():
+            unshare(CLONE_NEWUSER | CLONE_NEWNS)
+    else:
+        unshare(CLONE_NEWUSER | CLONE_NEWNS)
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    mount("", "/", flags=MS_REC | MS_PRIVATE)
+
+
+def keeps_all_users() -> bool:
+    """Return True for a root that may take all users and groups along."""
+    needed = SETGID | SETUID | SETFCAP
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+        effective = next(line.split()[1] for line in file if line.startswith("CapEff:"))
+    several = sum(count for _, count in _ranges("uid")) > 1
+    return os.geteuid() == 0 and several and int(effective, 16) & needed == needed
+
+
+def _ranges(kind: str) -> list[tuple[int, int]]:
+    """Return first and count of each range of numbers that exist here."""
+    with open(f"/proc/self/{kind}_map", encoding="ascii") as file:
+        lines = [line.split() for line in file]
+    return [(int(first), int(count)) for first, _, count in lines]
+
+
+@contextlib.contextmanager
+def _mapper() -> Iterator[None]:
+    """Map every number to itself after the move inside.
+
+    Only a process that stayed outside may do so. Raises OSError if it may not.
+    """
+    mine = os.getpid()
+    maps = {
+        kind: "".join(f"{first} {first} {count}\n" for first, count in _ranges(kind))
+        for kind in ("gid", "uid")
+    }
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(write)
+        refused = 0
+        try:
+            if os.read(read, 1):
+                for kind, text in maps.items():
+                    _write(f"/proc/{mine}/{kind}_map", text)
+        except OSError as problem:
+            refused = problem.errno or errno.EPERM
+        os._exit(refused)
+    os.close(read)
+    try:
+        yield
+        os.write(write, b"m")
+    finally:
+        os.close(write)
+        refused = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if refused:
+        raise OSError(refused, os.strerror(refused), "/proc/self/uid_map")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,4 +1,4 @@
-"""Writes outside the allowed places are denied by Landlock, which needs no privilege."""
+"""Landlock: writes outside the allowed places are denied. Needs no privilege."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from advisor.sandbox import kernel
-from advisor.sandbox.places import SYSTEM_TREES, is_within
-from advisor.sandbox.supervisor import (
+from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
+from advisor.sandbox.seccomp import (
     MAKES_FOLDER,
     METADATA,
     NO_FOLLOW,
-    Supervisor,
+    SyscallListener,
     SyscallNotification,
 )
 
@@ -36,19 +36,18 @@ between folders; truncate. Reading, running and the controls of devices stay fre
 
 
 class Landlock:
-    """See Isolation. Only the command is confined, not its guardian."""
+    """Confines the command, not its supervisor; see `api.Sandbox`."""
 
-    def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
-        del cwd
-        self._free = (*told["passes"], *SYSTEM_TREES)
+    def __init__(self, policy: Mapping[str, Any]) -> None:
+        self._free = (*policy["passes"], *SYSTEM_TREES)
         self._denied: list[str] = []
-        self._supervisor = Supervisor((*METADATA, *MAKES_FOLDER), self._judge)
+        self._listener = SyscallListener((*METADATA, *MAKES_FOLDER), self.judge)
 
     def enter(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def confine(self) -> None:
-        """Deny from here on, for all that this process starts."""
+        """Deny writes of this process and all that it starts."""
         version = kernel.syscall(
             "landlock_create_ruleset", kernel.LANDLOCK_CREATE_RULESET, None, 0, VERSION
         )
@@ -65,15 +64,20 @@ class Landlock:
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)
-        self._supervisor.confine()
+        self._listener.confine()
 
-    def _judge(self, notice: SyscallNotification) -> int | None:
-        """Of modes, owners, times and attributes Landlock knows nothing. Folders it denies by
-        itself, and tells nobody but the program, which may pass over it."""
+    def judge(self, notice: SyscallNotification) -> int | None:
+        """Deny changes of metadata outside the allowed places; note folders to be made.
+
+        The kernel denies folders by itself, but reports that to nobody else than the program.
+        """
         call = notice.call
         flags = notice.arguments[call.flags] if call.flags is not None else 0
         follows = call.follows and not flags & NO_FOLLOW
-        path = notice.place(call.folder, call.path, follows=follows)
+        try:
+            path = notice.place(call.folder, call.path, follows=follows)
+        except (OSError, ValueError):  # the file cannot be told, so it could be any
+            return None if call in MAKES_FOLDER else errno.EACCES
         free = not path or any(is_within(path, each) for each in self._free)
         if call not in MAKES_FOLDER:
             return None if free else errno.EACCES
@@ -98,22 +102,24 @@ class Landlock:
             os.close(place)
 
     def put(self, path: str, content: bytes) -> None:
-        """Not to be asked: candidates lie beside their originals."""
+        """Refuse: candidates lie beside their originals."""
         raise NotImplementedError
 
     @property
     def listens(self) -> int:
-        """See Isolation."""
-        return self._supervisor.listens
+        """Descriptor of the listener."""
+        return self._listener.listens
 
     def serve(self) -> None:
-        """A mode, an owner, a time or an attribute is to be changed, or a folder made."""
-        self._supervisor.serve()
+        """Judge one call."""
+        self._listener.serve()
 
-    def changes(self) -> dict[str, Any] | None:
-        """Nothing but what was allowed."""
+    def changes(self, copies: str) -> dict[str, Any] | None:
+        """Return no changes but the folders that were denied."""
+        del copies
         none: dict[str, Any] = {"created": [], "changed": [], "removed": [], "sealed": []}
         return none | {"full": None, "denied": self._denied}
 
     def leave(self) -> None:
-        """Nothing to do."""
+        """Close the listener; the rules end with their processes."""
+        self._listener.close()

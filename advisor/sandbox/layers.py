@@ -1,14 +1,14 @@
-"""What a program would have changed, read from the upper layers of overlays."""
+"""Changes of a trial, read from the upper layers of its overlays."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING, Any
 
-from advisor.sandbox import results
-from advisor.sandbox.places import SYSTEM_TREES
+from advisor.sandbox.path_policy import SYSTEM_TREES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,17 +20,25 @@ COMPILED = "__pycache__"
 """Python's own; no one misses it."""
 LOGS = (".log", ".out", ".err", ".lock", ".pid", ".tmp")
 LOG_PARTS = ("events.out.tfevents", ".wandb")
-"""Endings and parts of names of what tells of the work and is none."""
+"""Endings and parts of names of files that describe the work and are none."""
 COUNTED_LIMIT = 100_000
-LOOKED_INTO = 16
-"""Files of items."""
+ITEM_SUFFIXES = (
+    ".jsonl", ".ndjson", ".jsonlines", ".csv", ".tsv", ".json", ".npy", ".npz", ".png", ".jpg",
+    ".jpeg", ".wav", ".tif", ".tiff", ".webp", ".exr", ".bmp", ".gif", ".flac", ".mp3",
+)  # fmt: skip
+"""Formats of files that hold items: their content is compared between trials."""
+RESULTS_LIMIT = 16
+COPIED_BYTES = 64 << 20
+"""Largest file of items that is copied out of a layer."""
 
 
-def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str, list[Any]]:
-    """Absolute paths that were created, changed (content or mode) and removed, sorted; when files
-    that are no logs were last written, in seconds since the epoch; and what new files of items
-    hold (`results`).
+def changes(
+    kept: int, layers: Sequence[tuple[str, str]], host: int, copies: str
+) -> dict[str, list[Any]]:
+    """Return absolute paths that were created, changed and removed, sorted.
 
+    Beside them `written_at`, the times at which files that are no logs were last written, and
+    `results`, new files of items, each with its copy in the folder `copies`.
     `kept` is the descriptor of the folder of all layers, each of which is (the path it lies over,
     its folder). `host` is that of the host's root, where the real files are.
     """
@@ -41,55 +49,48 @@ def changes(kept: int, layers: Sequence[tuple[str, str]], host: int) -> dict[str
         for kind, name, status in _differences(kept, upper, host, place):
             if len(found[kind]) < LISTED_LIMIT:
                 found[kind].append(name)
-            if kind != "removed" and _is_product(name, status):
-                found["written_at"].append(round(status.st_mtime, 3))
-                if len(found["results"]) < LOOKED_INTO and _is_new(kind, name, status, host):
-                    held = _look_into(kept, f"{upper}{name.removeprefix(place)}")
-                    found["results"] += [{"path": name, **held}] if held else []
+            if kind == "removed" or not is_product(name, status):
+                continue
+            found["written_at"].append(round(status.st_mtime, 3))
+            if holds_items(name, status) and _is_new(kind, name, status, host):
+                copy = os.path.join(copies, f"result{len(found['results'])}")
+                if len(found["results"]) < RESULTS_LIMIT:
+                    lower = f"{upper}{name.removeprefix(place)}"
+                    found["results"] += _copied(kept, lower, copy, name)
     found["written_at"] = sorted(found["written_at"])[:COUNTED_LIMIT]
     return found | {kind: sorted(set(found[kind])) for kind in ("created", "changed", "removed")}
 
 
-def written(folder: str) -> dict[str, list[Any]]:
-    """`written_at` and `results` of a plain folder in which everything is of this run."""
-    found: dict[str, list[Any]] = {"written_at": [], "results": []}
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = os.path.join(place, name)
-            try:
-                status = os.stat(path, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # something of the program's goes on tidying up
-            if not _is_product(path, status) or len(found["written_at"]) == COUNTED_LIMIT:
-                continue
-            found["written_at"].append(round(status.st_mtime, 3))
-            if len(found["results"]) < LOOKED_INTO and (held := _look_into(None, path)):
-                found["results"].append({"path": path, **held})
-    return found
-
-
-def _is_product(path: str, status: os.stat_result) -> bool:
+def is_product(path: str, status: os.stat_result) -> bool:
+    """Return True for a regular file that is no log."""
     name = path.rpartition("/")[2]
-    told = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
-    return stat.S_ISREG(status.st_mode) and not told
+    log = name.endswith(LOGS) or any(part in name for part in LOG_PARTS)
+    return stat.S_ISREG(status.st_mode) and not log
+
+
+def holds_items(path: str, status: os.stat_result) -> bool:
+    """Return True for a file of a known format, by its name, that can be compared."""
+    return path.lower().endswith(ITEM_SUFFIXES) and 0 < status.st_size <= COPIED_BYTES
+
+
+def _copied(kept: int, path: str, copy: str, name: str) -> list[dict[str, str]]:
+    """Copy a file out of the layer, which is gone when the trial ends."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        with (
+            open(os.open(path, flags, dir_fd=kept), "rb") as source,
+            open(copy, "xb") as target,
+        ):
+            shutil.copyfileobj(source, target)
+    except OSError:
+        return []
+    return [{"path": name, "copy": copy}]
 
 
 def _is_new(kind: str, path: str, status: os.stat_result, host: int) -> bool:
-    """Whether all of it is of this run: what may have been added to also holds earlier items."""
+    """Return True if all of it is of this run: no earlier items were added to."""
     old = _real(path, host) if kind == "changed" else None
     return old is None or status.st_size < old.st_size
-
-
-def _look_into(kept: int | None, path: str) -> dict[str, Any] | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=kept)
-    except OSError:
-        return None
-    try:
-        return results.look_into(descriptor, path)
-    finally:
-        os.close(descriptor)
 
 
 def _differences(
@@ -152,7 +153,7 @@ def _same_link(here: int, name: str, path: str, host: int) -> bool:
 
 
 def _is_empty(here: int, name: str) -> bool:
-    """Whether there is nothing below that could be told of in its place."""
+    """Return True for a folder with nothing below."""
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
     try:
         return not os.listdir(folder)

@@ -1,4 +1,4 @@
-"""Which places of the file tree are covered, and how.
+"""Plan of the mounts of an overlay.
 
 The kernel lays no overlay over a folder in which something is mounted that a user may not
 unmount. Such a folder is split: what lies in it is covered one by one.
@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from advisor.sandbox.namespaces import keeps_all
-from advisor.sandbox.places import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
+from advisor.sandbox.kernel import keeps_all_users
+from advisor.sandbox.path_policy import PSEUDO, SHARED_MEMORY, SYSTEM_TREES, is_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDERS_LIMIT = 1000
 """A folder of more is no place where folders of several owners stand side by side."""
 LOOKED_INTO, APART_LIMIT = 200, 50
-"""Folders of a project in which those of others are looked for, and how many of these count."""
+"""Folders of a project that are searched for those of others, and how many of these count."""
 
 How = Literal["overlay", "split", "sealed", "passes", "memory"]
 
@@ -32,7 +32,7 @@ class Mount(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing to be mounted; parents come before what lies in them.
+    """One mount; parents come before their children.
 
     overlay: writes go to a layer. split: the same over a copy of the folder's own files, because
     others are mounted in it. sealed: shown read-only. passes: shown as it is. memory: private.
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What is asked of the real file tree."""
+    """Questions to the real file tree."""
 
     folders: Callable[[str], Iterable[str]]
     """Paths of the folders in a folder."""
@@ -57,7 +57,7 @@ class Look(NamedTuple):
 
 
 def read_mounts(text: str) -> list[Mount]:
-    """What /proc/self/mountinfo tells of; of several mounts at one place the one that is seen."""
+    """Read /proc/self/mountinfo; of several mounts at one place the topmost."""
     seen: dict[str, Mount] = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
@@ -73,7 +73,7 @@ def read_mounts(text: str) -> list[Mount]:
 def plan(
     mounts: list[Mount], places: Sequence[str], look: Look, *, private_memory: bool
 ) -> list[Step]:
-    """How the file tree of a trial is put together; the first step is the root's.
+    """Plan the file tree of a trial; the first step is the root's.
 
     `places` are where the program certainly writes: its working directory, its user's home.
 
@@ -117,10 +117,10 @@ def _planned(mounts: list[Mount], places: Sequence[str], look: Look) -> Iterator
 
 
 def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
-    """Folders in `folder` that this user may write in, although an overlay of it could not.
+    """Yield writable folders in `folder` that need an overlay of their own.
 
-    It would have to copy up a folder of another user's: theirs is /var/tmp; or they own a folder
-    between, such as /data/projects above one's own.
+    One overlay would have to copy up a folder of another user's, such as /var/tmp, or
+    /data/projects above one's own.
     """
     if look.is_owner_of_all:
         return
@@ -141,7 +141,7 @@ def _apart(folder: str, places: Iterable[str], look: Look) -> Iterator[str]:
 
 
 def foreign_below(folder: str, look: Look) -> list[str]:
-    """Folders of others in a project that this user may write in, the outermost first."""
+    """Return writable folders of others in a project, the outermost first."""
     found: list[str] = []
     if look.is_owner_of_all:
         return found
@@ -166,10 +166,7 @@ def _unescaped(word: str) -> str:
 
 
 def look_around() -> Look:
-    """The real file tree, as this user sees it: to be called before the namespaces are entered.
-
-    In them, whoever has no number there has that of nobody.
-    """
+    """Look at the real file tree, before the namespaces are entered."""
     owner = os.geteuid(), os.getegid()
 
     def folders(path: str) -> list[str]:
@@ -197,5 +194,5 @@ def look_around() -> Look:
         is_folder=os.path.isdir,
         may_write=lambda path: os.access(path, os.W_OK),
         is_foreign=is_foreign,
-        is_owner_of_all=keeps_all(),
+        is_owner_of_all=keeps_all_users(),
     )

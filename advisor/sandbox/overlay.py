@@ -1,8 +1,7 @@
-"""The program writes wherever it likes, and everything it wrote is thrown away with the trial.
+"""Overlay: the program writes where it likes, and the trial's layer is thrown away.
 
-The guardian moves into a user and mount namespace of its own, in which each writable file system
-is an overlay: below the real thing, above a layer of this trial. Needs no privilege since Linux
-5.11. Users and groups keep their numbers.
+The supervisor moves into a user and mount namespace of its own. In it each writable file system is
+an overlay: below the real files, above a layer of this trial. Needs no privilege since Linux 5.11.
 """
 
 from __future__ import annotations
@@ -14,41 +13,46 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.sandbox import kernel, layers, namespaces, sockets
-from advisor.sandbox.compiled import date_by_content
+from advisor.sandbox import kernel, layers
 from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
-from advisor.sandbox.supervisor import RENAMES, Supervisor, rename_folder
+from advisor.sandbox.path_policy import SOCKET_TREES, SYSTEM_TREES
+from advisor.sandbox.pyc_mtime import set_content_mtime
+from advisor.sandbox.seccomp import RENAMES, SyscallListener, rename_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 COPIED_BYTES = 16 << 20
 """Files in a split folder are copied, the smaller first, up to this; others are read-only."""
 REFUSES_WRITES = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EOVERFLOW}
 
 
-WALLS = (
+DROPPED_CAPABILITIES = (
     kernel.CAP_SYS_ADMIN, kernel.CAP_SYS_CHROOT, kernel.CAP_SYS_PTRACE, kernel.CAP_SYS_MODULE,
     kernel.CAP_SYS_RAWIO, kernel.CAP_MKNOD,
 )  # fmt: skip
-"""Capabilities with which root could take a mount away again, or look into its guardian."""
+"""Capabilities with which root could take a mount away, or look into its supervisor."""
+SOCKET_FOLDERS, SOCKET_DEPTH = 100, 2
+"""Folders of each tree searched for sockets that the kernel's list does not name."""
 
 
 class Layer(NamedTuple):
+    """One upper layer."""
+
     path: str
-    """Where it lies over the real thing."""
+    """The real folder below it."""
     upper: str
     """Its folder, relative to that of all layers."""
 
 
 class Overlay:
-    """See Isolation."""
+    """Overlays over every writable file system; see `api.Sandbox`."""
 
-    def __init__(self, told: Mapping[str, Any], cwd: str) -> None:
-        self._told = told
-        self._supervisor = Supervisor(RENAMES, rename_folder)
+    def __init__(self, policy: Mapping[str, Any], cwd: str) -> None:
+        self._policy = policy
+        self._listener = SyscallListener(RENAMES, rename_folder)
         self._cwd = os.path.realpath(cwd)
-        self._stage: str = told["layers"]
+        self._stage: str = policy["layers"]
         self._layers: list[Layer] = []
         self._sealed: list[str] = []
         """What an overlay cannot be laid over, such as some network file systems."""
@@ -60,19 +64,19 @@ class Overlay:
         """Descriptor of the folder of all layers."""
 
     def enter(self) -> None:
-        """Move in; everything opened before is still the host's."""
+        """Move in; files opened before are still the host's."""
         os.makedirs(self._stage, mode=0o700, exist_ok=True)
         self._host = os.open("/", os.O_PATH | os.O_DIRECTORY)
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             mounts = read_mounts(file.read())
-        private = self._told["private_memory"]
+        private = self._policy["private_memory"]
         look = look_around()
         home = os.path.realpath(os.path.expanduser("~"))
         places = [self._cwd, home, *foreign_below(self._cwd, look)]
         steps = plan(mounts, places, look, private_memory=private)
-        namespaces.own()
-        if self._told["upper_bytes"]:
-            size = f"size={self._told['upper_bytes']},mode=700"
+        kernel.enter_namespaces()
+        if self._policy["upper_bytes"]:
+            size = f"size={self._policy['upper_bytes']},mode=700"
             kernel.mount("tmpfs", self._stage, "tmpfs", kernel.MS_NOSUID, size)
         self._kept = os.open(self._stage, os.O_RDONLY | os.O_DIRECTORY)
         root = os.path.join(self._stage, "root")
@@ -82,17 +86,17 @@ class Overlay:
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
-        for path in sockets.reachable():
+        for path in _reachable_sockets():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
         self._lay_caches(root)
-        for path in self._told["passes"]:
+        for path in self._policy["passes"]:
             with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
                 _let_through(path, root + path)
         kernel.change_root(root)
 
     def _take(self, step: Step, target: str) -> None:
-        """One step; what cannot be covered is shown read-only, never writable."""
+        """Do one step; a folder that cannot be covered is shown read-only."""
         match step.how:
             case "overlay":
                 try:
@@ -121,19 +125,19 @@ class Overlay:
                 kernel.mount("tmpfs", target, "tmpfs", flags, data)
 
     def _cover(self, path: str, lower: str, target: str) -> None:
-        """An overlay at `target`: below `lower`, above a new layer of this trial."""
+        """Mount an overlay of `lower` and a new layer at `target`."""
         name = f"upper{len(self._layers)}"
         _lay_over(lower, target, os.path.join(self._stage, name))
         self._layers.append(Layer(path, f"{name}/upper"))
 
     def _lay_caches(self, root: str) -> None:
-        """Caches of the user's: what trials add to them lives as long as the call."""
-        for cache, kept in self._told["caches"]:
+        """Cover the user's caches; additions live as long as the call."""
+        for cache, kept in self._policy["caches"]:
             with contextlib.suppress(OSError):  # else it is thrown away with the trial
                 _lay_over(cache, root + cache, kept)
 
     def put(self, path: str, content: bytes) -> None:
-        """Written where the program may write, else laid over the file."""
+        """Write `content` where the program may write, else lay it over the file."""
         real = os.path.realpath(path)
         try:
             with open(real, "r+b") as file:
@@ -142,47 +146,47 @@ class Overlay:
         except OSError as problem:
             if problem.errno not in REFUSES_WRITES:
                 raise
-            draft = os.path.join(self._told["passes"][0], f"candidate{len(self._put)}")
+            draft = os.path.join(self._policy["passes"][0], f"candidate{len(self._put)}")
             with open(draft, "wb") as file:
                 file.write(content)
             kernel.bind(draft, real)
-        date_by_content(real, content)
+        set_content_mtime(real, content)
         self._put[real] = _stamp(real)
 
     def confine(self) -> None:
-        """The command is born inside, may not mend its walls, and needs help to rename folders."""
-        self._supervisor.confine()
-        for capability in WALLS:
+        """Drop the capabilities that could undo the mounts; listen to renames."""
+        self._listener.confine()
+        for capability in DROPPED_CAPABILITIES:
             kernel.prctl(kernel.PR_CAPBSET_DROP, capability)
 
     @property
     def listens(self) -> int:
-        """See Isolation."""
-        return self._supervisor.listens
+        """Descriptor of the listener."""
+        return self._listener.listens
 
     def serve(self) -> None:
-        """A folder is to be renamed."""
-        self._supervisor.serve()
+        """Rename a folder."""
+        self._listener.serve()
 
-    def changes(self) -> dict[str, Any] | None:
-        """From the layers: exact. Whether one is full is told of the memory they live in."""
-        found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host)
+    def changes(self, copies: str) -> dict[str, Any] | None:
+        """Read the exact changes from the layers."""
+        found: dict[str, Any] = layers.changes(self._kept, self._layers, self._host, copies)
         ours = {path for path, stamp in self._put.items() if _stamp(path) == stamp}
         found["changed"] = [path for path in found["changed"] if path not in ours]
         found["sealed"] = self._sealed
         found["denied"] = []
         found["full"] = None
-        if self._told["upper_bytes"]:
+        if self._policy["upper_bytes"]:
             space = os.fstatvfs(self._kept)
-            if space.f_bavail * space.f_frsize < self._told["upper_bytes"] // 100:
-                found["full"] = self._told["upper_bytes"]
+            if space.f_bavail * space.f_frsize < self._policy["upper_bytes"] // 100:
+                found["full"] = self._policy["upper_bytes"]
         return found
 
     def leave(self) -> None:
-        """Back to the host's tree. The mounts end with the last process that uses them."""
+        """Return to the host's tree; the mounts end with their last process."""
         if self._kept < 0:
             return
-        for path in reversed(self._told["passes"]):
+        for path in reversed(self._policy["passes"]):
             with contextlib.suppress(OSError):
                 kernel.unmount(path)
         os.fchdir(self._host)
@@ -192,7 +196,7 @@ class Overlay:
 
 
 def _lay_over(lower: str, target: str, folder: str) -> None:
-    """An overlay whose upper layer is in `folder`, made when missing. Raises OSError."""
+    """Mount an overlay whose upper layer is in `folder`. Raises OSError."""
     upper, work = os.path.join(folder, "upper"), os.path.join(folder, "work")
     opened = []
     try:
@@ -211,7 +215,7 @@ def _lay_over(lower: str, target: str, folder: str) -> None:
 
 
 def _flags_of(path: str) -> int:
-    """noexec and nosuid of the real mount stand on what lies over it too."""
+    """Return noexec and nosuid of the real mount."""
     flag = os.statvfs(path).f_flag
     kept = {os.ST_NOSUID: kernel.MS_NOSUID, os.ST_NOEXEC: kernel.MS_NOEXEC}
     return kernel.MS_NODEV | sum(ours for bit, ours in kept.items() if flag & bit)
@@ -225,7 +229,7 @@ def _copy_status(source: str, target: str) -> None:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """What changes when a file is written."""
+    """Return the marks that change when a file is written."""
     try:
         status = os.stat(path)
     except OSError:
@@ -239,10 +243,7 @@ def _times(path: str) -> tuple[int, int]:
 
 
 def _copied(folder: str, base: str) -> list[str]:
-    """A copy of what lies directly in `folder`; returns names that are to be shown instead.
-
-    Folders are only places for what is mounted on them.
-    """
+    """Copy the files of `folder` itself; return names that are to be shown instead."""
     os.mkdir(base)
     shown, files = [], []
     with os.scandir(folder) as entries:
@@ -284,7 +285,7 @@ def _copied(folder: str, base: str) -> list[str]:
 
 
 def _let_through(path: str, target: str) -> None:
-    """With what the host has mounted below, which a namespace may not leave out; without ours."""
+    """Show `path` as it is, with the host's mounts below it where needed."""
     try:
         kernel.bind(path, target)
     except OSError as problem:
@@ -296,3 +297,52 @@ def _let_through(path: str, target: str) -> None:
 def _show_sealed(path: str, target: str) -> None:
     kernel.bind(path, target, deep=True)
     kernel.seal(target)
+
+
+# --- sockets ------------------------------------------------------------------------------
+
+
+def _reachable_sockets() -> Iterator[str]:
+    """Yield sockets and pipes of others: through an overlay none could be reached."""
+    seen = set(_sockets_in_use())
+    yield from seen
+    for tree in SOCKET_TREES:
+        yield from (path for path in _sockets_below(tree) if path not in seen)
+
+
+def _sockets_in_use() -> Iterator[str]:
+    """Yield sockets of this network namespace that have a name in the file tree."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
+            names = {line.rstrip("\n").partition(" /")[2] for line in file}
+    except OSError:
+        return
+    for name in names - {""}:
+        path = f"/{name}"
+        if not path.startswith(SYSTEM_TREES):
+            try:
+                if stat.S_ISSOCK(os.lstat(path).st_mode):
+                    yield path
+            except OSError:
+                continue
+
+
+def _sockets_below(tree: str) -> Iterator[str]:
+    """Yield pipes below `tree`, and sockets that a container was given from outside."""
+    if os.path.realpath(tree) != tree:
+        return
+    folders = [(tree, 0)]
+    looked = 0
+    while folders and looked < SOCKET_FOLDERS:
+        folder, depth = folders.pop(0)
+        looked += 1
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth < SOCKET_DEPTH:
+                            folders.append((entry.path, depth + 1))
+                    elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                        yield entry.path
+        except OSError:
+            continue

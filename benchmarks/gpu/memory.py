@@ -26,7 +26,7 @@ def out_of_memory(bench: Bench) -> Iterator[Line]:
     yield bench.line(
         "a batch twice the card", "gpu-oom", told(result),
         not isinstance(result, Run) and result.kind == "gpu-oom",
-        "advisor/runner/signs.py: the words are in what was found",
+        "advisor/runner/failure_patterns.py: the words are in what was found",
     )  # fmt: skip
     result = bench.measured(*LOOP, "--hungry", f"{1.5 * total:.2f}", "--halve", limit_s=60.0)
     halved = isinstance(result, Run) and result.effects.batch == 16

@@ -16,7 +16,7 @@ from advisor.machine.disk import DiskRead
 from advisor.machine.host_condition import Governor, HostCondition, Limit
 from advisor.machine.readings import GpuProcess, GpuSample
 from advisor.model import Disturbance, Gpu, Neighbour
-from advisor.sandbox.offer import Offer
+from advisor.sandbox.capabilities import Capability
 
 H100 = CardCondition(
     gpu=Gpu(
@@ -87,7 +87,7 @@ WELL = Readings(
     cards=(H100,),
     nvidia_devices=1,
     disk=DiskRead(folder="/data", files=2, bytes_read=256 << 20, seconds=0.1, filesystem="ext4"),
-    isolation=Offer(kind="overlay"),
+    isolation=Capability(kind="overlay"),
     crowd=Disturbance(disturbed=False, others_cpus=0.1, steal_share=0.0),
     swapped_pages=0,
     torch=TORCH,
@@ -254,7 +254,7 @@ GONE_WRONG: list[tuple[str, Readings, str, str]] = [
     ),
     (
         "isolation",
-        replace(WELL, isolation=Offer(kind="guard", refused=(("overlay", "EPERM"),))),
+        replace(WELL, isolation=Capability(kind="guard", refused=(("overlay", "EPERM"),))),
         "overlay: EPERM",
         "sysctl",
     ),
@@ -319,7 +319,7 @@ def test_what_costs_something_is_told_with_its_value_and_a_command(
         ),
         replace(WELL, environ={"CUDA_LAUNCH_BLOCKING": "0"}),
         # what denies writes does not throw them away, and nothing is lost either
-        replace(WELL, isolation=Offer(kind="landlock", refused=(("overlay", "EPERM"),))),
+        replace(WELL, isolation=Capability(kind="landlock", refused=(("overlay", "EPERM"),))),
         # half as many threads as CPUs is one for each core
         torch(threads=8),
     ],
@@ -399,7 +399,7 @@ def test_the_verdict_counts_speed_apart_from_measuring() -> None:
     readings = replace(
         card(persistence=False),
         swapped_pages=5,
-        isolation=Offer(kind="guard", refused=(("overlay", "EPERM"),)),
+        isolation=Capability(kind="guard", refused=(("overlay", "EPERM"),)),
     )
     told = verdict(checked(readings))
     assert told == "2 things cost you speed here; 1 makes measuring less safe or sure."

@@ -14,7 +14,7 @@ from advisor.gate.options import add_arguments, check
 from advisor.gate.records import HostEntry
 from advisor.gate.workbench import Place
 from advisor.model import Failure, Shares
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from tests.runs import a_run
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.gate.records import GateRecord
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
 
 if TYPE_CHECKING:

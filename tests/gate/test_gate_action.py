@@ -15,7 +15,7 @@ from advisor.gate import texts
 from advisor.gate.history import Series, Session, compare
 from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.workbench import decided
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import ROOT, STEADY, fork_event
 from tests.gate.runner import ACTION, OUTPUTS, Runner, load, steps_of
 from tests.gate.warm_python import warm_python

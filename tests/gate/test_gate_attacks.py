@@ -12,7 +12,7 @@ import pytest
 from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.sandbox.offer import FORCED, offered
+from advisor.sandbox.capabilities import FORCED, detect_isolation
 from tests.gate.repos import ROOT, STEADY, WARM_UPS, Gated, Repo, fork_event
 
 HOSTILE = (Path(__file__).parent / "hostile.py").read_text()
@@ -62,7 +62,7 @@ from the first process on."""
 def attempt(request, tmp_path_factory, new_repo) -> tuple[Repo, Gated]:
     """The hostile head under each kind of isolation that this host offers."""
     folder = tmp_path_factory.mktemp(request.param)
-    if offered(str(folder)).kind == "guard":
+    if detect_isolation(str(folder)).kind == "guard":
         pytest.skip("this host offers no isolation")
     return attacked(new_repo(folder), *KINDS[request.param][0], kind=request.param)
 

@@ -14,7 +14,7 @@ from gate_engine import in_process
 from advisor.errors import UsageError
 from advisor.gate import bisect, report, texts
 from advisor.gate.commits import Commit, Suspects
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import ROOT, STEADY, Repo
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.probe.follow import carried, isolating
-from advisor.runner.prepare import into_cleared
+from advisor.runner.job import into_cleared
 from tests.probe.program import WHOLE, run
 
 WAYS = {

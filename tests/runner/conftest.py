@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from advisor.model import Candidate, Trial
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "fixtures" / "programs"
 
@@ -65,7 +65,7 @@ def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def processes_of(scratch: str) -> list[psutil.Process]:
-    """Every living process of the trials in this folder, with their guardians and its keeper."""
+    """Every living process of the trials in this folder, with their supervisors and its keeper."""
     found, wanted = [], os.fsencode(scratch)
     for pid in psutil.pids():
         told = [_variable(pid), *_read(pid, "cmdline").split(b"\0")]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from advisor.model import Candidate, Change, Trial
 from advisor.runner.classify import classify
+from advisor.runner.monitor import TrialExit
 from advisor.runner.records import ProcessRecord
-from advisor.runner.watch import TrialExit
 
 CHANGE = Change(
     document="c.json", path="data.batch_size", kind="batch_size", knob_class="free", old=1, new=8

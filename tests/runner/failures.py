@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
 from advisor.runner import run_trial
-from advisor.runner.guardian import SharedMemory, process_table
-from advisor.runner.prepare import prepare
-from advisor.sandbox.offer import FORCED
+from advisor.runner.job import prepare
+from advisor.runner.supervisor import SharedMemory, process_table
+from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import processes_of, program
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 GONE_S = 30.0
-"""For the guardian to take everything away after its parent died."""
+"""For the supervisor to take everything away after its parent died."""
 PLACE = Path(tempfile.gettempdir(), f"gpu-advisor-failures-{os.getpid()}")
 """Of all attempts: for each path it is tried once what isolates it."""
 MINE = {"best.ckpt": "good weights", "config.json": "{ }"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.runner.classify import classify
+from advisor.runner.log_excerpt import log_tail
 from advisor.runner.records import Measured, Memory, ProgramException
 from advisor.runner.resources import OomCounter, new_kills, oom_counters
-from advisor.runner.said import log_tail
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, TRIAL, kind_of
 
 if TYPE_CHECKING:

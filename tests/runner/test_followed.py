@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import Failure, MeasurePlan, Run
-from advisor.runner import run_trial, watch
-from advisor.sandbox.offer import FORCED
+from advisor.runner import monitor, run_trial
+from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import program
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_where_it_cannot_follow_it_says_why(
     make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], why: str
 ) -> None:
     """Long before the limit of its start."""
-    monkeypatch.setattr(watch, "LOST_S", 1.0)
+    monkeypatch.setattr(monitor, "LOST_S", 1.0)
     outcome = run_trial(make_trial(*command, start_limit_s=50.0, plan=MeasurePlan()))
     assert isinstance(outcome, Failure)
     assert outcome.kind == "probe-not-loaded"

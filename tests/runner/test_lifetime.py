@@ -17,9 +17,9 @@ import pytest
 from advisor.errors import StateBusyError
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.model import Failure, MeasurePlan, TrialFile
-from advisor.runner import run_trial, watch
+from advisor.runner import monitor, run_trial
+from advisor.runner.job import candidate_path, prepare
 from advisor.runner.launch import START
-from advisor.runner.prepare import candidate_path, prepare
 from tests.runner.conftest import MakeTrial, processes_of, program
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def killed_parent(tmp_path: Path, after_s: float | None) -> None:
         cwd=ROOT,
     )
     if after_s is None:
-        family = 6  # parent, guardian, the program, its tracker of memory, and what it leaves
+        family = 6  # parent, supervisor, the program, its tracker of memory, and what it leaves
         assert reached(lambda: len(processes_of(str(scratch))) >= family)
     else:
         time.sleep(after_s)
@@ -133,7 +133,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 
 def test_the_folder_of_a_killed_call_goes_with_it(tmp_path: Path) -> None:
-    """Between two trials no guardian runs; the folder that they share has a keeper of its own."""
+    """Between two trials no supervisor runs; the folder that they share has a keeper of its own."""
     script = (
         "import time\nfrom advisor.executor.engines.scratch_dir import scratch_folder\n"
         "with scratch_folder() as folder:\n"
@@ -194,15 +194,15 @@ def test_what_nobody_was_left_to_remove_goes_with_the_next_call(
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_nothing_is_left_whenever_the_parent_is_killed(part: int, tmp_path: Path) -> None:
-    """kill -9 at any moment: before the guardian started, while it lays out, while all runs."""
+    """kill -9 at any moment: before the supervisor started, while it lays out, while all runs."""
     killed_parent(tmp_path, random.Random(part).uniform(0.05 + part / 4, 0.3 + part / 4))
 
 
-def test_the_command_dies_with_its_guardian(
+def test_the_command_dies_with_its_supervisor(
     make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If someone kills the guardian, the trial fails as `killed` and its session is ended."""
-    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
+    """If someone kills the supervisor, the trial fails as `killed` and its session is ended."""
+    monkeypatch.setattr(monitor, "PROGRESS_S", 0.2)
     config = work / "config.json"
     config.write_text("{}")
     trial = make_trial(
@@ -210,12 +210,12 @@ def test_the_command_dies_with_its_guardian(
         files=(TrialFile(original=str(config), content=b"{}"),),
     )
 
-    def kill_the_guardian(_: str) -> None:
+    def kill_the_supervisor(_: str) -> None:
         running = processes_of(trial.scratch)
         if len(running) > 1:
             next(p for p in running if START in p.cmdline()).kill()
 
-    outcome = run_trial(trial, on_progress=kill_the_guardian)
+    outcome = run_trial(trial, on_progress=kill_the_supervisor)
     assert isinstance(outcome, Failure)
     assert outcome.kind == "killed"
     assert gone(trial.scratch)
@@ -223,7 +223,7 @@ def test_the_command_dies_with_its_guardian(
     assert [folder for folder in prepare(trial).temporary if Path(folder).exists()] == []
 
 
-def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Path) -> None:
+def test_the_command_dies_when_parent_and_supervisor_are_both_killed(tmp_path: Path) -> None:
     """The kernel sees to the command itself; nobody is left to take its files away."""
     work, scratch = tmp_path / "work", tmp_path / "scratch"
     work.mkdir()
@@ -235,10 +235,10 @@ def test_the_command_dies_when_parent_and_guardian_are_both_killed(tmp_path: Pat
     while len(processes := processes_of(str(scratch))) < 3:
         assert parent.poll() is None
         time.sleep(0.05)
-    guardian = next(p for p in processes if START in p.cmdline())
-    guardian.suspend()  # or it would hear of its parent's end before its own
+    supervisor = next(p for p in processes if START in p.cmdline())
+    supervisor.suspend()  # or it would hear of its parent's end before its own
     parent.kill()
-    guardian.kill()
+    supervisor.kill()
     parent.wait()
     assert gone(str(scratch))
 
@@ -258,8 +258,8 @@ def test_an_exception_in_the_parent_ends_the_trial(make_trial: MakeTrial) -> Non
 def test_a_terminal_interrupt_does_not_reach_the_program(
     make_trial: MakeTrial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parent, guardian and command each have a session of their own."""
-    monkeypatch.setattr(watch, "PROGRESS_S", 0.2)
+    """Parent, supervisor and command each have a session of their own."""
+    monkeypatch.setattr(monitor, "PROGRESS_S", 0.2)
     sessions = set()
     trial = make_trial(*program("fail_no_steps", "600"), total_limit_s=1.0)
 

@@ -11,8 +11,8 @@ from advisor import __main__ as main
 from advisor.errors import UsageError
 from advisor.model import MeasurePlan
 from advisor.runner import limits
+from advisor.runner.failure_patterns import CONFIG, DEVICE, NEXT_STEPS, RESOURCES, SWALLOWED
 from advisor.runner.limits import Limits
-from advisor.runner.signs import CONFIG, DEVICE, NEXT_STEPS, RESOURCES, SWALLOWED
 from advisor.settings import Defaults, Workload
 
 PLAN = MeasurePlan()

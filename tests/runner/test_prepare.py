@@ -12,7 +12,7 @@ import pytest
 from advisor.errors import ConfigReadOnlyError
 from advisor.model import MeasurePlan, Run, TrialFile
 from advisor.runner import run_trial
-from advisor.runner.prepare import Job, candidate_path, prepare, replace_paths
+from advisor.runner.job import Job, candidate_path, prepare, replace_paths
 
 if TYPE_CHECKING:
     from tests.runner.conftest import MakeTrial

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.errors import FAILURE_EXIT_CODES
 from advisor.runner.classify import classify
-from advisor.runner.signs import NEXT_STEPS
+from advisor.runner.failure_patterns import NEXT_STEPS
 from tests.runner.endings import DIED, DONE, TRIAL, kind_of
 
 HAPPENED = """\

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
 
 Do = Callable[..., Run | Failure]
 NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from advisor.errors import UsageError
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.sandbox.mounts import Look, Mount, plan, read_mounts
-from advisor.sandbox.offer import offered
 
 ROOT = Path(__file__).resolve().parents[2]
 REFUSE = Path(__file__).with_name("refuse.py")
 TRIAL = """
 import json, sys
 from pathlib import Path
-from advisor.sandbox.offer import offered
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.model import Candidate, MeasurePlan, Trial
 from advisor.runner import run_trial
 folder = Path(sys.argv[1])
@@ -30,7 +30,7 @@ outcome = run_trial(Trial(
     command=(sys.executable, "-c", "open('mine.txt', 'w').write('new')"),
     scratch=str(folder / "scratch"), plan=MeasurePlan(mode="whole"),
 ))
-offer = offered(str(folder / "project"))
+offer = detect_isolation(str(folder / "project"))
 print(json.dumps([type(outcome).__name__, getattr(outcome, "kind", None), outcome.isolation,
                   [kind for kind, why in offer.refused], offer.why_not_better]))
 """
@@ -101,9 +101,9 @@ def test_inside_of_a_trial_another_kind_holds(tmp_path: Path) -> None:
 def test_a_kind_that_does_not_hold_cannot_be_forced(tmp_path: Path) -> None:
     """An unknown one neither."""
     with pytest.raises(UsageError, match="may be overlay, landlock, guard"):
-        offered(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})
+        detect_isolation(str(tmp_path), {"GPU_ADVISOR_ISOLATION": "docker"})
     with pytest.raises(UsageError, match="does not hold here"):
-        offered(str(tmp_path / "missing"), {"GPU_ADVISOR_ISOLATION": "landlock"})
+        detect_isolation(str(tmp_path / "missing"), {"GPU_ADVISOR_ISOLATION": "landlock"})
 
 
 # --- how the file tree is put together ----------------------------------------------------

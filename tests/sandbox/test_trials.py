@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import psutil
 import pytest
 
 from advisor.model import Failure, Run, TrialFile
-from advisor.sandbox import layers
-from advisor.sandbox.confinement import SandboxPolicy
-from advisor.sandbox.offer import FORCED
+from advisor.sandbox.capabilities import FORCED
+from advisor.sandbox.landlock import Landlock
+from advisor.sandbox.policy import SandboxPolicy
 from advisor.sandbox.refusals import refusal
+from advisor.sandbox.seccomp import MAKES_FOLDER, METADATA, SyscallNotification
 from benchmarks.ways import seen
 
 if TYPE_CHECKING:
@@ -133,18 +135,6 @@ def test_new_files_of_items_are_looked_into(do: Do, project: Path) -> None:
         ("out/p.jsonl", 1, ((1.0,),)),
         ("rewritten.csv", 1, ((9.0,),)),
     }
-
-
-def test_a_folder_that_a_run_was_given_for_its_results_is_looked_into(tmp_path: Path) -> None:
-    """A config's own output folder is turned to one of the trial's, over which no layer lies."""
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made" / "p.jsonl").write_text('{"a": 1}\n')
-    (tmp_path / "run.log").write_text("x")
-    (tmp_path / "q.csv").symlink_to("/etc/passwd")
-    found = layers.written(str(tmp_path))
-    assert len(found["written_at"]) == 1
-    (held,) = found["results"]
-    assert (held["path"], held["first"]) == (str(tmp_path / "made" / "p.jsonl"), [[1.0]])
 
 
 def test_what_is_written_is_bounded(do: Do, project: Path) -> None:
@@ -310,6 +300,19 @@ def test_the_trials_own_folders_and_caches_can_be_written_under_landlock(
     assert run.isolation == "landlock"
 
 
+def test_a_call_that_cannot_be_judged_is_denied(project: Path) -> None:
+    """A thread that ended, or whose memory cannot be read, changes no file of the user's."""
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, check=True)
+    landlock = Landlock({"passes": [str(project)]})
+    for call in METADATA:
+        notice = SyscallNotification(1, int(ended.stdout), call, (7, 7, 0, 0, 0, 0))
+        assert landlock.judge(notice) == errno.EACCES
+    for call in MAKES_FOLDER:  # the kernel's own rules hold there
+        notice = SyscallNotification(1, int(ended.stdout), call, (7, 7, 0, 0, 0, 0))
+        assert landlock.judge(notice) is None
+    landlock.leave()
+
+
 def test_the_user_may_allow_writes_under_landlock(do: Do, project: Path) -> None:
     """In the working directory, then, for real."""
     run = do("landlock", "open('mine.txt', 'w').write('new')", allow_writes=True)
@@ -339,7 +342,7 @@ def test_nothing_is_left_of_a_daemon(do: Do, project: Path, kind: str) -> None:
 
 
 def test_nothing_is_left_when_the_whole_tree_is_killed(tmp_path: Path, project: Path) -> None:
-    """kill -9 of the caller, of the guardian and of the program: no mount, process or change."""
+    """kill -9 of the caller, of the supervisor and of the program: no mount, process or change."""
     code = (
         "import sys\nfrom advisor.model import *\nfrom advisor.runner import run_trial\n"
         "run_trial(Trial(id='1', purpose='baseline', label='o', candidate=Candidate(),\n"

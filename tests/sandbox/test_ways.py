@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.sandbox.confinement import KINDS, Kind
-from advisor.sandbox.offer import offered
+from advisor.sandbox.capabilities import detect_isolation
+from advisor.sandbox.policy import KINDS, Kind
 from benchmarks.isolation import outcome
 from benchmarks.ways import WAYS
 
@@ -62,5 +62,5 @@ def shared() -> set[str]:
 
 def test_the_best_kind_is_offered(tmp_path: object) -> None:
     """Here that is the overlay; what is missing on another host is said."""
-    offer = offered(str(tmp_path))
+    offer = detect_isolation(str(tmp_path))
     assert offer.kind == "overlay" or offer.why_not_better

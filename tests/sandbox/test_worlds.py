@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from advisor.sandbox import kernel, overlay
-from advisor.sandbox.confinement import SandboxPolicy
-from advisor.sandbox.inside import isolation
+from advisor.sandbox.api import open_sandbox
 from advisor.sandbox.mounts import FOLDERS_LIMIT, Look, Mount, plan
+from advisor.sandbox.policy import SandboxPolicy
 from tests.sandbox.conftest import NAMESPACE
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIAL = """
 import json, sys
 from pathlib import Path
-from advisor.sandbox.offer import offered
+from advisor.sandbox.capabilities import detect_isolation
 from advisor.model import Candidate, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
 project, scratch, script = sys.argv[1:]
@@ -38,7 +38,7 @@ found = run_trial(Trial(
     command=("sh", "-ec", script), scratch=scratch, plan=MeasurePlan(mode="whole"),
 ))
 said = found.stdout_tail if isinstance(found, Run) else f"{found.kind}: {found.evidence}"
-print(json.dumps([found.isolation, said, offered(project).why_not_better]))
+print(json.dumps([found.isolation, said, detect_isolation(project).why_not_better]))
 """
 WRITES = "echo new > mine.txt; mkdir -p runs/1; echo x > runs/1/a; echo y > $TMPDIR/y; cat mine.txt"
 SET_DUMPABLE = 4
@@ -180,8 +180,8 @@ def does(user: int, work: Callable[[], None], layers: str, project: str) -> bool
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
             kernel.prctl(SET_DUMPABLE, 1)  # else /proc/self is root's
-            told = asdict(SandboxPolicy(kind="overlay", layers=layers, upper_bytes=1 << 20))
-            isolation(told, project).enter()
+            policy = asdict(SandboxPolicy(kind="overlay", layers=layers, upper_bytes=1 << 20))
+            open_sandbox(policy, project).enter()
             work()
             done = True
         os._exit(0 if done else 1)

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.executor.executor import LATE_S
 from advisor.report import sentences
-from advisor.runner.guardian import TERM_GRACE_S
+from advisor.runner.supervisor import TERM_GRACE_S
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula

@@ -23,13 +23,13 @@ from advisor.machine import others
 from advisor.machine.condition import nvidia_devices, read_conditions
 from advisor.machine.disk import read_rate
 from advisor.machine.host_condition import read_host_condition, swapped_pages
-from advisor.sandbox.offer import offered
+from advisor.sandbox.capabilities import detect_isolation
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from advisor.sandbox.offer import Offer
+    from advisor.sandbox.capabilities import Capability
 
 LOOK_S = 0.5
 """How long others are watched."""
@@ -145,8 +145,8 @@ def _wrapped(line: str, indent: str) -> list[str]:
     return textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _isolation(environ: Mapping[str, str]) -> Offer | str:
+def _isolation(environ: Mapping[str, str]) -> Capability | str:
     try:
-        return offered(str(Path.cwd()), environ)
+        return detect_isolation(str(Path.cwd()), environ)
     except (AdvisorError, OSError) as problem:
         return str(problem)

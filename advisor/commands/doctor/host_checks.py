@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.commands.doctor.table import Check, Readings, Seen
 from advisor.machine.others import CROWD_SHARE, STEAL_SHARE
 from advisor.report import numbers
-from advisor.sandbox.offer import FORCED, Offer
+from advisor.sandbox.capabilities import FORCED, Capability
 
 if TYPE_CHECKING:
     from advisor.machine.host_condition import Governor
@@ -171,7 +171,7 @@ def stolen_time(readings: Readings) -> Seen:
 
 def isolation(readings: Readings) -> Seen:
     found = readings.isolation
-    if not isinstance(found, Offer):
+    if not isinstance(found, Capability):
         return Seen(value=found) if found else Seen()
     why = f" ({found.why_not_better})" if found.refused else ""
     fix = "sudo sysctl user.max_user_namespaces=15000  # see docs/isolation.md"

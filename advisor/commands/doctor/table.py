@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from advisor.machine.disk import DiskRead
     from advisor.machine.host_condition import HostCondition
     from advisor.model import Disturbance
-    from advisor.sandbox.offer import Offer
+    from advisor.sandbox.capabilities import Capability
 
 Of = TypeVar("Of")
 Status = Literal["good", "fix", "unknown"]
@@ -36,7 +36,7 @@ class Readings:
     nvidia_devices: int | None = None
     """Cards on the bus, whether or not a driver knows them."""
     disk: DiskRead | None = None
-    isolation: Offer | str | None = None
+    isolation: Capability | str | None = None
     """Or why it could not be found out."""
     crowd: Disturbance | None = None
     swapped_pages: int | None = None

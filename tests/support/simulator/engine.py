@@ -33,7 +33,7 @@ from advisor.model import (
     Trial,
     leaf_of,
 )
-from advisor.runner.signs import NEXT_STEPS
+from advisor.runner.failure_patterns import NEXT_STEPS
 from tests.support.simulator.noise import Neighbourly, Noise, Values, VirtualClock
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from advisor.model import (
     Trial,
     WhatIfOutcome,
 )
-from advisor.runner.signs import NEXT_STEPS
+from advisor.runner.failure_patterns import NEXT_STEPS
 from tests.support.simulator.engine import QUIET_MACHINE, arguments_of
 
 if TYPE_CHECKING:

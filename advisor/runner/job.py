@@ -1,7 +1,7 @@
-"""From a Trial to a Job: which files, directories, argv and environment one process needs.
+"""Job of a trial: the files, directories, argv and environment of one process.
 
-Nothing is written here. The guardian lays the job out and takes it away again, so that there
-is no moment at which a killed parent could leave a candidate file behind.
+Nothing is written here. The supervisor makes the files and removes them again, so a killed parent
+leaves no candidate file behind.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.sandbox.confinement import SandboxPolicy
-from advisor.sandbox.offer import cache_variables, confinement, offered
+from advisor.sandbox.capabilities import cache_variables, detect_isolation, trial_policy
+from advisor.sandbox.policy import SandboxPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ _PIECES = re.compile(r"([\s=,:;'\"()\[\]{}&|<>]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A file to be made for the trial, and removed after it unless `keep`."""
+    """File to be made for the trial, and removed after it unless `keep`."""
 
     path: str
     content: bytes
@@ -47,7 +47,7 @@ class JobFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the guardian is told: everything that one process needs."""
+    """Everything that one process needs, as its supervisor receives it."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -60,10 +60,12 @@ class Job:
     records: str
     outputs: str
     logs: str
-    confinement: SandboxPolicy = field(default_factory=SandboxPolicy)
+    copies: str = ""
+    """Folder for copies of files that a sandbox throws away."""
+    sandbox: SandboxPolicy = field(default_factory=SandboxPolicy)
 
     def line(self, *, stdout_fd: int, stderr_fd: int) -> bytes:
-        """The job as the guardian reads it: one line of JSON."""
+        """Encode the job as one line of JSON."""
         message = dataclasses.asdict(self) | {
             "env": dict(self.env),
             "files": [
@@ -78,13 +80,13 @@ class Job:
 
 
 def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
-    """The job of `trial`, run from a caller whose environment is `environ`.
+    """Prepare the job of `trial` for a caller whose environment is `environ`.
 
     Raises UsageError where the environment asks for an isolation that does not hold.
     """
     scratch = Path(trial.scratch).resolve()
-    records, outputs, logs, trackers = (
-        scratch / name for name in ("probe", "outputs", "logs", "trackers")
+    records, outputs, logs, trackers, results = (
+        scratch / name for name in ("probe", "outputs", "logs", "trackers", "results")
     )
     tmp = scratch / "tmp"
     if len(os.fsencode(tmp)) > SHORT_TMP:
@@ -92,8 +94,8 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         tmp = Path(tempfile.gettempdir(), f"gpu-advisor-{digest}")
     kept = Path(trial.caches or scratch / "caches").resolve()
     given = {**environ, **dict(trial.env)}
-    confined = confinement(
-        offered(trial.cwd, given),
+    sandbox = trial_policy(
+        detect_isolation(trial.cwd, given),
         cwd=trial.cwd,
         scratch=scratch,
         temporary=tmp,
@@ -104,13 +106,13 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     )
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
     copies = {
-        original: original if confined.throws_away else candidate_path(original, trial.id)
+        original: original if sandbox.throws_away else candidate_path(original, trial.id)
         for original in originals
     }
     spec = scratch / "spec.json"
     env = {
         **given,
-        **cache_variables(confined, kept, given),
+        **cache_variables(sandbox, kept, given),
         **_apart(environ, trackers),
         "TMPDIR": str(tmp),
         "PYTHONUNBUFFERED": "1",
@@ -122,7 +124,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     instructions = {
         "records": str(records),
         "scratch": str(scratch),
-        "guarded": confined.by_names,
+        "guarded": sandbox.by_names,
         "protect": trial.cwd,
         "allow_writes": trial.allow_writes,
         "made": [str(Path(trial.cwd, name)) for name in trial.made],
@@ -132,13 +134,13 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
     }
     command = into_cleared(trial.command, env)
     return Job(
-        argv=command if confined.throws_away else replace_paths(command, trial.cwd, copies),
+        argv=command if sandbox.throws_away else replace_paths(command, trial.cwd, copies),
         cwd=trial.cwd,
         env=tuple(env.items()),
         scratch=str(scratch),
-        directories=tuple(map(str, (records, outputs, logs, trackers, tmp, kept))),
+        directories=tuple(map(str, (records, outputs, logs, trackers, results, tmp, kept))),
         temporary=tuple(
-            map(str, (tmp, trackers, confined.layers, *(() if trial.caches else (kept,))))
+            map(str, (tmp, trackers, sandbox.layers, *(() if trial.caches else (kept,))))
         ),
         files=(
             JobFile(path=str(spec), content=json.dumps(instructions).encode(), keep=True),
@@ -147,7 +149,7 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
                     path=copies[original],
                     content=file.content,
                     mode_of=original,
-                    over=confined.throws_away,
+                    over=sandbox.throws_away,
                 )
                 for original, file in zip(originals, trial.files, strict=True)
             ),
@@ -155,13 +157,13 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         records=str(records),
         outputs=str(outputs),
         logs=str(logs),
-        confinement=confined,
+        copies=str(results),
+        sandbox=sandbox,
     )
 
 
 def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
-    """`env -i python train.py` with the variables that start the probe among those it sets, and
-    the trial's own folder for temporary files."""
+    """Add the probe's variables and TMPDIR to those that `env -i python train.py` sets."""
     if Path(command[0]).name != "env":
         return command
     cleared, at = False, 1
@@ -174,13 +176,13 @@ def into_cleared(command: tuple[str, ...], env: Mapping[str, str]) -> tuple[str,
 
 
 def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
-    """Where the user's own pattern counts, the watcher closes the window, not the probe."""
+    """Leave the end of the window to the monitor where the user's own pattern counts."""
     counted = plan.unit_regex is not None and plan.mode == "window"
     return dataclasses.replace(plan, mode="observe") if counted else plan
 
 
 def candidate_path(original: str, trial_id: str) -> str:
-    """Beside the original, so that what it includes by relative path is still found."""
+    """Place a candidate beside its original, so that its relative includes are found."""
     path = Path(original).absolute()
     tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
     if path.suffix == ".py":  # a name that can be imported
@@ -189,7 +191,7 @@ def candidate_path(original: str, trial_id: str) -> str:
 
 
 def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:
-    """`command` with every spelling of a key of `copies` replaced by its value.
+    """Replace every spelling of a key of `copies` in `command` by its value.
 
     A path is recognised by the file it leads to, as a whole token or as a part of one:
     `--config=a/b.json`, `data.config=b.json`, `bash -c "python run.py a/b.json"`. The
@@ -223,7 +225,7 @@ def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -
 
 
 def _apart(environ: Mapping[str, str], trackers: Path) -> dict[str, str]:
-    """Experiment trackers write into scratch and call nobody."""
+    """Return variables that keep experiment trackers offline and in scratch."""
     folder = str(trackers)
     forced = {
         "WANDB_DIR": folder,

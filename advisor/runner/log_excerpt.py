@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from advisor.runner.signs import NOISE
+from advisor.runner.failure_patterns import NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from advisor.runner.monitor import TrialExit
     from advisor.runner.records import ProgramException
-    from advisor.runner.watch import TrialExit
 
 TAIL_LINES = 20
 """Of the output; so many tell why it ended."""

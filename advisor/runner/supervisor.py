@@ -29,11 +29,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.sandbox.compiled import date_by_content
-from advisor.sandbox.inside import isolation
+from advisor.sandbox.api import open_sandbox
+from advisor.sandbox.pyc_mtime import set_content_mtime
 
 if TYPE_CHECKING:
-    from advisor.sandbox.inside import Isolation
+    from advisor.sandbox.api import Sandbox
 
 TERM_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL: multiprocessing's resource tracker needs it to unlink."""
@@ -62,7 +62,7 @@ def main() -> int:
     job: dict[str, Any] = json.loads(line)
     adopt_orphans()
     segments = SharedMemory()
-    confined = isolation(job["confinement"], job["cwd"])
+    sandbox = open_sandbox(job["sandbox"], job["cwd"])
     command: int | None = None
     stage = "scratch"
     try:
@@ -70,15 +70,15 @@ def main() -> int:
         stage = "layout"
         lay_beside(job)
         stage = "isolation"
-        confined.enter()
+        sandbox.enter()
         _prctl(PR_SET_DUMPABLE, 0)  # through its open files the program would reach the host's
         stage = "layout"
-        lay_over(job, confined)
+        lay_over(job, sandbox)
         stage = "start"
-        command = start(job, confined)
+        command = start(job, sandbox)
         say("started", pid=command)
         while not control.ended:
-            control.wait(None, confined)
+            control.wait(None, sandbox)
             for pid, code in reaped():
                 if pid == command:
                     say("exited", code=code)
@@ -87,9 +87,9 @@ def main() -> int:
         while not control.ended:
             control.wait(None)
     segments.look(family(command))
-    left = end_all(command, control, confined)
-    changes = confined.changes()
-    confined.leave()
+    left = end_all(command, control, sandbox)
+    changes = sandbox.changes(job["copies"])
+    sandbox.leave()
     full = is_full(job["scratch"])
     take_away(job, orphaned=control.parent_died)
     segments.remove()
@@ -134,15 +134,15 @@ class Control:
                 return b"".join(chunks)
         return None
 
-    def wait(self, seconds: float | None, confined: Isolation | None = None) -> None:
+    def wait(self, seconds: float | None, sandbox: Sandbox | None = None) -> None:
         """Until the parent speaks, a child ends, the isolation asks, or `seconds` have passed."""
         watched = [self._wake] if self.ended else [0, self._wake]
-        asks = confined.listens if confined else None
+        asks = sandbox.listens if sandbox else None
         if asks is not None:
             watched.append(asks)
         ready, _, _ = select.select(watched, [], [], seconds)
-        if confined and asks in ready:
-            confined.serve()
+        if sandbox and asks in ready:
+            sandbox.serve()
         if self._wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
@@ -186,18 +186,18 @@ def lay_beside(job: dict[str, Any]) -> None:
         path, content = entry["path"], binascii.a2b_base64(entry["content"])
         with open(path, "xb") as file:
             file.write(content)
-        date_by_content(path, content)
+        set_content_mtime(path, content)
         if entry["mode_of"]:
             with contextlib.suppress(OSError):
                 os.chmod(path, stat.S_IMODE(os.stat(entry["mode_of"]).st_mode))
         entry["ours"] = True
 
 
-def lay_over(job: dict[str, Any], confined: Isolation) -> None:
+def lay_over(job: dict[str, Any], sandbox: Sandbox) -> None:
     """Put candidates in the place of their originals, where only the program sees them."""
     for entry in job["files"]:
         if entry["over"]:
-            confined.put(entry["path"], binascii.a2b_base64(entry["content"]))
+            sandbox.put(entry["path"], binascii.a2b_base64(entry["content"]))
 
 
 def is_full(folder: str) -> bool:
@@ -235,7 +235,7 @@ def adopt_orphans() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def start(job: dict[str, Any], confined: Isolation) -> int:
+def start(job: dict[str, Any], sandbox: Sandbox) -> int:
     """Start the command in a new session; it dies with this process too."""
     process = subprocess.Popen(
         job["argv"],
@@ -245,7 +245,7 @@ def start(job: dict[str, Any], confined: Isolation) -> int:
         stdout=job["stdout_fd"],
         stderr=job["stderr_fd"],
         start_new_session=True,
-        preexec_fn=lambda: _become_the_command(confined),  # noqa: PLW1509  there is one thread
+        preexec_fn=lambda: _become_the_command(sandbox),  # noqa: PLW1509  there is one thread
     )
     process.returncode = 0  # reaped below, with everything else; never by subprocess
     for end in (job["stdout_fd"], job["stderr_fd"]):
@@ -253,13 +253,13 @@ def start(job: dict[str, Any], confined: Isolation) -> int:
     return process.pid
 
 
-def _become_the_command(confined: Isolation) -> None:
-    """In the new process: end with the guardian, be the first to go when memory is short."""
+def _become_the_command(sandbox: Sandbox) -> None:
+    """In the new process: end with the supervisor, be the first to go when memory is short."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     _prctl(PR_SET_DUMPABLE, 1)  # its own /proc is its own again
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("500")
-    confined.confine()
+    sandbox.confine()
 
 
 def reaped() -> list[tuple[int, int]]:
@@ -274,7 +274,7 @@ def reaped() -> list[tuple[int, int]]:
     return ended
 
 
-def end_all(command: int | None, control: Control, confined: Isolation) -> list[int]:
+def end_all(command: int | None, control: Control, sandbox: Sandbox) -> list[int]:
     """SIGTERM to the whole family, SIGKILL after the grace; returns pids that would not go."""
     begun, pause_s = time.monotonic(), 0.01
     asked: set[int] = set()
@@ -295,7 +295,7 @@ def end_all(command: int | None, control: Control, confined: Isolation) -> list[
                     os.kill(pid, signal.SIGCONT)  # a stopped process cannot hear it otherwise
         asked |= alive
         control.ended = True
-        control.wait(pause_s, confined)  # a child's end is heard at once
+        control.wait(pause_s, sandbox)  # a child's end is heard at once
         pause_s = min(2 * pause_s, 0.1)
 
 

@@ -19,10 +19,10 @@ class Reach:
     """Looks at each process of a tree once, and again when it became another program."""
 
     def __init__(self, root: int) -> None:
-        """`root`: the guardian, whose own Python and its forks need no probe."""
-        self._guardians: tuple[str, ...] = ()
+        """`root`: the supervisor, whose own Python and its forks need no probe."""
+        self._supervisors: tuple[str, ...] = ()
         with contextlib.suppress(psutil.Error):
-            self._guardians = tuple(psutil.Process(root).cmdline())
+            self._supervisors = tuple(psutil.Process(root).cmdline())
         self._seen: dict[int, tuple[str, ...]] = {}
         self.lost: dict[int, str] = {}
         """By pid: command line and reason, of those that were without the probe to the last."""
@@ -34,7 +34,7 @@ class Reach:
         for process in tree:
             try:
                 command = tuple(process.cmdline())
-                if self._seen.get(process.pid) == command or command == self._guardians:
+                if self._seen.get(process.pid) == command or command == self._supervisors:
                     continue
                 self._seen[process.pid] = command
                 self.lost.pop(process.pid, None)

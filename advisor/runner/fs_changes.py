@@ -1,4 +1,4 @@
-"""What a program left behind in its working directory and in its scratch outputs."""
+"""Files that a program created, changed and removed; digest of its outputs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from advisor.model import ResultFile
+from advisor.runner.result_files import relative_name
 from advisor.sandbox.layers import LISTED_LIMIT
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SKIPPED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Every file of a tree by relative path, with what shows that it was written to."""
+    """Files of a tree by relative path, with the marks of a write."""
 
     files: dict[str, tuple[int, int]]
     """mtime in ns, and size in bytes."""
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def snapshot(root: str, leave_out: str) -> Snapshot:
-    """The files under `root`, without version control, environments, caches and `leave_out`."""
+    """Take a snapshot of `root` without caches, environments and `leave_out`."""
     files: dict[str, tuple[int, int]] = {}
     for entry in _walk(root, os.path.realpath(leave_out)):
         if len(files) >= ENTRIES_LIMIT:
@@ -49,7 +49,7 @@ def snapshot(root: str, leave_out: str) -> Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesystemChanges:
-    """What a program left outside its scratch; names relative to its working directory."""
+    """Changes outside the trial's scratch; names relative to the working directory."""
 
     created: tuple[str, ...] = ()
     altered: tuple[str, ...] = ()
@@ -63,9 +63,9 @@ class FilesystemChanges:
 
     @classmethod
     def exact(cls, changes: Mapping[str, list[str]], root: str, *, thrown_away: bool) -> Self:
-        """As the isolation knows it."""
+        """Build the changes that the isolation knows."""
         created, altered, removed, sealed = (
-            tuple(_shown(path, root) for path in changes[kind])
+            tuple(relative_name(path, root) for path in changes[kind])
             for kind in ("created", "changed", "removed", "sealed")
         )
         return cls(
@@ -77,9 +77,9 @@ class FilesystemChanges:
         )
 
     def and_written(self, paths: Iterable[str], root: str, before: Snapshot) -> FilesystemChanges:
-        """With files that the probe saw opened for writing, anywhere on the host."""
+        """Add files that the probe saw opened for writing, anywhere on the host."""
         known = {*self.created, *self.altered}
-        names = {_shown(path, root) for path in paths if Path(path).exists()} - known
+        names = {relative_name(path, root) for path in paths if Path(path).exists()} - known
         old = {name for name in names if name in before.files}
         return replace(
             self,
@@ -88,10 +88,10 @@ class FilesystemChanges:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know of it besides what was created."""
+        """Describe all but the created files."""
         end = ", thrown away with the trial" if self.thrown_away else ""
-        told = {"wrote to": self.altered, "removed": self.removed}
-        notes = [f"the program {did} {_some(names)}{end}" for did, names in told.items() if names]
+        did = {"wrote to": self.altered, "removed": self.removed}
+        notes = [f"the program {verb} {_some(names)}{end}" for verb, names in did.items() if names]
         if self.sealed:
             notes.append(f"{_some(self.sealed)} could only be shown read-only to the program")
         if not self.complete:
@@ -106,7 +106,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def compare(before: Snapshot, after: Snapshot) -> FilesystemChanges:
-    """The difference of two snapshots of one tree; nothing if one of them is incomplete."""
+    """Compare two snapshots of one tree; nothing if one of them is incomplete."""
     if not (before.complete and after.complete):
         return FilesystemChanges(complete=False)
     common = before.files.keys() & after.files.keys()
@@ -116,27 +116,11 @@ def compare(before: Snapshot, after: Snapshot) -> FilesystemChanges:
     )
 
 
-def results(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, ...]:
-    """The files of items, as the isolation read them; none where it could not."""
-    return tuple(
-        ResultFile(
-            path=os.fsencode(_shown(each["path"], root)).decode(errors="replace"),
-            items=each["items"],
-            size_bytes=each["bytes"],
-            first=tuple(tuple(item) for item in each["first"]),
-            sampled=each["sampled"],
-            digest=each["digest"],
-        )
-        for each in (changes or {}).get("results", ())
-    )
-
-
 def digest(folder: str) -> str | None:
-    """SHA-256 over what the files below hold; None if there are none.
+    """Return SHA-256 over the content of the files below; None if there are none.
 
-    Equal for two runs that produced the same, so it leaves out what differs by time or by the
-    config alone: names (they carry time stamps) and the contents of text files (logs, metrics with
-    timings, copies of the config), of which only number and suffix count.
+    It is equal for runs that produced the same. Names carry time stamps, and text files hold logs
+    and copies of the config, so of these only number and suffix count.
     """
     marks = sorted(_mark(path) for path in Path(folder).rglob("*") if path.is_file())
     return hashlib.sha256(b"\n".join(marks)).hexdigest() if marks else None
@@ -175,10 +159,3 @@ def _walk(root: str, leave_out: str) -> Iterator[os.DirEntry[str]]:
                 yield entry
             elif entry.name not in SKIPPED and os.path.realpath(entry.path) != leave_out:
                 folders.append(entry.path)
-
-
-def _shown(path: str, root: str) -> str:
-    """Relative to the working directory where it lies inside."""
-    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
-    base = os.path.realpath(root) + os.sep
-    return real.removeprefix(base)

@@ -1,8 +1,7 @@
-"""Decides on a few system calls of the program, one at a time, where the kernel's rules end.
+"""Decisions on single system calls of the program, where the kernel's own rules end.
 
-Landlock knows nothing of modes, owners, times and attributes: changes of them outside the allowed
-places are denied here, and folders to be made are noted. An overlay without privilege cannot
-rename a folder of the lower layer: that is done here, by copying. All other calls cost nothing.
+Landlock knows nothing of modes, owners, times and attributes. An overlay without privilege cannot
+rename a folder of the lower layer. All other calls cost nothing.
 """
 
 from __future__ import annotations
@@ -89,13 +88,15 @@ RENAMES = (
 
 
 class SyscallNotification(NamedTuple):
+    """One call of a thread that waits for the answer."""
+
     id: int
     pid: int
     call: Call
     arguments: tuple[int, ...]
 
     def place(self, folder: int | None, path: int | None, *, follows: bool = True) -> str:
-        """The file that two of the arguments name, links resolved; empty if it has no name.
+        """Return the file that two arguments name, links resolved; empty without a name.
 
         Raises OSError.
         """
@@ -116,7 +117,7 @@ class SyscallNotification(NamedTuple):
         return os.path.join(os.path.realpath(parent), last)
 
     def _text(self, address: int) -> str:
-        """The string at an address of the program; empty for NULL."""
+        """Read the string at an address of the program; empty for NULL."""
         if not address:
             return ""
         with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
@@ -131,10 +132,11 @@ class SyscallNotification(NamedTuple):
         return os.fsdecode(read.partition(b"\0")[0])
 
 
-class Supervisor:
-    """Listens to `calls` of one command. Where it cannot, nothing changes.
+class SyscallListener:
+    """Listens to `calls` of one command; a host that forbids listening changes nothing.
 
-    `judge` answers None to let the kernel do it, 0 when it has been done, else the error's number.
+    `judge` returns None to let the kernel do it, 0 when it has been done, else an error number.
+    A call that cannot be judged is denied.
     """
 
     def __init__(
@@ -153,11 +155,16 @@ class Supervisor:
 
     @property
     def listens(self) -> int:
-        """The descriptor to be watched: of the listener, once it is there."""
+        """Descriptor to be watched: of the listener, once it is there."""
         return self._here.fileno() if self._listener is None else self._listener
 
+    def close(self) -> None:
+        """Close the pair of sockets that the listener comes through."""
+        self._here.close()
+        self._there.close()
+
     def confine(self) -> None:
-        """In the command's process: have the calls reported, and hand over the listener."""
+        """Have the calls of this process reported, and hand over the listener."""
         if self._seccomp is None:
             return
         number, architecture = self._seccomp
@@ -170,7 +177,7 @@ class Supervisor:
             os.close(listener)
 
     def serve(self) -> None:
-        """Take what is there to be read: the listener, or one call."""
+        """Read the listener, or one call."""
         if self._listener is None:
             with contextlib.suppress(OSError):
                 _, (self._listener, *_), _, _ = socket.recv_fds(self._here, 1, 1)
@@ -190,12 +197,11 @@ class Supervisor:
         except OSError:  # it was killed meanwhile
             return
         id_, pid, _, number, _, _, *arguments = NOTICE.unpack(buffer)
+        notice = SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
         try:
-            error = self._judge(
-                SyscallNotification(id_, pid, self._calls[number], tuple(arguments))
-            )
-        except (OSError, ValueError):
-            error = None
+            error = self._judge(notice)
+        except (OSError, ValueError):  # its path cannot be read: it could lead anywhere
+            error = errno.EACCES
         answer = (
             ANSWER.pack(id_, 0, 0, CONTINUE) if error is None else ANSWER.pack(id_, 0, -error, 0)
         )
@@ -204,7 +210,7 @@ class Supervisor:
 
 
 def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
-    """The filter: is it one of `numbers`, then it is reported."""
+    """Build the filter that reports `numbers`."""
     lines = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 0, len(numbers) + 1, architecture), (LOAD, 0, 0, 0)]
     for place, number in enumerate(numbers):
         lines.append((JUMP_IF_EQUAL, len(numbers) - place, 0, number))
@@ -213,7 +219,14 @@ def _program(architecture: int, numbers: tuple[int, ...]) -> bytes:
 
 
 def rename_folder(notice: SyscallNotification) -> int | None:
-    """A folder of the lower layer is copied, and the original removed; all else is the kernel's."""
+    """Rename a folder of the lower layer by copying; leave all else to the kernel."""
+    try:
+        return _renamed(notice)
+    except (OSError, ValueError):  # the kernel's own answer is the better one, and harms nothing
+        return None
+
+
+def _renamed(notice: SyscallNotification) -> int | None:
     call = notice.call
     flags = notice.arguments[call.flags] if call.flags is not None else 0
     if flags & EXCHANGE:

@@ -1,4 +1,4 @@
-"""What passes through an isolation, and what stands over what, as data."""
+"""Paths that pass through an isolation, caches and system trees, as data."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ MPS_PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # noqa: S108
 
 
 class Cache(NamedTuple):
+    """Cache of a library."""
+
     variable: str
     default: str | None
-    """Where it is when the variable is not set; `~` is the home folder."""
+    """Default folder; `~` is the home folder."""
     rebuilt: bool
-    """What is missing is computed again, so an empty one does; else it was downloaded."""
+    """Missing files are computed again; else they were downloaded."""
     in_tmpdir: bool = False
     """It lies below TMPDIR when the variable is not set."""
 
@@ -56,7 +58,7 @@ CACHES = (
 
 
 def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
-    """Every known cache with its folder, whether it exists or not."""
+    """Yield every known cache with its folder, which need not exist."""
     home = environ.get("HOME") or os.path.expanduser("~")
     for cache in CACHES:
         folder = environ.get(cache.variable) or cache.default
@@ -65,7 +67,7 @@ def caches(environ: Mapping[str, str]) -> Iterator[tuple[Cache, str]]:
 
 
 def serves_mps(environ: Mapping[str, str]) -> bool:
-    """Whether GPU work goes through a server outside, which shares memory with the program."""
+    """Return True if GPU work goes through a server outside that shares memory."""
     variable, default = MPS_PIPES
     return os.path.exists(environ.get(variable) or default)
 
@@ -75,10 +77,7 @@ BESIDE_LIMIT = 5000
 
 
 def around(protected: Iterable[str]) -> tuple[str, ...]:
-    """What stands beside `protected`, real paths, on every level: together all the files but them.
-
-    What is made anew beside them, on a level of theirs, is not among it; no link is either.
-    """
+    """Return all paths but `protected`: their siblings on every level, without links."""
     protected = sorted(set(protected))
     levels = {
         parent
@@ -109,5 +108,5 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def is_within(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it; both absolute and normal."""
+    """Return True if `path` is `folder` or lies below it; both absolute and normal."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

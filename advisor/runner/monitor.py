@@ -17,9 +17,9 @@ from advisor.files import within
 from advisor.probe import patience
 from advisor.runner.disturbance import Span, extend
 from advisor.runner.output import Count, Tally, plain
-from advisor.runner.reach import Reach
 from advisor.runner.records import ProcessRecord, Records
 from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
+from advisor.runner.uninstrumented import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,8 +149,8 @@ class Watch:
         self._last_sign = time.time()
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
-        self._tree = TreeSampler(launched.guardian_pid)
-        self._reach = Reach(launched.guardian_pid)
+        self._tree = TreeSampler(launched.supervisor_pid)
+        self._reach = Reach(launched.supervisor_pid)
 
     def until_end(self) -> TrialExit:
         """Watch, end every process of the trial, and tell how it went."""

@@ -1,4 +1,4 @@
-"""Which of the three kinds this host offers, found out by trying, and what a trial is told."""
+"""Kinds of isolation that this host offers, found by trying, and the policy of a trial."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import UsageError
 from advisor.machine.host import memory_limit_bytes
-from advisor.sandbox import attempt
-from advisor.sandbox.confinement import KINDS, Kind, SandboxPolicy
-from advisor.sandbox.places import CACHES, around, caches, is_within, serves_mps
+from advisor.sandbox import selftest
+from advisor.sandbox.path_policy import CACHES, around, caches, is_within, serves_mps
+from advisor.sandbox.policy import KINDS, Kind, SandboxPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,12 +38,12 @@ UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The best kind that holds here."""
+class Capability:
+    """Best kind of isolation that holds here."""
 
     kind: Kind
     refused: tuple[tuple[Kind, str], ...] = ()
-    """Better kinds, and why this host does not offer them."""
+    """Better kinds, and why this host does not capability them."""
     in_memory: bool = True
     """Layers of an overlay may lie in memory."""
 
@@ -53,8 +53,8 @@ class Offer:
         return "; ".join(f"{kind}: {why}" for kind, why in self.refused)
 
 
-def offered(cwd: str, environ: Mapping[str, str] = os.environ) -> Offer:
-    """What holds for a program in `cwd`; tried once a process.
+def detect_isolation(cwd: str, environ: Mapping[str, str] = os.environ) -> Capability:
+    """Find the kind that holds for a program in `cwd`; tried once a process.
 
     Raises UsageError where GPU_ADVISOR_ISOLATION names a kind that is unknown or does not hold.
     """
@@ -62,25 +62,25 @@ def offered(cwd: str, environ: Mapping[str, str] = os.environ) -> Offer:
     if forced is not None and forced not in KINDS:
         msg = f"{FORCED} is {forced!r}; it may be {', '.join(KINDS)}, or not be set."
         raise UsageError(msg)
-    offer = _offered(os.path.realpath(cwd), forced)
-    if forced is not None and offer.kind != forced:
-        msg = f"{FORCED} asks for {forced}, which does not hold here: {offer.why_not_better}."
+    capability = _detected(os.path.realpath(cwd), forced)
+    if forced is not None and capability.kind != forced:
+        msg = f"{FORCED} asks for {forced}, which does not hold here: {capability.why_not_better}."
         raise UsageError(msg)
-    return offer
+    return capability
 
 
-def unisolated(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What whoever starts a program in `cwd` must know before: that what it writes is real.
+def isolation_warnings(cwd: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the warning that writes of a program in `cwd` are real, if they are.
 
-    Raises UsageError as `offered` does.
+    Raises UsageError as `detect_isolation` does.
     """
-    offer = offered(cwd, environ)
-    why = offer.why_not_better or ASKED_FOR
-    return SandboxPolicy(kind=offer.kind, why_not_better=why).notes
+    capability = detect_isolation(cwd, environ)
+    why = capability.why_not_better or ASKED_FOR
+    return SandboxPolicy(kind=capability.kind, why_not_better=why).notes
 
 
 @cache
-def _offered(cwd: str, forced: str | None) -> Offer:
+def _detected(cwd: str, forced: str | None) -> Capability:
     refused: list[tuple[Kind, str]] = []
     for kind in KINDS:
         if kind == "guard":
@@ -89,22 +89,22 @@ def _offered(cwd: str, forced: str | None) -> Offer:
             continue
         why, attributes = _try(kind, cwd)
         if why is None:
-            return Offer(kind=kind, refused=tuple(refused), in_memory=attributes)
+            return Capability(kind=kind, refused=tuple(refused), in_memory=attributes)
         refused.append((kind, why))
-    return Offer(kind="guard", refused=tuple(refused))
+    return Capability(kind="guard", refused=tuple(refused))
 
 
 def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
-    """Why `kind` does not hold, or None; and whether its layers may lie in memory."""
+    """Return why `kind` does not hold, or None, and True if layers may lie in memory."""
     if sys.platform != "linux":
         return f"needs Linux, this is {sys.platform}", False
     try:
         if kind == "overlay" and (why := _foreign_group(cwd)):
             return why, False
-        told = SandboxPolicy(kind=kind, upper_bytes=1 << 20)
+        policy = SandboxPolicy(kind=kind, upper_bytes=1 << 20)
         tried = subprocess.run(
-            [sys.executable, "-I", "-S", attempt.__file__],
-            input=json.dumps({"told": dataclasses.asdict(told), "cwd": cwd}),
+            [sys.executable, "-I", "-S", selftest.__file__],
+            input=json.dumps({"policy": dataclasses.asdict(policy), "cwd": cwd}),
             capture_output=True,
             text=True,
             check=False,
@@ -115,13 +115,13 @@ def _try(kind: Kind, cwd: str) -> tuple[str | None, bool]:
     try:
         answer = json.loads(tried.stdout)
     except ValueError:
-        said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-        return said[-1], False
+        lines = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
+        return lines[-1], False
     return answer["why"], answer["attributes"]
 
 
-def confinement(
-    offer: Offer,
+def trial_policy(
+    capability: Capability,
     *,
     cwd: str,
     scratch: Path,
@@ -131,66 +131,69 @@ def confinement(
     allow_writes: bool,
     spared: Iterable[str] = (),
 ) -> SandboxPolicy:
-    """What one trial is told; the program of it runs in `cwd` with `environ`. Where it may write
-    in `cwd`, it may not write `spared`, nor make anything beside them.
+    """Make the policy of one trial, whose program runs in `cwd` with `environ`.
+
+    A program that may write in `cwd` may still not write `spared`, nor make anything beside them.
 
     `scratch` and `temporary` are the trial's own folders, `kept` is shared by the trials of a call.
     """
     passes = [str(scratch), str(kept)]
     if not is_within(str(temporary), str(scratch)):
         passes.append(str(temporary))
-    if allow_writes and offer.kind == "landlock":
+    if allow_writes and capability.kind == "landlock":
         passes += _but(os.path.realpath(cwd), map(os.path.realpath, spared))
     folder = environ.get(LAYER_FOLDER)
-    in_memory = offer.in_memory and not folder
+    in_memory = capability.in_memory and not folder
     tag = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
     return SandboxPolicy(
-        kind=offer.kind,
+        kind=capability.kind,
         passes=tuple(passes),
-        caches=_caches(environ, passes, kept) if offer.kind == "overlay" else (),
+        caches=_caches(environ, passes, kept) if capability.kind == "overlay" else (),
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=_upper_bytes(environ) if in_memory else 0,
         private_memory=not serves_mps(environ),
-        why_not_better=offer.why_not_better or ASKED_FOR,
+        why_not_better=capability.why_not_better or ASKED_FOR,
     )
 
 
-def sparing(
-    offer: Offer, protected: Iterable[str], *, passes: Iterable[str], scratch: Path
+def allow_except(
+    capability: Capability, protected: Iterable[str], *, passes: Iterable[str], scratch: Path
 ) -> SandboxPolicy:
-    """What a program is told that may write everywhere but in the folders `protected`.
+    """Make the policy of a program that may write everywhere but in `protected`.
 
     `passes` lie in one of them and may be written all the same; `scratch` is the program's own.
     """
     kept_out = [os.path.realpath(path) for path in protected]
     return SandboxPolicy(
-        kind=offer.kind,
+        kind=capability.kind,
         passes=tuple(sorted({*around(kept_out), *passes, str(scratch)})),
         layers=str(scratch / "layers"),
-        upper_bytes=_upper_bytes(os.environ) if offer.in_memory else 0,
+        upper_bytes=_upper_bytes(os.environ) if capability.in_memory else 0,
         private_memory=False,
-        why_not_better=offer.why_not_better or ASKED_FOR,
+        why_not_better=capability.why_not_better or ASKED_FOR,
     )
 
 
-def cache_variables(told: SandboxPolicy, kept: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the program is to keep what it compiles, so that the trials of a call share it.
+def cache_variables(
+    policy: SandboxPolicy, kept: Path, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return variables that point compile caches to a folder shared by a call's trials.
 
     Its own cache may be denied, be in a layer that is thrown away because there was none before,
     or lie below TMPDIR, of which each trial has one of its own.
     """
     lost = [each for each in CACHES if each.in_tmpdir and not environ.get(each.variable)]
     for each, folder in caches(environ):
-        passes = any(is_within(folder, passing) for passing in told.passes)
-        denied = told.kind == "landlock" and not passes
-        thrown_away = told.kind == "overlay" and not passes and not os.path.isdir(folder)
+        passes = any(is_within(folder, passing) for passing in policy.passes)
+        denied = policy.kind == "landlock" and not passes
+        thrown_away = policy.kind == "overlay" and not passes and not os.path.isdir(folder)
         if each.rebuilt and (denied or thrown_away):
             lost.append(each)
     return {each.variable: str(kept / each.variable.lower()) for each in lost}
 
 
 def _but(folder: str, spared: Iterable[str]) -> list[str]:
-    """`folder`, or all that is in it but what is spared."""
+    """Return `folder`, or all that is in it but what is spared."""
     inside = [path for path in spared if is_within(path, folder)]
     return [path for path in around(inside) if is_within(path, folder)] if inside else [folder]
 
@@ -198,7 +201,7 @@ def _but(folder: str, spared: Iterable[str]) -> list[str]:
 def _caches(
     environ: Mapping[str, str], passes: list[str], kept: Path
 ) -> tuple[tuple[str, str], ...]:
-    """The user's caches that exist, outermost only, each with the folder that lies over it."""
+    """Return the user's existing caches, outermost only, each with its overlay folder."""
     found: dict[str, str] = {}
     for folder in sorted(folder for _, folder in caches(environ)):
         covered = any(is_within(folder, each) for each in [*passes, *found])
@@ -209,7 +212,7 @@ def _caches(
 
 
 def _foreign_group(cwd: str) -> str | None:
-    """Why an overlay would not let this user write in `cwd`; None if it would.
+    """Return why an overlay would not let this user write in `cwd`; None if it would.
 
     A user namespace that needs no privilege knows one group of its user, not the others.
     """

@@ -1,0 +1,252 @@
+"""Content of files of items: how many there are, and the values of the first ones.
+
+Texts are kept as digests, since they are only compared. Arrays are read by NumPy and pictures by
+Pillow, where the interpreter of gpu-advisor has them; a file that cannot be read is one digest.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib
+import json
+import math
+import os
+import wave
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from advisor.model import ResultFile
+from advisor.sandbox.layers import COUNTED_LIMIT, RESULTS_LIMIT, holds_items, is_product
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+FIRST_ITEMS = 16
+VALUES = 64
+"""Values of an item that are compared."""
+LINE_BYTES = 1 << 20
+JSON_BYTES = 16 << 20
+"""A larger document is not parsed: it has to be read whole."""
+SOUND_BYTES = 256 << 10
+DIGESTED_BYTES = 8 << 20
+GRID = 8
+"""A picture is compared by the means of 8 x 8 fields."""
+PIXELS_LIMIT = 50_000_000
+
+Value = float | str
+
+
+class Items(NamedTuple):
+    """Items of one file."""
+
+    number: int
+    first: list[list[Value]]
+    """Values of the first items."""
+    sampled: bool = False
+    """The values are samples or means, which rounding hardly moves."""
+    digest: str | None = None
+    """Digest of the whole file, where nothing else can be read."""
+
+
+def read_copies(changes: Mapping[str, Any] | None, root: str) -> tuple[ResultFile, ...]:
+    """Read the copies that the sandbox took of a trial's new files."""
+    found = []
+    for entry in (changes or {}).get("results", ()):
+        copy = Path(entry["copy"])
+        result = _result(copy, relative_name(entry["path"], root), entry["path"])
+        copy.unlink(missing_ok=True)
+        found += [result] if result else []
+    return tuple(found)
+
+
+def read_folder(folder: str) -> tuple[list[float], tuple[ResultFile, ...]]:
+    """Read the trial's own output folder: when files were written, and their items."""
+    written_at: list[float] = []
+    results: list[ResultFile] = []
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            try:
+                status = path.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # a process of the program still tidies up
+            if not is_product(name, status) or len(written_at) == COUNTED_LIMIT:
+                continue
+            written_at.append(round(status.st_mtime, 3))
+            if len(results) < RESULTS_LIMIT and holds_items(name, status):
+                result = _result(path, relative_name(str(path), folder), name)
+                results += [result] if result else []
+    return written_at, tuple(results)
+
+
+def relative_name(path: str, root: str) -> str:
+    """Spell `path` relative to the folder `root` where it lies inside, as text."""
+    real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))  # noqa: PTH118, PTH119, PTH120  a trailing slash stays
+    name = real.removeprefix(os.path.realpath(root) + os.sep)
+    return os.fsencode(name).decode(errors="replace")
+
+
+def read_items(path: Path, name: str) -> Items | None:
+    """Read the file at `path` as the format of `name`; None for a file without items."""
+    reader = FORMATS.get(os.path.splitext(name)[1].lower(), _digested)  # noqa: PTH122  any bytes
+    try:
+        with path.open("rb") as file:
+            return reader(file)
+    except Exception:  # an untrusted file makes a decoder raise anything
+        return None
+
+
+def _result(path: Path, shown: str, name: str) -> ResultFile | None:
+    items = read_items(path, name)
+    if items is None:
+        return None
+    return ResultFile(
+        path=shown,
+        items=items.number,
+        size_bytes=path.stat().st_size,
+        first=tuple(map(tuple, items.first)),
+        sampled=items.sampled,
+        digest=items.digest,
+    )
+
+
+# --- text ---------------------------------------------------------------------------------
+
+
+def _json_lines(file: BinaryIO) -> Items:
+    count, first = _lines(file)
+    return Items(count, [_values(_leaves(json.loads(line))) for line in first])
+
+
+def _json(file: BinaryIO) -> Items:
+    """Read a list of items, or the longest list of a mapping."""
+    text = file.read(JSON_BYTES + 1)
+    if len(text) > JSON_BYTES:
+        msg = "too large to be parsed"
+        raise ValueError(msg)
+    held = json.loads(text)
+    lists = [held] if isinstance(held, list) else list(held.values())
+    items: list[Any] = max((each for each in lists if isinstance(each, list)), key=len)
+    return Items(len(items), [_values(_leaves(each)) for each in items[:FIRST_ITEMS]])
+
+
+def _rows(delimiter: str) -> Callable[[BinaryIO], Items]:
+    def rows(file: BinaryIO) -> Items:
+        count, first = _lines(file)
+        read = csv.reader((line.decode("utf-8", "replace") for line in first), delimiter=delimiter)
+        return Items(count, [_values(map(_number, row)) for row in read])
+
+    return rows
+
+
+def _lines(file: BinaryIO) -> tuple[int, list[bytes]]:
+    """Count the whole lines; return the first ones."""
+    first: list[bytes] = []
+    while len(first) < FIRST_ITEMS and (line := file.readline(LINE_BYTES)).endswith(b"\n"):
+        first.append(line)
+    count = len(first)
+    while chunk := file.read(1 << 20):
+        count += chunk.count(b"\n")
+    return count, first
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        for key in sorted(value):
+            yield from _leaves(value[key])
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _leaves(entry)
+    else:
+        yield value
+
+
+def _values(leaves: Iterable[object]) -> list[Value]:
+    found: list[Value] = []
+    for leaf in leaves:
+        if isinstance(leaf, (int, float)) and math.isfinite(leaf):
+            found.append(float(leaf))
+        else:
+            text = str(leaf).encode("utf-8", "surrogatepass")
+            found.append(hashlib.blake2b(text, digest_size=8).hexdigest())
+        if len(found) == VALUES:
+            break
+    return found
+
+
+def _number(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# --- arrays, pictures, sounds -------------------------------------------------------------
+
+
+def _array(file: BinaryIO) -> Items:
+    """Read arrays; the first dimension counts the items, in an archive that of the longest."""
+    try:
+        numpy: Any = importlib.import_module("numpy")
+    except ImportError:
+        return _digested(file)
+    loaded = numpy.load(file, allow_pickle=False)
+    arrays = [loaded[name] for name in loaded.files] if hasattr(loaded, "files") else [loaded]
+    longest = max((each for each in arrays if each.ndim), key=len)
+    rows = longest[:FIRST_ITEMS].reshape(min(len(longest), FIRST_ITEMS), -1)
+    step = max(1, rows.shape[1] // VALUES)
+    return Items(len(longest), [_values(row[::step].tolist()) for row in rows], sampled=step > 1)
+
+
+def _picture(file: BinaryIO) -> Items:
+    """Read a picture as the mean brightness of its fields."""
+    try:
+        image: Any = importlib.import_module("PIL.Image")
+    except ImportError:
+        return _digested(file)
+    with image.open(file) as picture:
+        if math.prod(picture.size) > PIXELS_LIMIT:
+            return _digested(file)
+        deep = picture.mode.startswith(("I", "F"))
+        grey = picture.convert("F") if deep else picture.convert("L").convert("F")
+        fields = grey.resize((GRID, GRID), image.Resampling.BOX)
+        highest = 65535 if picture.mode.startswith("I") else 1 if deep else 255
+        means = [value / highest for value in array("f", fields.tobytes())]
+        size = "{}x{}".format(*picture.size)
+    return Items(1, [[*_values([size]), *means]], sampled=True)
+
+
+def _sound(file: BinaryIO) -> Items:
+    """Read the loudness of each part of a sound's beginning."""
+    with wave.open(file) as sound:
+        rate, width, channels = sound.getframerate(), sound.getsampwidth(), sound.getnchannels()
+        frames = sound.readframes(SOUND_BYTES // (width * channels))
+        form = f"{rate} Hz, {width} bytes, {channels} channels, {sound.getnframes()} frames"
+    loud = [abs(sample) / 2**15 for sample in array("h", frames)] if width == 2 else []
+    parts = [loud[n * len(loud) // VALUES : (n + 1) * len(loud) // VALUES] for n in range(VALUES)]
+    means = [sum(part) / len(part) for part in parts if part]
+    return Items(1, [[*_values([form]), *means]], sampled=True)
+
+
+def _digested(file: BinaryIO) -> Items:
+    file.seek(0)
+    digest = hashlib.blake2b(file.read(DIGESTED_BYTES), digest_size=8).hexdigest()
+    return Items(1, [], digest=digest)
+
+
+FORMATS: dict[str, Callable[[BinaryIO], Items]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".jsonlines": _json_lines,
+    ".csv": _rows(","),
+    ".tsv": _rows("\t"),
+    ".json": _json,
+    ".npy": _array,
+    ".npz": _array,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif"), _picture),
+    ".wav": _sound,
+}
+"""Readers by suffix; all other formats are digests."""

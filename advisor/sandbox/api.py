@@ -1,0 +1,84 @@
+"""Interface of the three kinds of isolation, as a trial's supervisor calls it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Sandbox(Protocol):
+    """Isolation of one trial. The order of calls is the order below."""
+
+    def enter(self) -> None:
+        """Move this process in, before anything of the program runs. Raises OSError."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Let `path` hold `content` for the program alone, where writes are thrown away.
+
+        Raises OSError.
+        """
+
+    def confine(self) -> None:
+        """Confine the command's own process, just before it becomes the command."""
+
+    def serve(self) -> None:
+        """Read from `listens`."""
+
+    @property
+    def listens(self) -> int | None:
+        """Descriptor to be watched while the program runs."""
+
+    def changes(self, copies: str) -> dict[str, Any] | None:
+        """Changes that the program made; None if not known. Called after the last process ended.
+
+        Keys: created, changed, removed, sealed (absolute paths; the last were shown read-only),
+        full (bytes of a full layer, or None), denied (folders that could not be made), written_at
+        (times of product files), results (new files of items and their copies in `copies`).
+        """
+
+    def leave(self) -> None:
+        """Return to the host's files and drop the layers."""
+
+
+class NoSandbox:
+    """No isolation: the probe's write guard is all there is."""
+
+    listens: int | None = None
+
+    def enter(self) -> None:
+        """Do nothing."""
+
+    def put(self, path: str, content: bytes) -> None:
+        """Refuse: candidates lie beside their originals."""
+        raise NotImplementedError
+
+    def confine(self) -> None:
+        """Do nothing."""
+
+    def serve(self) -> None:
+        """Do nothing."""
+
+    def changes(self, copies: str) -> dict[str, Any] | None:
+        """Return None: not known."""
+        del copies
+        return None
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
+def open_sandbox(policy: Mapping[str, Any], cwd: str) -> Sandbox:
+    """Return the sandbox of a trial in `cwd`; `policy` is a SandboxPolicy as JSON."""
+    match policy["kind"]:
+        case "overlay":
+            from advisor.sandbox.overlay import Overlay
+
+            return Overlay(policy, cwd)
+        case "landlock":
+            from advisor.sandbox.landlock import Landlock
+
+            return Landlock(policy)
+        case _:
+            return NoSandbox()
