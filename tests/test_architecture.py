@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"runner", "knobs", "options"},
     {"sandbox"},
     {"config", "machine", "stats", "settings", "probe"},
-    {"files", "masking", "objective"},
+    {"files", "masking", "numbers", "objective"},
     {"model"},
     {"errors"},
     {"__init__"},

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
+from advisor import numbers
 from advisor.commands.session import Job, add_arguments, options_of, prepare
 from advisor.errors import (
     AdvisorError,
@@ -31,7 +32,7 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import compose, numbers, sentences, view, writing
+from advisor.report import compose, sentences, view, writing
 from advisor.report.entries import trial_entry
 from advisor.report.outcome import TuningResult
 from advisor.tuner import next_turn

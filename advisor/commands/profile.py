@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import knobs, masking, versions
+from advisor import knobs, masking, numbers, versions
 from advisor.commands import invocation
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.engines.local import LocalEngine
@@ -20,7 +20,7 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import bounds, footprint, numbers
+from advisor.report import bounds, footprint
 from advisor.report.alone import below_the_whole
 from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
 from advisor.report.entries import trial_entry

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
+from advisor import numbers
 from advisor.config.files import read_bytes
 from advisor.errors import RevertConflictError
-from advisor.report import numbers
 from advisor.state import existing_folders, project_root
 from advisor.versions import Versions, remove_candidates, undo
 

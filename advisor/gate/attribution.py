@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.gate.entries import ARMS, RunEntry
 from advisor.gate.records import Attribution, MovedEntry
 from advisor.gate.verdict import belongs
-from advisor.report.numbers import one, percent
+from advisor.numbers import one, percent
 
 if TYPE_CHECKING:
     from advisor.gate.measure import Bench

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers, retrained
-from advisor.report.numbers import as_float
+from advisor import numbers
+from advisor.numbers import as_float
+from advisor.report import retrained
 from advisor.report.sentences import TRAINS, seen
 from advisor.report.surroundings import BESIDE_OTHERS
 

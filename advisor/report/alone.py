@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.model import Ceilings, LoaderCeiling
-from advisor.report import numbers, over_runs
+from advisor.report import over_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,9 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Shares
-from advisor.report import alone, numbers, over_runs, waste
+from advisor.report import alone, over_runs, waste
 from advisor.report.over_runs import FEWEST, ranged
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.model import SAMPLER_FORWARDS, Interval
-from advisor.report import numbers
 from advisor.report.bottleneck import member, typical
 from advisor.report.over_runs import FEWEST
 from advisor.report.stages import stage_shares

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from advisor import __version__
+from advisor import __version__, numbers
 from advisor.executor.comparison import AFTER, chained, neighbours
 from advisor.executor.program import COMMAND_LINE
 from advisor.model import Candidate
-from advisor.report import numbers, sentences, surroundings
+from advisor.report import sentences, surroundings
 from advisor.report.bottleneck import LargerBatch, diagnose
 from advisor.report.entries import (
     advice_entry,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.config.spelling import is_number
 from advisor.model import leaf_of
-from advisor.report import numbers, view
+from advisor.report import view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

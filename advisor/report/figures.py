@@ -11,7 +11,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from advisor.report import curves, numbers
+from advisor import numbers
+from advisor.report import curves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.machine.readings import GIB
-from advisor.report import numbers
 
 if TYPE_CHECKING:
     from advisor.model import Run

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.executor.comparison import chained
-from advisor.report import numbers, sentences
+from advisor.report import sentences
 from advisor.tuner.proof import mends, proven_proofs
 from advisor.tuner.standing import SPARE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers
+from advisor import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from advisor.report import numbers
+from advisor import numbers
 from advisor.report.curves import MEANT
 from advisor.report.markdown import one_line
 

@@ -11,10 +11,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
+from advisor import numbers
 from advisor.report import (
     figures,
     markdown,
-    numbers,
     view,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report.numbers import as_float, measure
+from advisor.numbers import as_float, measure
 from advisor.tuner.grid_settled import rule_for
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.startup_budget import WHOLE_SEARCH
 from advisor.model import Decision, Failure, Run, leaf_of
-from advisor.report import numbers
-from advisor.report.numbers import as_float
+from advisor.numbers import as_float
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

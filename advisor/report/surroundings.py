@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.executor.comparison import COLLAPSED
 from advisor.executor.requests import disturbed
-from advisor.report import numbers
 from advisor.stats import pooled_band
 
 if TYPE_CHECKING:

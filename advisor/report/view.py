@@ -6,8 +6,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.config import argv
-from advisor.report import markdown, numbers, sentences
+from advisor.report import markdown, sentences
 from advisor.tuner.standing import MOST_NOISE
 
 if TYPE_CHECKING:

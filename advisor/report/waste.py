@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import numbers
+from advisor import numbers
 
 if TYPE_CHECKING:
     from advisor.model import Run, SyncPoint

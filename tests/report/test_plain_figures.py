@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from advisor import numbers
 from advisor.model import Advice, Effects, Interval, SyncPoint
-from advisor.report import advised, numbers, retrained, sentences, view, waste
+from advisor.report import advised, retrained, sentences, view, waste
 from advisor.report.bottleneck import LargerBatch, diagnose
 from tests.report import examples
 from tests.runs import a_decision, a_run

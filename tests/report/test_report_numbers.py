@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from advisor import numbers
 from advisor.model import Interval, Stage
-from advisor.report import bounds, numbers, rendering, sentences
+from advisor.report import bounds, rendering, sentences
 from advisor.report.model import Gain
 from tests.report import examples
 from tests.runs import a_run

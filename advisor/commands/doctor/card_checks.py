@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.commands.doctor.table import Check, Readings, Seen
 from advisor.machine import profiles
 from advisor.machine.readings import EVENT_REASONS, HARMFUL_EVENT_REASONS
-from advisor.report import numbers
 
 if TYPE_CHECKING:
     from advisor.machine.condition import CardCondition

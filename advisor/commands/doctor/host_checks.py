@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.commands.doctor.table import Check, Readings, Seen
 from advisor.machine.others import CROWD_SHARE, STEAL_SHARE
-from advisor.report import numbers
 from advisor.sandbox.capabilities import FORCED, Capability
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from advisor.report import numbers
+from advisor import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

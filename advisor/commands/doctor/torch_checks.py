@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from advisor import numbers
 from advisor.commands.doctor.interpreter import TorchFacts
 from advisor.commands.doctor.table import Check, Readings, Seen
-from advisor.report import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

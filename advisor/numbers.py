@@ -6,14 +6,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from advisor.report.model import Gain
+from typing import Protocol
 
 NOT_MEASURED = "not measured"
 WORTH_SAYING = 0.01
 """A part that takes less of the time, or of a batch, is left out."""
+
+
+class Bounded(Protocol):
+    """A ratio and its bounds; `high` is None where it tells no size."""
+
+    @property
+    def ratio(self) -> float:
+        """The estimate."""
+
+    @property
+    def low(self) -> float:
+        """The lower bound."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper bound."""
 
 
 def as_float(value: object) -> float:
@@ -41,7 +54,7 @@ def ratio(value: float | None) -> str:
     return f"{_ratio_figure(value)}x"
 
 
-def gain(found: Gain | None) -> str:
+def gain(found: Bounded | None) -> str:
     """`2.91x (2.71 to 3.12)`; `more than 2.71x` where the bounds are too far apart to tell more, or
     even that it is a gain."""
     if found is None:
