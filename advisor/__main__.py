@@ -1,4 +1,4 @@
-"""The command line: argv to one use case to an exit code. The only caller of sys.exit."""
+"""Command line: argv to one use case to an exit code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import difflib
 import importlib
 import io
 import os
+import shutil
 import sys
 import traceback
 
@@ -34,7 +35,15 @@ COMMANDS = {
         "render report.md again from report.json, or one HTML page",
     ),
 }
-"""Subcommand to its module, imported only when asked for: `--help` must not wait for any."""
+"""Module and summary of each subcommand; a module is imported only when it is called."""
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Help of at most 100 columns."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size((100, 24)).columns, 100)
+        super().__init__(prog, max_help_position=26, width=max(width, 60))
 
 
 def build_parser(name: str) -> argparse.ArgumentParser:
@@ -44,6 +53,7 @@ def build_parser(name: str) -> argparse.ArgumentParser:
         prog=f"gpu-advisor {name}",
         description=summary[0].upper() + summary[1:] + ".",
         allow_abbrev=False,
+        formatter_class=_HelpFormatter,
     )
     importlib.import_module(module).add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show a traceback with an error")
@@ -51,7 +61,7 @@ def build_parser(name: str) -> argparse.ArgumentParser:
 
 
 def overview() -> str:
-    """What `gpu-advisor --help` prints."""
+    """Text of `gpu-advisor --help`."""
     lines = [f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()]
     return (
         "usage: gpu-advisor COMMAND [options] [-- YOUR COMMAND ...]\n\n"
@@ -74,18 +84,13 @@ def dispatch(argv: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else " `gpu-advisor --help` lists them."
-        msg = f"{name!r} is no command of gpu-advisor.{hint}"
+        msg = f"gpu-advisor has no command {name!r}.{hint}"
         raise UsageError(msg)
     command = None
     if "--" in rest:
         cut = rest.index("--")
         rest, command = rest[:cut], rest[cut + 1 :]
-    parser = build_parser(name)
-    args, unknown = parser.parse_known_args(rest)
-    from advisor.commands import misplaced
-
-    if unknown or (command is None and misplaced.in_place_of_config(name, args)):
-        raise UsageError(misplaced.told(parser, name, rest, unknown, command))
+    args = build_parser(name).parse_args(rest)
     code: int = importlib.import_module(COMMANDS[name][0]).run(args, command)
     return code
 
@@ -106,22 +111,22 @@ def main(argv: list[str] | None = None) -> None:
         sys.stderr.write("gpu-advisor: interrupted\n")
         code = InterruptedByUserError.exit_code
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); nothing is wrong with us.
+        # The reader of the output went away, as in `| head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as problem:
         if "--debug" in argv:
             traceback.print_exc()
         sys.stderr.write(
-            f"gpu-advisor: the system refused something that was needed: {problem}. "
-            "With --debug you see where.\n"
+            f"gpu-advisor: the operating system refused a call: {problem}. "
+            "Call again with --debug to see the line.\n"
         )
         code = AdvisorError.exit_code
     sys.exit(code)
 
 
 def _show_any_name() -> None:
-    """Names of files may be no text, or hold letters that the terminal's encoding lacks."""
+    """Let stdout take file names that are no text or not in its encoding."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         whole = sys.stdout.encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
         sys.stdout.reconfigure(errors="surrogateescape" if whole else "backslashreplace")

@@ -61,6 +61,10 @@ GATE_EXIT_CODES = {
 }
 
 
+OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
+"""By verdict: `partial` is a search that the budget ended."""
+
+
 class AdvisorError(Exception):
     """What happened, the value seen, and the next step: `message` is one to three sentences."""
 

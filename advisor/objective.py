@@ -244,7 +244,7 @@ def parse(
         msg = f"{aim!r} is no objective; write one of {', '.join(AIMS)}"
         raise ValueError(msg)
     if aim == "cost" and price_per_hour is None:
-        msg = "the cost needs a price: --price-per-hour, or price-per-hour under [defaults]"
+        msg = "the cost needs a price: set price-per-hour under [defaults] in gpu-advisor.toml"
         raise ValueError(msg)
     metric = METRICS[aim] if aim != "cost" else cost(price_per_hour or 0.0)
     return replace(THROUGHPUT, metric=metric, constraints=bounds)

@@ -65,6 +65,22 @@ class Versions:
         self._state = state
         self._config = config
         self._folder = state / "versions" / _key(state, config)
+        self._quality = self._folder / "quality"
+        self._outputs = state / "outputs"
+
+    def make_folders(self) -> None:
+        """Make every folder a call writes to. Raises StateUnusableError."""
+        for folder in (self._folder, self._quality, self._outputs):
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                if not os.access(folder, os.W_OK | os.X_OK):
+                    raise PermissionError(13, "the folder is read-only")
+            except OSError as problem:
+                msg = (
+                    f"{folder} cannot hold originals and measurements: {problem.strerror}. "
+                    "Move what is there, or make it writable, and call again."
+                )
+                raise StateUnusableError(msg) from problem
 
     def all(self) -> list[Version]:
         """Rewrites that were not reverted yet; what cannot be read is left out."""
@@ -166,16 +182,15 @@ class Versions:
 
     def wrote(self, output: Path, content: bytes) -> None:
         """Remember that `output` holds `content` from us."""
-        folder = self._state / "outputs"
         with contextlib.suppress(OSError):
-            folder.mkdir(exist_ok=True, mode=0o700)
+            self._outputs.mkdir(exist_ok=True, mode=0o700)
             digest = hashlib.sha256(content).hexdigest().encode()
-            atomic.place(folder / _key(self._state, output), digest, 0o600)
+            atomic.place(self._outputs / _key(self._state, output), digest, 0o600)
 
     def is_output(self, path: Path) -> bool:
         """Whether `path` still holds what we wrote there."""
         try:
-            known = (self._state / "outputs" / _key(self._state, path)).read_text()
+            known = (self._outputs / _key(self._state, path)).read_text()
             return known == hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError:
             return False
@@ -185,7 +200,7 @@ class Versions:
 
     def quality_reference(self, measure_key: str) -> dict[str, float] | None:
         """The original's quality kept under `measure_key`, if the config descends from it."""
-        path = self._folder / "quality" / f"{measure_key}.json"
+        path = self._quality / f"{measure_key}.json"
         if not self.all():
             return None
         try:
@@ -196,7 +211,7 @@ class Versions:
 
     def keep_quality_reference(self, measure_key: str, values: dict[str, float]) -> None:
         """Remember the original's quality. Raises StateUnusableError."""
-        path = self._folder / "quality" / f"{measure_key}.json"
+        path = self._quality / f"{measure_key}.json"
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic.place(path, json.dumps(values).encode(), 0o600)

@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.errors import OPTIMIZE_EXIT_CODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -128,7 +130,7 @@ def one_call(name: str, budget: str | None) -> Line:
             check=False,
         )
         wall_s = time.monotonic() - begun
-        if done.returncode:
+        if done.returncode not in OPTIMIZE_EXIT_CODES.values():
             return failed(name, done, wall_s)
         report = json.loads((project / "report.json").read_text())
     return line_of(name, report, wall_s)

@@ -22,6 +22,7 @@ from advisor.errors import (
     ConfigReadOnlyError,
     ConfigSyntaxError,
     OutputRefusedError,
+    TargetError,
     UsageError,
 )
 from advisor.executor.program import Program
@@ -268,6 +269,21 @@ def test_settings_of_another_folder_are_not_written(
 # --- the whole call -----------------------------------------------------------------------------
 
 REFUSED = {
+    "a program that does not exist": (
+        ["--", "pyhton", "predict.py"],
+        CommandMissingError,
+        "`pyhton predict.py` cannot run: 'pyhton' is not in PATH",
+    ),
+    "a script that does not exist": (
+        ["--", sys.executable, "-u", "gone.py"],
+        CommandMissingError,
+        "gone.py does not exist",
+    ),
+    "a target that does not exist": (
+        ["--target", "rtx-1", "--", "sh", "predict.py"],
+        TargetError,
+        "rtx-1",
+    ),
     "nothing at all": ([], CommandMissingError, "No command was given"),
     "--output": (["--output", "x.yaml", "--", "python", "x.py"], UsageError, "--write-toml"),
     "a config that is gone": (["c.py", "--", "python", "c.py"], ConfigMissingError, "c.py"),
@@ -277,7 +293,7 @@ REFUSED = {
         "broken.py, line 1, column 5: not valid Python",
     ),
     "a report over the settings": (
-        ["--write-toml", "--report", "report.md", "--overwrite", "--", "python", "gone.py"],
+        ["--write-toml", "--report", "report.md", "--overwrite", "--", "sh", "predict.py"],
         OutputRefusedError,
         "report.json",
     ),
@@ -296,7 +312,8 @@ def test_each_refusal_has_its_code_and_one_message(
     assert done.returncode == error.exit_code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    assert not (project / "gpu-advisor.toml").exists()
+    made = {path.name for path in project.iterdir()}
+    assert made <= {".git", "predict.py", "broken.py", "report.json"}
 
 
 def test_settings_that_are_read_only_are_refused_before_anything_runs(

@@ -71,8 +71,9 @@ def optimize(project: Path, gpu_advisor: warm.Server) -> Optimize:
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == errors.OPTIMIZE_EXIT_CODES[found["verdict"]], done.stderr
+    assert found["reason"]
     return found
 
 
@@ -209,7 +210,8 @@ def test_a_hang_has_its_code_and_names_the_line(project: Path, optimize: Optimiz
     program.write_text(
         program.read_text().replace("    return signal\n", "    __import__('time').sleep(1e6)\n")
     )
-    done = optimize("--hang-limit", "3s")
+    (project / "gpu-advisor.toml").write_text('[defaults]\nhang-limit = "3s"\n')
+    done = optimize()
     assert done.returncode == errors.FAILURE_EXIT_CODES["hang"], done.stderr
     assert "restore.py" in done.stderr
     assert (project / "infer.yaml").read_text() == CONFIG

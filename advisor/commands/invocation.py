@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
@@ -18,7 +19,7 @@ from advisor.sandbox.capabilities import detect_isolation
 from advisor.settings import Settings, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from advisor.executor.requests import CommandName
     from advisor.model import Phase
@@ -171,6 +172,24 @@ def why_not_taken(
         f"The command never names {config}, so a changed copy could not be passed to it: "
         f"`{shlex.join(argv)}`. Write {{config}} or the path where the program takes it."
     )
+
+
+def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> None:
+    """Raise CommandMissingError where the command's program, or its script, does not exist."""
+    name = argv[0]
+    near = cwd / name if os.sep in name else None
+    if near is not None:
+        found = near.is_file() and os.access(near, os.X_OK)
+    else:
+        found = shutil.which(name, path=environ.get("PATH")) is not None
+    where = f"{near} is no program" if near else f"{name!r} is not in PATH"
+    if found and PurePath(name).name.startswith("python"):
+        script = next((word for word in argv[1 : first_own_word(argv)] if word[:1] != "-"), "")
+        found = not script.endswith(".py") or (cwd / script).exists()
+        where = where if not found and not script else f"{cwd / script} does not exist"
+    if not found:
+        msg = f"The command `{shlex.join(argv)}` cannot run: {where}. Correct the command."
+        raise CommandMissingError(msg)
 
 
 def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:

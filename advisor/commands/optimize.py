@@ -15,10 +15,12 @@ from advisor import config as documents
 from advisor import numbers
 from advisor.commands.session import Job, add_arguments, options_of, prepare
 from advisor.errors import (
+    OPTIMIZE_EXIT_CODES,
     AdvisorError,
     BudgetTooSmallError,
     InterruptedByUserError,
     NotMeasuredError,
+    StateUnusableError,
     TrialFailedError,
 )
 from advisor.executor.engines.local import LocalEngine
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if stop is not None and stop.reason == "budget-too-small":
         raise BudgetTooSmallError(" ".join(filter(None, (report.busy, report.reason))))
     show(report, json_only=options.json)
-    return 0
+    return OPTIMIZE_EXIT_CODES[report.verdict]
 
 
 @dataclass(kw_only=True)
@@ -198,7 +200,7 @@ def open_lab(job: Job, engine: Engine, started: float) -> Executor:
             output_paths=job.sources[0].findings.outputs if asked.config else (),
             output_flags=(*asked.workload.output_flags, *job.sources[-1].findings.outputs),
             env={**dict(job.target.environment), **asked.workload.env},
-            seed=job.options.seed,
+            seed=asked.settings.defaults.seed,
             memory_cap_gib=job.target.memory_cap_gib,
             allow_writes=job.options.allow_writes,
             limits=job.limits,
@@ -260,7 +262,10 @@ def conclude(
     now = (stop or next_turn(facts, answers)).standing
     winner = proven_candidate(now) if stop is not None else Candidate()
     if now.quality.original and not facts.earlier.quality_reference:
-        job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
+        try:
+            job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
+        except StateUnusableError as problem:  # the folder was there before the first trial
+            job.progress.note(f"{problem} A later call takes its tolerance from the tuned config.")
     text, written = "", Written()
     refused: AdvisorError | None = None
     if winner.changes:

@@ -80,6 +80,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
         versions.recover(args.config)
     asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
     workload = _as_flags_say(asked.workload, args)
+    environ = {**os.environ, **workload.env}
+    invocation.require_program(asked.argv, asked.cwd, environ)
     machine = read_machine()
     aim = target.resolve("auto", machine)
     flags = asked.command_line

@@ -21,7 +21,7 @@ from advisor.report.progress import Progress
 from advisor.runner import limits
 from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s
-from advisor.state import project_root, state_folder
+from advisor.state import existing_folders, project_root, state_folder
 from advisor.tuner.facts import Source
 from advisor.versions import Versions
 
@@ -34,87 +34,78 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
-    parser.add_argument(
+    parser.usage = "gpu-advisor optimize [CONFIG] [OPTIONS] [-- COMMAND ...]"
+    runs = parser.add_argument_group("program")
+    runs.add_argument(
         "config",
         type=Path,
         nargs="?",
-        help="JSON, YAML, TOML or Python config of your program; without one your command's own "
-        "options are tuned",
+        help="JSON, YAML, TOML or Python config that COMMAND reads; without one the options of "
+        "COMMAND are tuned",
     )
-    parser.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
-    parser.add_argument(
-        "--budget",
-        metavar="TIME",
-        help="wall clock to spend: 90s, 10m (default); at most a third of it goes to starting a "
-        "program that takes over a minute to its first step",
+    runs.add_argument("--workload", metavar="NAME", help="entry of gpu-advisor.toml to run")
+    runs.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="go on although COMMAND writes over existing files of yours",
     )
-    parser.add_argument(
+    search = parser.add_argument_group("search")
+    search.add_argument("--budget", metavar="TIME", help="time to spend: 90s, 10m (default)")
+    search.add_argument(
+        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
+    )
+    search.add_argument(
         "--target",
         metavar="NAME",
         help="GPU to tune for: auto (default), a profile such as rtx-4060, or a profile file",
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
-    )
-    parser.add_argument(
-        "--write-toml",
-        action="store_true",
-        help="write the tuned command into gpu-advisor.toml, as the entry of your program",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="measure and report, but write no config"
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        default=Path("report.md"),
-        metavar="PATH",
-        help="where the report goes (default report.md; report.json beside it)",
-    )
-    parser.add_argument(
+    search.add_argument(
         "--objective",
         choices=objective.AIMS,
-        help="what decides: throughput (default), latency, energy or cost of a unit of work",
+        metavar="METRIC",
+        help="throughput (default), latency, energy or cost of a unit of work",
     )
-    parser.add_argument(
+    search.add_argument(
         "--constraint",
         action="extend",
         nargs="+",
         metavar="BOUND",
-        help="what must hold beside it: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
+        help="bounds that must hold: 'memory<=7GiB' 'latency_p95<=80ms' 'power<=250W'",
     )
-    parser.add_argument(
-        "--price-per-hour", type=float, metavar="PRICE", help="what an hour of this machine costs"
-    )
-    parser.add_argument(
+    search.add_argument(
         "--safe",
         action="store_true",
-        help="change nothing that could change rounding or the product: only batch, workers and "
-        "loader settings",
+        help="change neither rounding nor results: only batch, workers and loader settings",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    parser.add_argument(
-        "--window", metavar="TIME", default="3s", help="measured window of a trial (default 3s)"
+    search.add_argument(
+        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
     )
-    limits.add_arguments(parser)
-    parser.add_argument(
-        "--seed",
-        type=int,
-        help="exported to your command as GPU_ADVISOR_SEED "
-        "and PYTHONHASHSEED, the same in every trial",
+    written = parser.add_argument_group("files")
+    written.add_argument(
+        "--output", type=Path, metavar="PATH", help="write the tuned config here, not in place"
     )
-    parser.add_argument(
+    written.add_argument(
+        "--dry-run", action="store_true", help="measure and report, but write no config"
+    )
+    written.add_argument(
+        "--write-toml", action="store_true", help="write the tuned command into gpu-advisor.toml"
+    )
+    written.add_argument(
+        "--report",
+        type=Path,
+        default=Path("report.md"),
+        metavar="PATH",
+        help="place of the report (default report.md; report.json beside it)",
+    )
+    written.add_argument(
         "--overwrite",
         action="store_true",
         help="replace files that gpu-advisor did not write at the places of report and --output",
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="do not reuse measurements of earlier calls"
-    )
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="go on although the command writes over existing files of yours",
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    parser.epilog = (
+        "Limits of a trial, the seed, the price of an hour and quality measures are keys of "
+        "gpu-advisor.toml: see docs/configuration.md."
     )
 
 
@@ -134,13 +125,10 @@ class Options:
     json: bool
     objective: str | None
     constraints: tuple[str, ...] | None
-    price_per_hour: float | None
     window_s: float
-    seed: int | None
     overwrite: bool
     fresh: bool
     allow_writes: bool
-    limits: Limits
 
 
 def options_of(args: argparse.Namespace) -> Options:
@@ -159,13 +147,10 @@ def options_of(args: argparse.Namespace) -> Options:
             json=args.json,
             objective=args.objective,
             constraints=bounds_of(args.constraint),
-            price_per_hour=args.price_per_hour,
             window_s=parse_duration_s(args.window),
-            seed=args.seed,
             overwrite=args.overwrite,
             fresh=args.fresh,
             allow_writes=args.allow_writes,
-            limits=limits.of_flags(args),
         )
     except ValueError as problem:
         raise UsageError(str(problem)) from problem
@@ -190,9 +175,8 @@ def objective_of(
     bounds = options.constraints
     if bounds is None:
         bounds = entry.constraints if entry.constraints is not None else defaults.constraints
-    price = options.price_per_hour or defaults.price_per_hour
     try:
-        found = objective.parse(aim, bounds, price)
+        found = objective.parse(aim, bounds, defaults.price_per_hour)
     except ValueError as problem:
         msg = f"{problem}."
         raise UsageError(msg) from problem
@@ -269,17 +253,23 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     entry = place(asked) if options.write_toml else None
     if entry is not None and entry.file is not None and not options.dry_run:
         invocation.require_writable(entry.path)
-    kept_for = asked.path or Path.cwd() / settings.FILE_NAME
+    environ = {**os.environ, **asked.workload.env}
+    invocation.require_program(asked.argv, asked.cwd, environ)
     defaults = asked.settings.defaults
     machine = read_machine()
     aim = objective_of(options, asked, machine)
-    state = state_folder(project_root(kept_for))
+    aimed = target.resolve(options.target or defaults.target, machine)
+    kept_for = asked.path or Path.cwd() / settings.FILE_NAME
+    root = project_root(kept_for)
+    report, tuned, settings_file = claim_places(options, asked.path, entry, root)
+    state = state_folder(root)
     kept = Versions(state, kept_for)
-    report, tuned, settings_file = claim_places(options, asked.path, entry, kept)
+    kept.make_folders()
     budget_s = options.budget_s or defaults.budget
     progress = Progress(unit=asked.workload.unit, budget_s=budget_s)
-    alone = isolation_warnings(str(asked.cwd), {**os.environ, **asked.workload.env})
-    for note in (*left, *left_untuned(asked), *alone):
+    absent = [] if aimed.present else [aimed.note]
+    unsafe = isolation_warnings(str(asked.cwd), environ)
+    for note in (*left, *absent, *left_untuned(asked), *unsafe):
         progress.note(note)
     return Job(
         options=options,
@@ -291,13 +281,13 @@ def prepare(options: Options, command: list[str] | None) -> Job:
             if document is not None
         ),
         machine=machine,
-        target=target.resolve(options.target or defaults.target, machine),
+        target=aimed,
         versions=kept,
         state=state,
         objective=aim,
-        price_per_hour=options.price_per_hour or defaults.price_per_hour,
+        price_per_hour=defaults.price_per_hour,
         budget_s=budget_s,
-        limits=options.limits.or_else(limits.of_settings(asked.workload, defaults)),
+        limits=limits.of_settings(asked.workload, defaults),
         progress=progress,
         report=report,
         tuned=tuned,
@@ -324,9 +314,9 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
 
 
 def claim_places(
-    options: Options, config: Path | None, entry: Entry | None, kept: Versions
+    options: Options, config: Path | None, entry: Entry | None, root: Path
 ) -> tuple[files.Claim, files.Claim | None, files.Claim | None]:
-    """Where the report goes, where --output does, and where --write-toml makes a file.
+    """Places of the report, of --output, and of the file that --write-toml makes.
 
     Raises OutputRefusedError.
     """
@@ -338,7 +328,13 @@ def claim_places(
     tuned = made = None
     if output is not None and config is not None:
         tuned = files.claim(
-            [output], never=[config], like=config, overwrite=over, ours=kept.is_output
+            [output],
+            never=[config],
+            like=config,
+            overwrite=over,
+            ours=lambda path: any(
+                Versions(state, config).is_output(path) for state in existing_folders(root)
+            ),
         )
     if entry is not None and entry.file is None:
         made = files.claim([entry.path])

@@ -326,6 +326,7 @@ class Report(_Part):
 
 HEADLINE = (
     "verdict",
+    "reason",
     "gain",
     "gain_free",
     "unit",

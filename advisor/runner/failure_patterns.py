@@ -22,9 +22,9 @@ NEXT_STEPS = {
     "crash-step": "Run the command by hand; its last lines are below.",
     "config-rejected": "Compare the value it names with what the program accepts.",
     "no-steps": "Check that the command trains or infers; if it does, count its output lines: set "
-    "unit-regex in gpu-advisor.toml. Raise --start-limit if its first step comes later.",
-    "hang": "See the stacks for what it waits for; raise --hang-limit if it still works.",
-    "timeout": "Raise --run-limit, or give a command that works on a smaller subset.",
+    "unit-regex in gpu-advisor.toml. Raise start-limit there if its first step comes later.",
+    "hang": "See the stacks for what it waits for; raise hang-limit in gpu-advisor.toml if needed.",
+    "timeout": "Raise run-limit in gpu-advisor.toml, or give a command on a smaller subset.",
     "gpu-fault": "Look at nvidia-smi and dmesg: the card failed, or others hold it.",
     "non-finite": "Run it by hand and look at the loss; in half precision try bfloat16.",
     "work-not-done": "Mend what the line tells of: a rate over work that failed is no rate.",

@@ -180,6 +180,8 @@ class Defaults(_Table):
     """Bounds that hold beside it, where a workload does not say."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
+    seed: int | None = None
+    """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
     price_per_hour: float | None = Field(default=None, gt=0)
     """What an hour of this machine costs, in any currency; the report then tells it a unit, and
     the objective `cost` can be asked for."""
