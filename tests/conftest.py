@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.machine import others
+from advisor.machine import contention
 from tests import light, nvml_stub, warm
 from tests.light import sitecustomize  # noqa: F401  this process, too, does without
 
@@ -71,7 +71,7 @@ def corpus() -> Path:
 def _a_machine_to_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests that run beside each other do not wait for each other, and none decides by others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(others.UNSEEN, "unseen")
+        patch.setenv(contention.UNSEEN, "unseen")
         patch.setenv("PYTHONPATH", str(light.FOLDER), prepend=os.pathsep)
         patch.delenv("PYTEST_XDIST_WORKER", raising=False)  # pytests that are tested are alone
         patch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
@@ -89,7 +89,7 @@ def _whole_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def others_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the rules about what others do on this machine."""
-    monkeypatch.delenv(others.UNSEEN)
+    monkeypatch.delenv(contention.UNSEEN)
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,7 @@ class CpuQuota:
 def cpu_quota(root: Path = ROOT) -> CpuQuota | None:
     """The tightest CPU quota of our cgroup and those above it; None where none is set."""
     quotas = []
-    for folder in _cgroup_folders(root, "cpu"):
+    for folder in cgroup_folders(root, "cpu"):
         quota, period = [*text_of(folder / "cpu.max").split(), "", ""][:2]
         quota = quota or text_of(folder / "cpu.cfs_quota_us")
         period = period or text_of(folder / "cpu.cfs_period_us")
@@ -108,22 +108,11 @@ def cgroup_cpu_busy_s(folder: Path) -> float | None:
     return int(used_ns) / 1e9 if used_ns.isdecimal() else None
 
 
-def cgroup_throttled_s(folder: Path) -> float | None:
-    """Counter: seconds that the cgroup was held at its quota; None where it is not told."""
-    for line in text_of(folder / "cpu.stat").splitlines():
-        key, _, value = line.partition(" ")
-        if key == "throttled_usec":
-            return int(value) / 1e6
-        if key == "throttled_time":  # version 1, nanoseconds
-            return int(value) / 1e9
-    return None
-
-
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The tightest memory limit of our cgroup and those above it; None where none is set."""
     texts = [
         text_of(folder / name)
-        for folder in _cgroup_folders(root, "memory")
+        for folder in cgroup_folders(root, "memory")
         for name in ("memory.max", "memory.limit_in_bytes")
     ]
     limits = [int(text) for text in texts if text.isdecimal()]
@@ -134,7 +123,7 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
     """What may still be taken before the tightest limit; None where none is set, or it is not
     told. Cached files count as room: the kernel gives them back."""
     room = []
-    for folder in _cgroup_folders(root, "memory"):
+    for folder in cgroup_folders(root, "memory"):
         limit = text_of(folder / "memory.max") or text_of(folder / "memory.limit_in_bytes")
         used = text_of(folder / "memory.current") or text_of(folder / "memory.usage_in_bytes")
         if limit.isdecimal() and used.isdecimal() and int(limit) < UNLIMITED:
@@ -144,7 +133,7 @@ def memory_room_bytes(root: Path = ROOT) -> int | None:
     return min(room, default=None)
 
 
-def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Folders that may limit us, ours first, then those above it up to the mount.
 
     Inside a container the path of /proc/self/cgroup may be the host's: what does not exist is

@@ -240,12 +240,11 @@ class _Window:
         return tuple(shares)
 
     def _foreign_pids(self) -> int | None:
-        """Distinct processes on the GPU that are not the watched program's.
+        """Count processes of others that ran kernels on the GPU.
 
-        Where the driver says who ran kernels, those that only hold memory do not count.
-
-        A driver may list ids of the host while we live in a container: unless one id is known
-        as ours, strangers cannot then be told from ourselves. Under WSL2 it lists nobody at all.
+        A context that only holds memory, such as a notebook's, does not count. A driver may list
+        ids of the host while we live in a container: unless one id is known as ours, others cannot
+        be told from ourselves. Under WSL2 it lists nobody at all.
         """
         listed = [s for s in self.gpu_samples if s.gpu and s.gpu.processes is not None]
         if not listed:
@@ -264,8 +263,10 @@ class _Window:
             self.gaps["foreign_pids"] = "the GPU was at work but the driver lists no process on it"
             return None
         working = {pid for s in listed if s.gpu for pid in s.gpu.working_pids or ()}
-        if working:
-            every &= working
+        if every - own and not working and self._busy():
+            self.gaps["foreign_pids"] = "the driver does not say which process ran kernels"
+            return None
+        every &= working
         passing = {pid for pid in hidden if hidden.count(pid) == 1 and len(listed) > 1}
         return len(every - own - passing)
 

@@ -287,6 +287,8 @@ class Disturbance:
     """Mean number of CPUs, of those the run may use, that other processes kept busy."""
     waited_cpus: float | None = None
     """Mean number of the run's own threads that were ready and did not get a CPU."""
+    waited_share: float | None = None
+    """Share of the window in which some task waited for a CPU, by the kernel's pressure."""
     steal_share: float | None = None
     """Share of CPU time that the hypervisor gave to somebody else."""
     foreign_gpu_pids: int | None = None

@@ -26,15 +26,14 @@ import dataclasses
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
-from advisor.machine.others import Others
+from advisor.machine.contention import LoadMonitor, on_card
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify
-from advisor.runner.disturbance import judge, on_card, window_rates
+from advisor.runner.disturbance import window_rates
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
 from advisor.runner.log_excerpt import log_tail
@@ -97,8 +96,8 @@ def run_trial(
     with contextlib.ExitStack() as stack:
         launched = stack.enter_context(Launched(job, tally))
         seen = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
-        others = Others(launched.supervisor_pid)
-        watch = Watch(trial, launched, tally, others, on_progress=on_progress, cancel=cancel)
+        load = LoadMonitor(launched.supervisor_pid)
+        watch = Watch(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     if refused := _refusal(ending, launched):
         raise refused
@@ -135,9 +134,10 @@ def run_trial(
     return Run(
         **(_probed(reading) if reading else {})
         | _hosted(reading, ending)
-        | _clean(rate, reading, others, telemetry)
+        | _rates(rate, reading)
         | facts,
         telemetry=telemetry,
+        disturbance=on_card(load.between(rate.window_start, rate.window_end), telemetry),
         files_in_window=_files_within(launched.changes, written_at, rate, trial),
         results=(*read_copies(launched.changes, trial.cwd), *results),
         output_digest=fs_changes.digest(job.outputs) if trial.plan.mode == "whole" else None,
@@ -157,26 +157,18 @@ def _probed(reading: Reading) -> dict[str, Any]:
     return {name: getattr(reading, name) for name in names}
 
 
-def _clean(
-    rate: Rate, reading: Reading | None, others: Others, telemetry: Telemetry
-) -> dict[str, Any]:
-    """The rate, counted over time in which nobody disturbed where there was enough of that."""
-    start, end = rate.window_start, rate.window_end
-    judged = judge(rate.parts, others.slices, start, end)
-    told = replace(judged.disturbance, who=others.who(start, end))
-    ranks = reading.rank_units_per_s if reading else ()
-    tokens = reading.tokens_per_s if reading else None
+def _rates(rate: Rate, reading: Reading | None) -> dict[str, Any]:
+    """Return what the window says of the run's speed."""
     return {
         "unit": rate.unit,
         "units": rate.units,
-        "units_per_s": rate.units_per_s * judged.factor,
-        "tokens_per_s": tokens and tokens * judged.factor,
-        "rank_units_per_s": tuple(each * judged.factor for each in ranks),
+        "units_per_s": rate.units_per_s,
+        "tokens_per_s": reading.tokens_per_s if reading else None,
+        "rank_units_per_s": reading.rank_units_per_s if reading else (),
         "rate_source": rate.rate_source,
-        "window_start": start,
-        "window_end": end,
-        "windows": window_rates(judged.counted),
-        "disturbance": on_card(told, telemetry),
+        "window_start": rate.window_start,
+        "window_end": rate.window_end,
+        "windows": window_rates(rate.parts),
     }
 
 

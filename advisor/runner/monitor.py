@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import signal
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from advisor.files import within
-from advisor.probe import patience
-from advisor.runner.disturbance import Span, extend
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.records import ProcessRecord, Records
 from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
@@ -24,7 +18,7 @@ from advisor.runner.uninstrumented import Reach
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.machine.others import Others
+    from advisor.machine.contention import LoadMonitor
     from advisor.model import Trial
     from advisor.runner.launch import Launched
 
@@ -49,8 +43,6 @@ WARM_STEPS = 3
 CEILINGS_SLACK = 5.0
 """Starting loader workers takes longer than measuring them."""
 PROGRESS_S = 2.0
-SPANS_TOLD = 200
-"""Last spans of disturbance that the probe is told of: more than fit into most windows."""
 
 NOTHING = Count()
 End = Literal[
@@ -126,17 +118,15 @@ class Watch:
         trial: Trial,
         launched: Launched,
         tally: Tally,
-        others: Others,
+        load: LoadMonitor,
         *,
         on_progress: Callable[[str], None] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        """`others` is looked at meanwhile, and the probe told when others are in the way."""
         self._trial = trial
         self._launched = launched
         self._tally = tally
-        self._others = others
-        self._disturbed: list[Span] = []
+        self._load = load
         self._say = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.records)
@@ -156,7 +146,7 @@ class Watch:
         """Watch, end every process of the trial, and tell how it went."""
         end = self._wait()
         ended = time.time()
-        self._others.look(now=True)
+        self._load.sample(force=True)
         if end == "measured":  # mostly the command has just ended by itself, and says how
             self._launched.wait(EXIT_S)
         stacks = self._stacks() if end in {"hang", "start-limit"} else ""
@@ -192,23 +182,11 @@ class Watch:
             self._processes = self._records.read()
             if self._tree.sample():
                 self._reach.look(self._tree.tree)
-            if self._others.look():
-                self._tell_probe()
+            self._load.sample()
             end = self._look()
             if end is not None:
                 return end
             self._progress()
-
-    def _tell_probe(self) -> None:
-        """A window that others disturb goes on for a while: see `advisor.probe.patience`."""
-        latest = self._others.slices[-1]
-        if not latest.disturbed:
-            return
-        extend(self._disturbed, latest)
-        records = Path(self._launched.job.records)
-        told = json.dumps({"spans": self._disturbed[-SPANS_TOLD:]}).encode()
-        with contextlib.suppress(OSError):
-            within.put(records.parent, f"{records.name}/{patience.FILE}", told)
 
     def _look(self) -> End | None:
         """What ends the trial now, if anything does; the order is the order of precedence."""
@@ -301,10 +279,7 @@ class Watch:
             return not (stepping or leaving) or now - self._full_since > RANKS_GRACE_S
         if plan.mode != "window" or count.first_time is None or count.last_time is None:
             return False
-        if count.lines <= plan.min_steps or count.last_time - count.first_time < plan.measure_s:
-            return False
-        records = self._launched.job.records
-        return not patience.more_s(records, count.first_time, count.last_time, plan.measure_s)
+        return count.lines > plan.min_steps and count.last_time - count.first_time >= plan.measure_s
 
     def _grace(self, now: float) -> bool:
         """The command has ended well while ranks of it still step: they may end by themselves."""

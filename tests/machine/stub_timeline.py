@@ -57,6 +57,7 @@ def play(folder: str) -> tuple[Recording, float, float]:
                 events=0x24 if late else 0x4,
                 temperature=84 if late else 60,
                 processes=f"{own.pid}:1000,{os.getppid()}:-,{NOT_HERE}:1000",
+                working=f"{own.pid}:80,{os.getppid()}:50,{NOT_HERE}:50",
             )
             time.sleep(TICK_S)
         end = time.time()

@@ -171,13 +171,15 @@ def crowd(
     hidden: tuple[int, ...] = (),
     times: int = 5,
     gpu: GpuSample = BUSY,
+    working: tuple[int, ...] | None = None,
 ) -> Recording:
-    """`pids` on the card in the first `times` of five listings, a second apart."""
+    """`pids` on the card in the first `times` of five listings, a second apart; all at work."""
+    working = pids if working is None else working
     here = tuple(GpuProcess(pid=pid, memory_gib=None) for pid in pids)
     samples = [
         Sample(
             time=START + tick,
-            gpu=replace(gpu, processes=here if tick < times else ()),
+            gpu=replace(gpu, processes=here if tick < times else (), working_pids=working),
             own_pids=own if tick < times else (),
             hidden_pids=hidden if tick < times else (),
         )
@@ -196,9 +198,9 @@ def crowd(
         (crowd(10, 7000, own=(10,), hidden=(7000,)), 1),
         (crowd(10, 7000, own=(10,), hidden=(7000,), times=1), 0),
         (crowd(99, times=1), 1),
-        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=(10,))), 0),
-        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=(10, 99))), 1),
-        (crowd(10, 99, own=(10,), gpu=replace(BUSY, working_pids=())), 1),
+        (crowd(10, 99, own=(10,), working=(10,)), 0),
+        (crowd(10, 99, own=(10,), working=(10, 99)), 1),
+        (crowd(10, 99, own=(10,), gpu=replace(BUSY, util_pct=0.0), working=()), 0),
     ],
     ids=[
         "nobody",
@@ -210,11 +212,18 @@ def crowd(
         "a stranger who passed by",
         "one that holds memory and does nothing",
         "one that works",
-        "a driver that does not say who works",
+        "an idle context beside ours",
     ],
 )
 def test_strangers_on_the_card_are_counted_once_each(seen: Recording, foreign: int) -> None:
     assert summary(seen).foreign_pids == foreign
+
+
+def test_an_idle_context_is_no_neighbour_at_work() -> None:
+    """A notebook holds memory; where the driver does not say who works, nothing is known."""
+    found = summary(crowd(10, 99, own=(10,), working=()))
+    assert found.foreign_pids is None
+    assert "does not say which process ran kernels" in str(reason(found, "foreign_pids"))
 
 
 def test_a_listing_in_another_namespace_tells_nothing() -> None:

@@ -19,7 +19,7 @@ from advisor.commands.doctor.interpreter import ask_torch
 from advisor.commands.doctor.table import Readings, Row, examine, verdict
 from advisor.commands.doctor.torch_checks import TORCH_CHECKS
 from advisor.errors import AdvisorError, UsageError
-from advisor.machine import others
+from advisor.machine import contention
 from advisor.machine.condition import nvidia_devices, read_conditions
 from advisor.machine.disk import read_rate
 from advisor.machine.host_condition import read_host_condition, swapped_pages
@@ -76,7 +76,7 @@ def take(
     """Read everything; some three seconds, most of it the import of torch in its interpreter."""
     cards, no_cards = read_conditions(environ)
     swapped = swapped_pages()
-    crowd = others.look(LOOK_S)  # before anything of ours works beside it
+    crowd = contention.look(LOOK_S)  # before anything of ours works beside it
     disk = read_rate(data)
     isolation = _isolation(environ)
     torch = ask_torch(python, command, environ)

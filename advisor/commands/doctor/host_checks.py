@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.commands.doctor.table import Check, Readings, Seen
-from advisor.machine.others import CROWD_SHARE, STEAL_SHARE
+from advisor.machine.contention import OTHERS_SHARE, STEAL_SHARE
 from advisor.sandbox.capabilities import FORCED, Capability
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def other_programs(readings: Readings) -> Seen:
         return Seen()
     who = ", ".join(f"{each.name} {each.cpus:.1f}" for each in crowd.who)
     value = f"{crowd.others_cpus:.1f} of {readings.host.cpus_shown} CPUs busy"
-    ok = crowd.others_cpus <= CROWD_SHARE * readings.host.cpus_shown
+    ok = crowd.others_cpus <= OTHERS_SHARE * readings.host.cpus_shown
     fix = "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"
     return Seen(value=f"{value} ({who})" if who else value, ok=ok, fix=fix)
 
@@ -241,7 +241,7 @@ HOST_CHECKS: tuple[Check[Readings], ...] = (
     ),
     Check(
         name="other programs",
-        good="at most a tenth of the CPUs",
+        good="at most a quarter of the CPUs",
         why="they take CPUs from loader and launches",
         look=other_programs,
     ),

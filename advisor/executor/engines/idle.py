@@ -6,9 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from advisor.machine import others
+from advisor.machine import contention
 from advisor.machine.telemetry import Sampler
-from advisor.runner.disturbance import on_card
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +53,8 @@ def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
     """What others do on the CPUs and on the card right now."""
     begun = time.time()
     with Sampler(gpu_index, pids=[os.getpid()]) as card:
-        seen = others.look(seconds)
-    return on_card(seen, card.summary(begun, time.time()))
+        seen = contention.look(seconds)
+    return contention.on_card(seen, card.summary(begun, time.time()))
 
 
 def wait_until_quiet(

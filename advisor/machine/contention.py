@@ -1,0 +1,238 @@
+"""Contention: CPU time of other processes, and the time a run waited for CPUs.
+
+The kernel's pressure counter (PSI) gives the share of a window in which some task had no CPU. A
+run is contended when it waited and others held a notable part of the machine. A program that never
+waits is not contended, however busy others are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import psutil
+
+from advisor.machine import host
+from advisor.machine.readings import HARMFUL_EVENT_REASONS
+from advisor.model import Disturbance, Neighbour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from advisor.model import Telemetry
+
+SAMPLE_S = 0.5
+"""Shortest time between two readings."""
+LIGHT = 0.01
+"""Largest share of one CPU that reading the processes may take."""
+WAITED_SHARE = 0.10
+"""Least share of a window in which a contended run waited for a CPU."""
+OTHERS_SHARE = 0.25
+"""Least share of the machine that others hold beside a contended run; less is normal life."""
+FULL_SHARE = 0.9
+"""Share of the machine that is full, where the kernel has no pressure counter."""
+STEAL_SHARE = 0.05
+"""Least share of CPU time, taken by the hypervisor, that is contention."""
+HELD_SHARES = {"software thermal slowdown": 0.05}
+"""Least share of busy samples with held clocks; a laptop touches its thermal limit now and then."""
+HELD_SHARE = 0.01
+"""The same of all other reasons."""
+
+NAMED = 5
+LEAST_CPUS = 0.05
+"""A process with fewer CPUs is not named."""
+SHORT_LIVED = "short-lived processes"
+UNSEEN = "GPU_ADVISOR_OTHERS"
+"""Environment: `unseen` where the host's account of others is not to be believed.
+
+No run waits for others then, and none is contended or uncontended.
+"""
+
+Key = tuple[int, float]
+"""Process id and its time of creation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReading:
+    """Counters of the host at one moment; None where it has none."""
+
+    time: float
+    """Epoch seconds."""
+    busy_s: float
+    """CPU seconds of all processes, on the CPUs that we may use."""
+    steal_s: float
+    own_s: float
+    """CPU seconds of the run and of this process."""
+    waited_s: float | None
+    """Seconds in which some task waited for a CPU."""
+    others: Mapping[Key, tuple[str, float]]
+    """Name and CPU seconds of every other process."""
+
+
+class LoadMonitor:
+    """Reads the load of this host beside the process tree of `root`, if any."""
+
+    def __init__(self, root: int | None = None) -> None:
+        self._root = root
+        self._cpus = host.affinity()
+        self._pressure = pressure_file()
+        self._due = 0.0
+        self._readings: list[LoadReading] = []
+
+    def sample(self, *, force: bool = False) -> None:
+        """Take a reading if one is due; call it as often as you like."""
+        begun = time.monotonic()
+        if unseen() or (begun < self._due and not force):
+            return
+        with contextlib.suppress(psutil.Error, OSError, ValueError, IndexError):  # no whole /proc
+            self._readings.append(self._read())
+        self._due = begun + max(SAMPLE_S, (time.monotonic() - begun) / LIGHT)
+
+    def between(self, start: float, end: float) -> Disturbance:
+        """Judge the window between two epoch times."""
+        return judge(self._readings, start, end, len(self._cpus))
+
+    def _read(self) -> LoadReading:
+        processes = list(psutil.process_iter(["ppid", "name", "cpu_times", "create_time"]))
+        own = {os.getpid(), *_descendants(processes, self._root)}
+        own_s, others = 0.0, {}
+        for process in processes:
+            times = process.info["cpu_times"]
+            if times is None:
+                continue
+            cpu_s = times.user + times.system
+            if process.pid in own:
+                children = process.pid != os.getpid()  # ours are the trials before, too
+                own_s += cpu_s + (_children_s(times) if children else 0.0)
+            else:
+                key = process.pid, process.info["create_time"]
+                others[key] = process.info["name"] or "?", cpu_s
+        busy_s = steal_s = 0.0
+        for number, times in enumerate(psutil.cpu_times(percpu=True)):
+            if number in self._cpus:
+                # interrupts are nobody's: those of the run's own reads are among them
+                busy_s += times.user + getattr(times, "nice", 0.0) + times.system
+                steal_s += getattr(times, "steal", 0.0)
+        if not busy_s:
+            msg = "the kernel tells no CPU time"
+            raise ValueError(msg)
+        return LoadReading(
+            time=time.time(),
+            busy_s=busy_s,
+            steal_s=steal_s,
+            own_s=own_s,
+            waited_s=waited_s(self._pressure),
+            others=others,
+        )
+
+
+def look(seconds: float) -> Disturbance:
+    """Judge the load right now, before a process of ours begins."""
+    if unseen():
+        return Disturbance()
+    monitor = LoadMonitor()
+    monitor.sample(force=True)
+    begun = time.time()
+    time.sleep(seconds)
+    monitor.sample(force=True)
+    found = monitor.between(begun, time.time())
+    if found.others_cpus is None:
+        return found
+    # nothing of ours waits yet, so the others alone decide
+    held = (found.others_cpus or 0.0) > OTHERS_SHARE * len(host.affinity())
+    return replace(found, disturbed=held or (found.steal_share or 0.0) > STEAL_SHARE)
+
+
+def judge(readings: Sequence[LoadReading], start: float, end: float, cpus: int) -> Disturbance:
+    """Judge a window by the readings around it; unknown with fewer than two."""
+    before = [each for each in readings if each.time <= start][-1:]
+    after = [each for each in readings if each.time >= end][:1]
+    inside = [each for each in readings if start < each.time < end]
+    window = [*before, *inside, *after]
+    if len(window) < 2:
+        return Disturbance()
+    first, last = window[0], window[-1]
+    seconds = last.time - first.time
+    own = max(0.0, last.own_s - first.own_s) / seconds
+    others = max(0.0, (last.busy_s - first.busy_s) / seconds - own)
+    steal = max(0.0, last.steal_s - first.steal_s) / seconds / cpus
+    waited = None
+    if first.waited_s is not None and last.waited_s is not None:
+        waited = min(1.0, (last.waited_s - first.waited_s) / seconds)
+    waits = own + others > FULL_SHARE * cpus if waited is None else waited > WAITED_SHARE
+    return Disturbance(
+        disturbed=(waits and others > OTHERS_SHARE * cpus) or steal > STEAL_SHARE,
+        others_cpus=others,
+        waited_share=waited,
+        steal_share=steal,
+        who=_busiest(window, seconds, others),
+    )
+
+
+def on_card(found: Disturbance, telemetry: Telemetry) -> Disturbance:
+    """Add the contention on the GPU: others at work on it, and clocks that were held down."""
+    held = tuple(
+        (reason, share)
+        for reason, share in telemetry.event_reasons
+        if reason in HARMFUL_EVENT_REASONS and share > HELD_SHARES.get(reason, HELD_SHARE)
+    )
+    foreign = telemetry.foreign_pids
+    contended = True if foreign or held else found.disturbed
+    return replace(found, disturbed=contended, foreign_gpu_pids=foreign, clocks_held=held)
+
+
+def pressure_file(root: Path = host.ROOT) -> Path | None:
+    """Find the CPU pressure of our own cgroup, else that of the host."""
+    files = [folder / "cpu.pressure" for folder in host.cgroup_folders(root, "cpu")][:1]
+    return next((each for each in [*files, root / "proc/pressure/cpu"] if each.is_file()), None)
+
+
+def waited_s(pressure: Path | None) -> float | None:
+    """Read the seconds in which some task waited for a CPU."""
+    text = host.text_of(pressure) if pressure else ""
+    found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
+    return int(found[1]) / 1e6 if found else None
+
+
+def unseen() -> bool:
+    """Return True where the host's account of others is not to be believed."""
+    return os.environ.get(UNSEEN) == "unseen"
+
+
+def _busiest(
+    window: Sequence[LoadReading], seconds: float, others_cpus: float
+) -> tuple[Neighbour, ...]:
+    """Name the busiest others; what no process did that was seen goes to short-lived ones."""
+    first, last = window[0].others, window[-1].others
+    by_name: dict[str, float] = defaultdict(float)
+    for key, (name, cpu_s) in last.items():
+        by_name[name] += (cpu_s - first[key][1] if key in first else cpu_s) / seconds
+    by_name[SHORT_LIVED] = others_cpus - sum(by_name.values())
+    busiest = sorted(by_name.items(), key=lambda entry: -entry[1])[:NAMED]
+    return tuple(Neighbour(name=name, cpus=cpus) for name, cpus in busiest if cpus >= LEAST_CPUS)
+
+
+def _descendants(processes: Iterable[psutil.Process], root: int | None) -> set[int]:
+    """Return `root` and everything below it."""
+    below: dict[int, list[int]] = defaultdict(list)
+    for process in processes:
+        below[process.info["ppid"]].append(process.pid)
+    found: set[int] = set()
+    pending = [root] if root is not None else []
+    while pending:
+        pid = pending.pop()
+        if pid not in found:
+            found.add(pid)
+            pending += below[pid]
+    return found
+
+
+def _children_s(times: object) -> float:
+    """Return CPU seconds of children that ended and were waited for (Linux)."""
+    return getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)

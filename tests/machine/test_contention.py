@@ -1,0 +1,175 @@
+"""A run is contended when it waited for CPUs that others held."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.machine import contention
+from advisor.machine.contention import (
+    SHORT_LIVED,
+    LoadMonitor,
+    LoadReading,
+    judge,
+    look,
+    on_card,
+    pressure_file,
+    waited_s,
+)
+from advisor.model import Disturbance, Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BURN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
+
+
+def window(
+    *, own: float = 1.0, others: float = 0.0, waited: float | None = 0.0, steal: float = 0.0
+) -> Disturbance:
+    """Ten seconds on two CPUs, of which these were busy."""
+    readings = [
+        LoadReading(
+            time=10.0 * n,
+            busy_s=10.0 * n * (own + others),
+            steal_s=20.0 * n * steal,
+            own_s=10.0 * n * own,
+            waited_s=None if waited is None else 10.0 * n * waited,
+            others={(7, 1.0): ("firefox", 10.0 * n * others)},
+        )
+        for n in range(4)
+    ]
+    return judge(readings, 10.0, 20.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "contended"),
+    [
+        ({}, False),
+        ({"others": 0.4, "waited": 0.5}, False),  # a browser on a laptop
+        ({"others": 1.0, "waited": 0.02}, False),  # the program does not wait
+        ({"own": 2.0, "waited": 1.0}, False),  # its own workers wait for each other
+        ({"others": 1.0, "waited": 0.4}, True),
+        ({"steal": 0.1}, True),
+        ({"others": 0.7, "waited": None}, False),  # no pressure counter, and a CPU was free
+        ({"own": 1.2, "others": 0.8, "waited": None}, True),
+    ],
+)
+def test_a_run_is_contended_when_it_waited_for_others(
+    given: dict[str, float], contended: bool
+) -> None:
+    """Neither waiting alone nor the load of others alone is contention."""
+    found = window(**given)
+    assert found.disturbed is contended
+    assert found.others_cpus == pytest.approx(given.get("others", 0.0))
+    assert [(each.name, pytest.approx(each.cpus)) for each in found.who] == (
+        [("firefox", given["others"])] if "others" in given else []
+    )
+
+
+def test_cpu_time_of_no_known_process_is_that_of_short_lived_ones() -> None:
+    """The processes of a build come and go between two readings."""
+    first, last = (
+        LoadReading(
+            time=10.0 * n, busy_s=15.0 * n, steal_s=0.0, own_s=5.0 * n, waited_s=0.0, others={}
+        )
+        for n in range(2)
+    )
+    (other,) = judge([first, last], 0.0, 10.0, 2).who
+    assert (other.name, other.cpus) == (SHORT_LIVED, pytest.approx(1.0))
+
+
+def test_too_few_readings_tell_nothing() -> None:
+    """Unknown is neither contended nor uncontended."""
+    assert judge([], 0.0, 1.0, 2) == Disturbance()
+
+
+@contextmanager
+def burning(count: int) -> Iterator[int]:
+    """A program in its own session that keeps `count` CPUs busy."""
+    code = f"import os\nfor _ in range({count - 1}):\n    if not os.fork(): break\n{BURN}"
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
+        try:
+            yield process.pid
+        finally:
+            os.killpg(process.pid, 9)
+
+
+@pytest.mark.usefixtures("others_are_seen")
+def test_a_tree_is_told_apart_from_others() -> None:
+    """The same load is the run's own, or that of a neighbour with a name."""
+    cpus = len(os.sched_getaffinity(0))
+    with burning(cpus) as pid:
+        own, other = LoadMonitor(pid), LoadMonitor()
+        for monitor in (own, other):
+            monitor.sample(force=True)
+        begun = time.time()
+        time.sleep(1.5)
+        for monitor in (own, other):
+            monitor.sample(force=True)
+    mine, theirs = (each.between(begun, time.time() - 0.1) for each in (own, other))
+    assert mine.others_cpus is not None
+    assert theirs.others_cpus is not None
+    assert theirs.others_cpus - mine.others_cpus > 0.2 * cpus
+    assert any(each.name.startswith("python") for each in theirs.who)
+    assert "python" not in {each.name for each in mine.who} or mine.others_cpus > 0.05
+
+
+@pytest.mark.usefixtures("others_are_seen")
+def test_a_busy_machine_is_seen_before_a_run() -> None:
+    """Nothing of ours waits yet, so the load of others decides."""
+    with burning(2 * len(os.sched_getaffinity(0))):
+        time.sleep(0.3)
+        assert look(0.5).disturbed is True
+
+
+def test_an_unseen_host_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some containers show counters that are not theirs."""
+    monkeypatch.setenv(contention.UNSEEN, "unseen")
+    monitor = LoadMonitor()
+    monitor.sample(force=True)
+    assert (look(0.0), monitor.between(0.0, 1.0)) == (Disturbance(), Disturbance())
+
+
+def test_the_pressure_of_our_own_cgroup_comes_first(tmp_path: Path) -> None:
+    """The host's counter also counts tasks that wait for each other elsewhere."""
+    text = "some avg10=1.00 avg60=0.50 avg300=0.10 total={}\nfull avg10=0.00 total=9\n"
+    for name in ("proc/pressure", "proc/self", "sys/fs/cgroup/job"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/job\n")
+    assert (pressure_file(tmp_path), waited_s(None)) == (None, None)
+    (tmp_path / "proc/pressure/cpu").write_text(text.format(2_000_000))
+    assert waited_s(pressure_file(tmp_path)) == 2.0
+    (tmp_path / "sys/fs/cgroup/job/cpu.pressure").write_text(text.format(500_000))
+    assert waited_s(pressure_file(tmp_path)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("reason", "share", "contended"),
+    [
+        ("software thermal slowdown", 0.03, False),  # a laptop at its limit now and then
+        ("software thermal slowdown", 0.20, True),
+        ("hardware slowdown", 0.03, True),
+        ("software power cap", 1.0, False),
+    ],
+)
+def test_clocks_that_were_held_down_are_contention(
+    reason: str, share: float, contended: bool
+) -> None:
+    """A power cap is the normal state of a busy card."""
+    telemetry = Telemetry(event_reasons=((reason, share),))
+    assert on_card(Disturbance(disturbed=False), telemetry).disturbed is contended
+
+
+def test_others_at_work_on_the_card_are_contention() -> None:
+    """None of them: the CPUs decide."""
+    busy, idle = Telemetry(foreign_pids=1), Telemetry(foreign_pids=0)
+    assert on_card(Disturbance(), busy).disturbed is True
+    assert on_card(Disturbance(), idle).disturbed is None
