@@ -75,14 +75,20 @@ def split(content: bytes) -> tuple[str, ...]:
     return tuple(content.decode().split(SEPARATOR))
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
+NEW_KEY = re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*")
+NULL: str | None = None
+TRUE = "true"
+COMMENT = "#"
+
+
+def parse(text: str, name: str) -> Parsed:
     """Leaves by flag as spelled: `--batch-size`, `-b`, `data.batch_size` for Hydra, or
     `SOLVER.IMS_PER_BATCH` where its value is the next word."""
     del name
-    return with_options(text, (), bom)
+    return with_options(text, ())
 
 
-def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
+def with_options(text: str, options: Sequence[Option]) -> Parsed:
     """The same, where the program is known to have `options`: these are leaves by their own flag,
     whatever spelling was typed, and where none was."""
     words = text.split(SEPARATOR)
@@ -90,7 +96,6 @@ def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
     for word in words:
         starts.append(starts[-1] + len(word) + 1)
     leaves = Leaves()
-    leaves.trace += words
     known = _Known(options)
     seen: dict[str, int] = {}
     repeated: dict[str, None] = {}
@@ -106,16 +111,16 @@ def with_options(text: str, options: Sequence[Option], bom: int = 0) -> Parsed:
         value = typed not in known.negations if bare else _value(words[number][offset:])
         data[path] = value
         key = None if _BINDINGS.match(words[number]) else (start, end)  # nothing goes beside it
-        leaf = Leaf(path, value, start, end, number, why=why, key=key, bare=bare)
+        leaf = Leaf(path, value, start, end, why=why, key=key, bare=bare)
         leaves.found.append(leaf._replace(option=known.options.get(path)))
     for option in known.options.values():
         if option.flag not in seen:
             end = starts[option.behind + 1] - 1
-            leaf = Leaf(option.flag, option.default, end, end, option.behind)
+            leaf = Leaf(option.flag, option.default, end, end)
             leaves.found.append(leaf._replace(option=option, given=False))
             data[option.flag] = option.default
     leaves.notes += [f"{path} is given more than once; the last one counts" for path in repeated]
-    return Parsed(text, bom, data, leaves, "#")
+    return Parsed(text, data, leaves)
 
 
 class _Known:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.config import argv, files, spelling
-from advisor.config.edits import (
-    Edit,
-    is_cut_alike,
-    only_added,
-    only_edited,
-    others_stay,
-    spliced,
-)
-from advisor.config.formats import SUFFIXES, SYNTAXES, Format
+from advisor.config.formats import SUFFIXES, SYNTAXES, Format, Syntax
+from advisor.config.leaves import scalars
 from advisor.errors import ConfigSyntaxError, ConfigUnreadableError, EditRefusedError
 from advisor.model import Scalar, Span
 
@@ -52,65 +46,63 @@ class Absent:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Splice(NamedTuple):
+    """A stretch of the text and its replacement."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Document:
-    """One config: its bytes, what they mean, and where each value lies."""
+    """One config: its bytes, their meaning, and the place of each value."""
 
     path: Path | None
     name: str
-    """What messages call it."""
+    """Name in messages."""
     format: Format
     raw: bytes
     parsed: Parsed
     options: tuple[Option, ...] = ()
-    """Of a command: what its program is known to take."""
+    """Options of a command's program."""
     absent: tuple[Absent, ...] = ()
     """Keys that may be added: scalars too, and a value set there is inserted."""
 
     @property
     def data(self) -> Any:
-        """The plain tree the usual loader gives. Shared where aliases are; not to be changed."""
+        """The plain tree of the usual loader, shared where aliases are; not to be changed."""
         return self.parsed.data
 
-    @property
+    @cached_property
+    def written(self) -> Mapping[str, Scalar]:
+        """Every scalar of the text, by path, in document order."""
+        bom = len(_BOM) * self.raw.startswith(_BOM)
+        return MappingProxyType(scalars(self.parsed, bom, self._syntax.COMMENT))
+
+    @cached_property
     def scalars(self) -> Mapping[str, Scalar]:
-        """Every leaf that counts, by path, in document order; what may be added comes last."""
+        """The same, and behind them those that may be added."""
         if not self.absent:
-            return self.parsed.scalars
-        return {**self.parsed.scalars, **{each.path: each.scalar for each in self.absent}}
+            return self.written
+        return {**self.written, **{each.path: each.scalar for each in self.absent}}
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Path that repeats another value (YAML's `*name`), to the path of the literal."""
+        """Path that repeats another value, as YAML's `*name` does, to the literal's path."""
         return MappingProxyType(self.parsed.aliases)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Oddities worth telling: duplicate keys, several documents in one file."""
+        """Oddities for the reader: duplicate keys, several documents in one file."""
         return self.parsed.notes
 
-    def edits(self, values: Mapping[str, JsonScalar]) -> tuple[Edit, ...]:
-        """What `with_values` replaces or adds, in file order; values that stay are left out.
-
-        Raises EditRefusedError.
-        """
-        found = []
-        for path, value in values.items():
-            scalar = self._editable(path)
-            wanted = spelling.in_family(value, scalar)
-            if spelling.is_same(wanted, scalar.value):
-                continue
-            leaf = self.parsed.leaves[path]
-            if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
-                found.append(self._as_option(scalar, leaf.option, wanted, given=leaf.given))
-            elif leaf.bare:
-                found.append(self._left_out(scalar, wanted))
-            else:
-                found.append(self._edit(scalar, self._spell(wanted, scalar.text)))
-        return tuple(sorted(found, key=lambda edit: edit.span.start))
+    @property
+    def _syntax(self) -> Syntax:
+        return SYNTAXES[self.format]
 
     def takes(self, path: str, value: JsonScalar) -> bool:
-        """Whether `value` can be written at `path`, and is among the choices that are known."""
+        """Whether `value` can be written at `path`, and is among the known choices."""
         scalar = self.scalars.get(path)
         if scalar is None or (scalar.choices and value not in scalar.choices):
             return False
@@ -123,116 +115,99 @@ class Document:
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
         """The file with other values at these paths and every other byte as it was.
 
-        A value keeps the spelling family of the one it replaces. The result is read again: only
-        these paths, and what refers to them, may have changed. Raises EditRefusedError.
+        A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
         """
         missing = {each.path: each for each in self.absent}
-        added = {
-            path: value
-            for path, value in values.items()
-            if path in missing and not spelling.is_same(value, missing[path].default)
-        }
-        for path, value in reversed(added.items()):  # the next sees the file with this one
-            content = self.with_inserted(missing[path].beside, missing[path].key, value)
-            longer = _parsed(content, self.format, self.name, self.path)
-            left = tuple(each for each in self.absent if each.path != path)
-            others = {name: other for name, other in values.items() if name != path}
-            return replace(longer, absent=left).with_values(others)
-        values = {path: value for path, value in values.items() if path not in missing}
-        edits = self.edits(values)
-        wanted = {
-            path: spelling.in_family(value, self.scalars[path]) for path, value in values.items()
-        }
-        content, after = self._spliced(edits)
-        self._verify_stripper(after)
-        for path, value in wanted.items():
-            if path not in after.leaves:
-                continue  # a bare flag, left out
-            got = after.leaves[path].value
-            if not spelling.is_same(got, value):
-                msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
-                raise EditRefusedError(msg)
-        return content
+        for path, value in reversed(list(values.items())):  # the next sees the file with this one
+            if path in missing and not spelling.is_same(value, missing[path].default):
+                content = self.with_inserted(missing[path].beside, missing[path].key, value)
+                longer = _parsed(content, self.format, self.name, self.path)
+                left = tuple(each for each in self.absent if each.path != path)
+                others = {name: other for name, other in values.items() if name != path}
+                return replace(longer, absent=left).with_values(others)
+        splices, wanted, gone = [], {}, set()
+        for path in values.keys() - missing.keys():
+            scalar, leaf = self._editable(path), self.parsed.leaves[path]
+            value = spelling.in_family(values[path], scalar)
+            if spelling.is_same(value, scalar.value):
+                continue
+            splices.append(self._splice(leaf, value))
+            if leaf.bare and leaf.option is None:
+                gone.add(path)
+            else:
+                wanted[path] = value
+        return self._verified(splices, wanted, gone)
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
         """The file with `key: value` added behind `beside`, laid out as `beside` is.
 
-        `beside` is the path of a scalar in the mapping that gets the key. Verified as
-        `with_values` is. Raises EditRefusedError, also when the key is already there.
+        `beside` is the path of a scalar in the mapping that gets the key. Raises
+        EditRefusedError, also when the key is already there.
         """
-        syntax, text = SYNTAXES[self.format], self.parsed.text
         leaf = self.parsed.leaves.get(beside)
         if leaf is None or leaf.key is None:
-            msg = f"{self.name} has no single value with a key of its own at {beside!r}."
-            raise EditRefusedError(msg)
-        if not syntax.new_key.fullmatch(key):
-            msg = f"{self.name}: {key!r} is no key that can be added here."
-            raise EditRefusedError(msg)
-        added = syntax.member(leaf.parent, key)
-        if any(
-            path == added or path.startswith((f"{added}.", f"{added}["))
-            for path in self.parsed.scalars
-        ):
-            msg = f"{self.name} has {added} already; set its value instead."
-            raise EditRefusedError(msg)
-        spelled = syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
-        for offset, inserted in reversed(syntax.insert(text, leaf, *spelled, syntax.marker)):
-            text = text[:offset] + inserted + text[offset:]
-        content = (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
-        self._verify_stripper(self._verify_inserted(content, leaf, added, value))
-        return content
+            raise EditRefusedError(
+                self._because(f"has no single value with a key of its own at {beside!r}")
+            )
+        if not self._syntax.NEW_KEY.fullmatch(key):
+            raise EditRefusedError(self._because(f"cannot get a key {key!r}"))
+        added, text = self._syntax.member(leaf.parent, key), self.parsed.text
+        below = (f"{added}.", f"{added}[")
+        if any(path == added or path.startswith(below) for path in self.parsed.leaves):
+            raise EditRefusedError(self._because(f"has {added} already; set its value instead"))
+        spelled = self._syntax.spell_key(key, text[slice(*leaf.key)]), self._spell(value, None)
+        placed = self._syntax.insert(text, leaf, *spelled, self._syntax.COMMENT)
+        return self._verified([Splice(at, at, new) for at, new in placed], {added: value}, set())
+
+    def _because(self, why: str) -> str:
+        return f"{self.name} {why}, so nothing was edited."
 
     def _editable(self, path: str) -> Scalar:
-        scalar = self.parsed.scalars.get(path)
+        scalar = self.written.get(path)
         if scalar is None:
-            msg = f"{self.name} has no single value at {path!r}, so nothing was edited."
-            raise EditRefusedError(msg)
+            raise EditRefusedError(self._because(f"has no single value at {path!r}"))
         if not scalar.editable:
             msg = f"{self.name}: {path} cannot be edited: {scalar.why}."
             raise EditRefusedError(msg)
         return scalar
 
-    def _edit(self, scalar: Scalar, text: str) -> Edit:
-        old = self.raw[scalar.span.start : scalar.span.end]
-        return Edit(path=scalar.path, span=scalar.span, old=old, new=text.encode())
-
-    def _left_out(self, scalar: Scalar, wanted: JsonScalar) -> Edit:
-        """The edit that removes a bare flag."""
+    def _splice(self, leaf: Leaf, wanted: JsonScalar) -> Splice:
+        """The edit that gives `leaf` another value."""
+        if leaf.option is not None and (not leaf.given or leaf.option.form == "pair"):
+            return self._option(leaf, leaf.option, wanted)
+        if not leaf.bare:
+            spelled = self._spell(wanted, self.parsed.text[leaf.start : leaf.end])
+            return Splice(leaf.start, leaf.end, spelled)
         if wanted is not False:
-            msg = f"{self.name}: {scalar.path} takes no value; it can only be left out (false)."
+            msg = f"{self.name}: {leaf.path} takes no value; it can only be left out (false)."
             raise EditRefusedError(msg)
-        span = Span(start=scalar.span.start - len(argv.SEPARATOR), end=scalar.span.end)
-        return Edit(path=scalar.path, span=span, old=self.raw[span.start : span.end], new=b"")
+        return Splice(leaf.start - len(argv.SEPARATOR), leaf.end, "")
 
-    def _as_option(
-        self, scalar: Scalar, option: Option, wanted: JsonScalar, *, given: bool
-    ) -> Edit:
-        """The edit that adds an option of the program, or says the other of `--amp`, `--no-amp`."""
+    def _option(self, leaf: Leaf, option: Option, wanted: JsonScalar) -> Splice:
+        """The edit that adds an option, or the other of `--amp` and `--no-amp`."""
         truth = wanted if isinstance(wanted, bool) else None
         if wanted is None or (option.form in {"bare", "pair"} and truth is None):
-            msg = f"{self.name}: {scalar.path} cannot be added with the value {wanted!r}."
-            raise EditRefusedError(msg)
+            raise EditRefusedError(
+                self._because(f"cannot get {leaf.path} with the value {wanted!r}")
+            )
         if option.form == "bare" and truth is False:
-            msg = f"{self.name}: {scalar.path} can only be added, which means true."
-            raise EditRefusedError(msg)
+            raise EditRefusedError(self._because(f"can only get {leaf.path} as true"))
         spelled = str(truth) if truth is not None else self._spell(wanted, None)
         words = argv.SEPARATOR.join(option.words(spelled, truth))
-        return self._edit(scalar, words if given else argv.SEPARATOR + words)
+        return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
-        """`value` as it is written here; `old` is the text it replaces, None for a new key."""
-        syntax = SYNTAXES[self.format]
+        """`value` as this format spells it; `old` is the text it replaces, None for a new key."""
         if isinstance(value, bool):
             text = spelling.spell_boolean(value, self._boolean_like(old))
         elif isinstance(value, (int, float)):
             text = spelling.spell_number(value)
         elif isinstance(value, str):
-            text = syntax.spell_text(value, old or "")
-        elif syntax.null is None:
-            msg = f"{self.name}: this format has no way to write an empty value."
-            raise EditRefusedError(msg)
+            text = self._syntax.spell_text(value, old or "")
+        elif self._syntax.NULL is None:
+            raise EditRefusedError(self._because("has no spelling of an empty value"))
         else:
-            text = syntax.null
+            text = self._syntax.NULL
         return f" {text}" if old == "" else text
 
     def _boolean_like(self, old: str | None) -> str:
@@ -241,47 +216,40 @@ class Document:
             return old
         leaves = self.parsed.leaves.values()
         first = next((leaf for leaf in leaves if isinstance(leaf.value, bool)), None)
-        return self.scalars[first.path].text if first else SYNTAXES[self.format].true
+        return self.parsed.text[first.start : first.end] if first else self._syntax.TRUE
 
-    def _spliced(self, edits: Sequence[Edit]) -> tuple[bytes, Parsed]:
-        """The new file and what it means, once only what was edited differs."""
-        if not edits:
-            return self.raw, self.parsed
-        content = spliced(self.raw, edits)
-        before, after = self.parsed, self._reparse(content)
-        same = only_edited(before, after, edits)
-        if not same or (self.options and not others_stay(before, after, edits)):
-            changed = ", ".join(edit.path for edit in edits)
-            msg = f"{self.name}: editing {changed} would change more than that."
-            raise EditRefusedError(msg)
-        return content, after
-
-    def _verify_inserted(self, content: bytes, leaf: Leaf, added: str, value: JsonScalar) -> Parsed:
-        """The trace may only have gained the new key and value, right behind the sibling."""
-        after = self._reparse(content)
-        if not only_added(self.parsed, after, leaf, added):
-            msg = f"{self.name}: adding {added} would change more than that."
-            raise EditRefusedError(msg)
-        new = after.leaves[added]
-        if not spelling.is_same(new.value, value):
-            msg = f"{self.name}: {added} would read as {new.value!r}, not as {value!r}."
-            raise EditRefusedError(msg)
-        return after
-
-    def _reparse(self, content: bytes) -> Parsed:
+    def _verified(
+        self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]
+    ) -> bytes:
+        """The file with `splices`, read again: all values but the wanted ones are the same."""
+        if not splices:
+            return self.raw
+        pieces, done = [], 0
+        for splice in sorted(splices):
+            pieces += [self.parsed.text[done : splice.start], splice.text]
+            done = splice.end
+        text = "".join([*pieces, self.parsed.text[done:]])
         try:
-            return _parsed(content, self.format, self.name, self.path, self.options).parsed
+            after = _meaning(text, self.format, self.name, self.options)
         except (ConfigSyntaxError, ConfigUnreadableError) as problem:
             msg = f"{self.name} would not parse any more, so it was not edited: {problem}"
             raise EditRefusedError(msg) from problem
-
-    def _verify_stripper(self, after: Parsed) -> None:
-        """A loader that cuts lines at `//` goes on reading what it read before."""
-        if SYNTAXES[self.format].marker != "//" or after is self.parsed:
-            return
-        if not is_cut_alike(self.parsed, after):
-            msg = f"{self.name}: a loader that cuts lines at // would misread the edited file."
+        before = {p: leaf.value for p, leaf in self.parsed.leaves.items() if p not in gone}
+        changed = before.keys() | wanted.keys() != after.leaves.keys() or any(
+            path not in wanted
+            and not after.is_derived(path)
+            and not spelling.is_same(after.leaves[path].value, value)
+            for path, value in before.items()
+        )
+        if changed:
+            msg = f"{self.name}: editing {', '.join(wanted)} would change more than that."
             raise EditRefusedError(msg)
+        for path, value in wanted.items():
+            got = after.leaves[path].value
+            if not spelling.is_same(got, value):
+                msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
+                raise EditRefusedError(msg)
+        return (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
 
 
 def read(path: Path | str) -> Document:
@@ -349,11 +317,13 @@ def _parsed(
             "Convert the file to UTF-8 and call again."
         )
         raise ConfigUnreadableError(msg) from problem
-    bom = len(raw) - len(text.encode())
-    if options:
-        parsed = argv.with_options(text, options, bom)
-    else:
-        parsed = SYNTAXES[form].parse(text, name, bom)
+    parsed = _meaning(text, form, name, options)
     if form == "json" and not parsed.is_strict:
         form = "jsonc"
     return Document(path=path, name=name, format=form, raw=raw, parsed=parsed, options=options)
+
+
+def _meaning(text: str, form: Format, name: str, options: tuple[Option, ...]) -> Parsed:
+    if options:
+        return argv.with_options(text, options)
+    return SYNTAXES[form].parse(text, name)

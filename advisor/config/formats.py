@@ -1,15 +1,13 @@
-"""The formats as a table: how each is read, and what it writes in its own way."""
+"""The formats: one module each, all with the same names."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from advisor.config import argv, insertion, jsonc, paths, python, toml, yaml
+from advisor.config import argv, jsonc, python, toml, yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import re
 
     from advisor.config.insertion import Insertion
     from advisor.config.leaves import Leaf, Parsed
@@ -17,80 +15,40 @@ if TYPE_CHECKING:
 Format = Literal["json", "jsonc", "yaml", "toml", "python", "argv"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Syntax:
-    """One format."""
+class Syntax(Protocol):
+    """Reading and spelling of one format."""
 
-    parse: Callable[[str, str, int], Parsed]
-    """From text, the name for messages, and the bytes of a BOM that stood before the text."""
-    spell_text: Callable[[str, str], str]
-    """From a string, and the spelling of the value it replaces."""
-    spell_key: Callable[[str, str], str]
-    """From a key, and the spelling of its sibling."""
-    member: Callable[[str, str], str]
-    """From the path of a mapping and a key in it, the key's path."""
-    new_key: re.Pattern[str]
-    """What may be added as a key."""
-    insert: Callable[[str, Leaf, str, str, str], list[Insertion]]
-    """From the text, the sibling, a key and a value as spelled, and the comment marker."""
-    null: str | None = None
-    true: str = "true"
-    """How a boolean is written where none is there to be followed."""
-    marker: str = "#"
-    """What begins a comment."""
+    NEW_KEY: re.Pattern[str]
+    """Keys that may be added."""
+    NULL: str | None
+    TRUE: str
+    """Spelling of a boolean in a document that has none."""
+    COMMENT: str
+    """Marker that begins a comment."""
 
+    def parse(self, text: str, name: str) -> Parsed:
+        """Read `text`, called `name` in messages. Raises ConfigSyntaxError."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+    def member(self, parent: str, key: str) -> str:
+        """Path of `key` in the mapping at `parent`."""
 
-_JSON = Syntax(
-    parse=jsonc.parse,
-    spell_text=jsonc.spell_text,
-    spell_key=jsonc.spell_key,
-    member=paths.member,
-    new_key=_NAME,
-    insert=insertion.after,
-    null="null",
-    marker="//",
-)
+    def spell_text(self, value: str, old: str) -> str:
+        """Spell a string like `old`, the text that it replaces."""
+
+    def spell_key(self, key: str, sibling: str) -> str:
+        """Spell a key like `sibling`."""
+
+    def insert(self, text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[Insertion]:
+        """Place a spelled key and value behind `leaf`."""
+
 
 SYNTAXES: dict[Format, Syntax] = {
-    "json": _JSON,
-    "jsonc": _JSON,
-    "yaml": Syntax(
-        parse=yaml.parse,
-        spell_text=yaml.spell_text,
-        spell_key=yaml.spell_key,
-        member=paths.member,
-        new_key=_NAME,
-        insert=insertion.after,
-        null="null",
-    ),
-    "toml": Syntax(
-        parse=toml.parse,
-        spell_text=toml.spell_text,
-        spell_key=toml.spell_key,
-        member=paths.member,
-        new_key=_NAME,
-        insert=insertion.after,
-    ),
-    "python": Syntax(
-        parse=python.parse,
-        spell_text=python.spell_text,
-        spell_key=python.spell_key,
-        member=paths.member,
-        new_key=re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
-        insert=insertion.after,
-        null="None",
-        true="True",
-    ),
-    "argv": Syntax(
-        parse=argv.parse,
-        spell_text=argv.spell_text,
-        spell_key=argv.spell_key,
-        member=argv.member,
-        new_key=re.compile(r"--?[A-Za-z][\w./-]*|\+{0,2}[A-Za-z_][\w./@-]*"),
-        insert=argv.insert,
-    ),
+    "json": jsonc,
+    "jsonc": jsonc,
+    "yaml": yaml,
+    "toml": toml,
+    "python": python,
+    "argv": argv,
 }
 
 SUFFIXES: dict[str, Format] = {

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.config import paths
+from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -51,18 +51,26 @@ Lexeme = tuple[str, int, int]
 """Kind, start and end."""
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
+NEW_KEY = paths.NAME
+NULL: str | None = "null"
+TRUE = "true"
+COMMENT = "//"
+member = paths.member
+insert = insertion.after
+
+
+def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     lexemes, blanked = _scan(text, name)
     try:
         data = json.loads(blanked)
     except ValueError as problem:
         position = problem.pos if isinstance(problem, json.JSONDecodeError) else 0
-        said = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
-        raise syntax_error(name, text, position, f"not valid JSON: {said}") from problem
+        reason = problem.msg if isinstance(problem, json.JSONDecodeError) else str(problem)
+        raise syntax_error(name, text, position, f"not valid JSON: {reason}") from problem
     leaves = _walk(text, lexemes)
     leaves.is_strict = blanked == text
-    return Parsed(text, bom, data, leaves, "//")
+    return Parsed(text, data, leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -78,15 +86,6 @@ def spell_key(key: str, sibling: str) -> str:
     """A key beside `sibling`."""
     del sibling
     return json.dumps(key)
-
-
-def naive_meaning(text: str) -> object:
-    """What a loader reads that cuts every line at `//`; None if it cannot read the text."""
-    stripped = "\n".join(line.split("//")[0] for line in text.splitlines())
-    try:
-        return repr(json.loads(stripped))
-    except ValueError:
-        return None
 
 
 def _scan(text: str, name: str) -> tuple[list[Lexeme], str]:
@@ -157,17 +156,14 @@ def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
         if word in (",", ":"):
             continue
         if word in ("{", "["):
-            leaves.trace.append(word)
             stack.append(_Frame(frame.place() if frame else "", is_list=word == "["))
             continue
         if word in ("}", "]"):
-            leaves.trace.append(word)
             stack.pop()
             frame = stack[-1] if stack else None
         elif frame and not frame.is_list and frame.key is None:
             frame.name, frame.key = str(_value(kind, word)), (start, end)
             frame.began = len(leaves.found)
-            leaves.trace.append(("key", frame.name))
             if frame.name in frame.seen:
                 leaves.drop(*frame.seen[frame.name])
                 leaves.again[frame.place()] = start
@@ -175,9 +171,7 @@ def _walk(text: str, lexemes: list[Lexeme]) -> Leaves:
         else:
             value = _value(kind, word)
             path, parent, key = (frame.place(), frame.path, frame.key) if frame else ("", "", None)
-            atom = len(leaves.trace)
-            leaves.found.append(Leaf(path, value, start, end, atom, parent, None, key, flow=True))
-            leaves.trace.append((type(value), repr(value)))
+            leaves.found.append(Leaf(path, value, start, end, parent, None, key, flow=True))
         if frame:
             frame.seen[frame.name] = (frame.began, len(leaves.found))
             frame.key = None

@@ -1,10 +1,9 @@
-"""What every reader hands over: the leaves of a document, where they lie, and its whole trace."""
+"""Leaves of a document: paths, values and places."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,17 +12,17 @@ from advisor.errors import ConfigSyntaxError, ConfigUnreadableError
 from advisor.model import JsonScalar, Scalar, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from advisor.config.options import Option
 
 COMPUTED = "it is computed"
-"""Begins why a value that only a run can tell is left alone."""
+"""Begins the reason of a value that only a run can tell."""
 MAX_DEPTH = 200
-"""Deepest nesting that is read. Real configs stay below 20."""
+"""Deepest nesting. Real configs stay below 20."""
 
 MAX_VALUES = 50_000
-"""Most values a document may hold. Real configs stay below 5,000; data files do not."""
+"""Most values. Real configs stay below 5,000; data files do not."""
 
 MAX_NOTES = 20
 
@@ -31,61 +30,52 @@ _NOT_A_LITERAL = re.compile(r"[\r\n]|\$\{|\{\{")
 
 
 class Leaf(NamedTuple):
-    """One value that is neither a mapping nor a list. Offsets count characters of the text."""
+    """One scalar of a text. Offsets count characters."""
 
     path: str
     value: JsonScalar
     start: int
     end: int
-    atom: int
-    """Which atom of the trace it is."""
     parent: str = ""
     """Path of the mapping or list that holds it."""
     why: str | None = None
-    """Why it cannot be edited."""
+    """Reason why it cannot be edited."""
     key: tuple[int, int] | None = None
-    """Where its key is written; None for a list item."""
+    """Place of its key; None for a list item."""
     flow: bool = False
-    """Inside `{...}`, where members are separated by commas."""
+    """Inside `{...}`, where commas separate members."""
     bare: bool = False
-    """True by being there, false by being left out: a flag such as `--amp`."""
+    """A flag without a value, such as `--amp`: true while it is there."""
     option: Option | None = None
-    """What the program's source says of it, where that is known: of flags only."""
+    """The program's declaration of a flag, where it is known."""
     given: bool = True
-    """False: not written here; the value is the option's default, and setting it adds a flag."""
+    """False for an option that was not typed: its value is the default."""
 
 
 @dataclass(slots=True)
 class Leaves:
-    """Collects what a reader finds, in document order; a duplicate key takes leaves back.
+    """Collector of a reader, in document order."""
 
-    `trace` is the whole document as one flat list of atoms (openings, keys, values,
-    references): documents with equal traces mean the same to every loader, and it stays as
-    small as the file where aliases would unfold.
-    """
-
-    trace: list[object] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     again: dict[str, int] = field(default_factory=dict)
-    """Path of a key that is written more than once, to where it is written last."""
+    """Path of a key that is written twice, to its last place."""
     aliases: dict[str, str] = field(default_factory=dict)
     found: list[Leaf | None] = field(default_factory=list)
     is_strict: bool = True
     """False for JSON that only a tolerant loader reads."""
 
     def drop(self, start: int, end: int) -> None:
-        """Forget `found[start:end]`: a later duplicate of their key replaced them."""
+        """Forget `found[start:end]`, which a later duplicate of their key replaced."""
         self.found[start:end] = [None] * (end - start)
 
 
 class Parsed:
-    """A document taken apart: what it means, and its leaves by path, in document order."""
+    """Meaning and leaves of a text."""
 
-    def __init__(self, text: str, bom: int, data: Any, leaves: Leaves, marker: str) -> None:
-        """`bom` bytes stand before `text`; `marker` is the comment marker, `#` or `//`."""
+    def __init__(self, text: str, data: Any, leaves: Leaves) -> None:
+        """`data` is the plain tree of the usual loader."""
         self.text = text
         self.data = data
-        self.trace = leaves.trace
         self.aliases = leaves.aliases
         self.is_strict = leaves.is_strict
         self.leaves: dict[str, Leaf] = {}
@@ -97,7 +87,6 @@ class Parsed:
                     leaf = leaf._replace(why="two different keys are written alike")  # noqa: PLW2901
                 self.leaves[leaf.path] = leaf
         self.notes = _first(notes)
-        self.scalars = Scalars(self, text, bom, marker)
 
     def _on_duplicates(self, again: dict[str, int]) -> list[str]:
         starts = line_starts(self.text) if again else []
@@ -107,45 +96,35 @@ class Parsed:
             for path, position in again.items()
         ]
 
+    def is_derived(self, path: str) -> bool:
+        """Whether the value repeats others, or is computed of them."""
+        return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
-class Scalars(Mapping[str, Scalar]):
-    """The leaves as the rest of the program sees them, in document order, each built when asked."""
 
-    def __init__(self, parsed: Parsed, text: str, bom: int, marker: str) -> None:
-        self._parsed = parsed
-        self._text = text
-        self._built: dict[str, Scalar] = {}
-        self._to_bytes = _byte_offsets(text, bom)
-        self._comments = _Comments(text, marker)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parsed.leaves)
-
-    def __len__(self) -> int:
-        return len(self._parsed.leaves)
-
-    def __getitem__(self, path: str) -> Scalar:
-        if path not in self._built:
-            self._built[path] = self._build(self._parsed.leaves[path])
-        return self._built[path]
-
-    def _build(self, leaf: Leaf) -> Scalar:
-        text = self._text[leaf.start : leaf.end]
-        why = leaf.why or _why_not(text)
-        comment = self._comments.near(leaf.start, leaf.end)
-        if leaf.option is not None:
-            why, comment = why or leaf.option.why, leaf.option.comment
-        return Scalar(
+def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
+    """The leaves by path, with bytes and comments; `bom` bytes stand before the text."""
+    to_bytes = _byte_offsets(parsed.text, bom)
+    comments = _Comments(parsed.text, marker)
+    found = {}
+    for leaf in parsed.leaves.values():
+        text = parsed.text[leaf.start : leaf.end]
+        why, comment, option = leaf.why or _why_not(text), None, leaf.option
+        if option is not None:
+            why, comment = why or option.why, option.comment
+        elif leaf.given:
+            comment = comments.near(leaf.start, leaf.end)
+        found[leaf.path] = Scalar(
             path=leaf.path,
             value=leaf.value,
             text=text,
-            span=Span(start=self._to_bytes(leaf.start), end=self._to_bytes(leaf.end)),
+            span=Span(start=to_bytes(leaf.start), end=to_bytes(leaf.end)),
             editable=why is None,
             why=why,
             comment=comment,
-            choices=leaf.option.choices if leaf.option else (),
-            default_of=leaf.option.source if leaf.option and not leaf.given else None,
+            choices=option.choices if option else (),
+            default_of=option.source if option and not leaf.given else None,
         )
+    return found
 
 
 def _why_not(text: str) -> str | None:
@@ -174,20 +153,20 @@ class _Comments:
         return line_starts(self._text)
 
     def near(self, start: int, end: int) -> str | None:
-        said = self._lines_above(bisect_right(self._starts, start) - 1)
+        lines = self._lines_above(bisect_right(self._starts, start) - 1)
         found = self._after.match(self._text, end)
         if found:
-            said = (*said, _stripped(found[1]))
-        return "\n".join(part for part in said if part) or None
+            lines = (*lines, _stripped(found[1]))
+        return "\n".join(part for part in lines if part) or None
 
     def _lines_above(self, line: int) -> tuple[str, ...]:
         if line not in self._above:
-            said: list[str] = []
+            lines: list[str] = []
             number = line - 1
             while number >= 0 and (found := self._line.match(self._text, self._starts[number])):
-                said.append(_stripped(found[1]))
+                lines.append(_stripped(found[1]))
                 number -= 1
-            self._above[line] = tuple(reversed(said))
+            self._above[line] = tuple(reversed(lines))
         return self._above[line]
 
 

@@ -13,7 +13,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING
 
-from advisor.config import paths
+from advisor.config import insertion, paths
 from advisor.config.assigned import Assigned
 from advisor.config.constants import Named, NotConstantError, Scope, is_literal, worth
 from advisor.config.leaves import (
@@ -41,18 +41,23 @@ _COPIERS = {"dict", "edict", "create", "copy", "deepcopy"}
 """Functions, beside constructors, that give back the mapping they are given."""
 _FIELDS = {"Field", "field", "ib", "attrib", "Option", "Parameter", "Param"}
 """Functions that describe a field of a class, its default first."""
-_CLOSING = "]"
-MAX_NODES = 12 * MAX_VALUES
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
+NEW_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NULL: str | None = "None"
+TRUE = "True"
+COMMENT = "#"
+member = paths.member
+insert = insertion.after
+
+
+def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an invalid escape is the program's own affair
             tree = ast.parse(text)
         reader = _Reader(text, name)
-        reader.trace(tree)
         reader.body(tree.body, "", None)
     except SyntaxError as problem:
         if "\0" in text:
@@ -62,7 +67,7 @@ def parse(text: str, name: str, bom: int) -> Parsed:
     except (ValueError, RecursionError, MemoryError) as problem:
         raise syntax_error(name, text, *_too_odd(text)) from problem
     data = {leaf.path: leaf.value for leaf in reader.leaves.found if leaf is not None}
-    return Parsed(text, bom, data, reader.leaves, "#")
+    return Parsed(text, data, reader.leaves)
 
 
 def _too_odd(text: str) -> tuple[int, str]:
@@ -92,7 +97,7 @@ def _position(text: str, problem: SyntaxError) -> int:
 
 
 class _Reader:
-    """One pass over the tree for the trace, one for the leaves."""
+    """One pass over the syntax tree."""
 
     def __init__(self, text: str, name: str) -> None:
         self.leaves = Leaves()
@@ -100,38 +105,11 @@ class _Reader:
         self._name = name
         self._starts = line_starts(text)
         self._ascii = text.isascii()
-        self._atoms: dict[int, int] = {}
-        """Identity of a literal's node to its atom in the trace."""
         self._scope = ""
         """Path of the class or function whose statements are read."""
         self._names: dict[str, Named | None] = {}
         """What names are worth so far, by path; None where only running the file would tell."""
         self._assigned = Assigned(self.leaves.found)
-
-    def trace(self, tree: ast.Module) -> None:
-        """The whole tree as one flat list, a literal as one atom."""
-        found = self.leaves.trace
-        waiting: list[object] = [tree]
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, ast.AST) and is_literal(node):
-                self._atoms[id(node)] = len(found)
-                value = ast.literal_eval(node)
-                found.append((type(value), repr(value)))
-            elif isinstance(node, ast.Dict):
-                members = zip(node.keys, node.values, strict=True)
-                found.append(ast.Dict)
-                waiting += [_CLOSING, *reversed([each for pair in members for each in pair])]
-            elif isinstance(node, ast.AST):
-                found.append(type(node))
-                waiting += [getattr(node, each, None) for each in reversed(node._fields)]
-            elif isinstance(node, list):
-                found.append("[")
-                waiting += [_CLOSING, *reversed(node)]
-            else:
-                found.append(node)
-            if len(found) > MAX_NODES:
-                raise too_many(self._name)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -310,8 +288,7 @@ class _Reader:
             except NotConstantError:
                 if isinstance(node, ast.Constant):
                     return  # bytes, an ellipsis: no setting of anything
-        atom = self._atoms.get(id(node), 0)
-        self._assigned.add(Leaf(path, value, start, end, atom, parent, why, key, flow))
+        self._assigned.add(Leaf(path, value, start, end, parent, why, key, flow))
         if len(self._assigned) > MAX_VALUES:
             raise too_many(self._name)
 

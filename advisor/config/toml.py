@@ -10,7 +10,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any, cast
 
-from advisor.config import paths
+from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -45,7 +45,15 @@ _Holder = tuple[str, tuple[int, int] | None]
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
+NEW_KEY = paths.NAME
+NULL: str | None = None
+TRUE = "true"
+COMMENT = "#"
+member = paths.member
+insert = insertion.after
+
+
+def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     if text.count("=") + text.count(",") > MAX_VALUES:  # an upper bound, at no cost
         raise too_many(name)
@@ -63,7 +71,7 @@ def parse(text: str, name: str, bom: int) -> Parsed:
         raise syntax_error(name, text, 0, said) from problem
     scanner = _Scanner(text, name, data)
     scanner.run()
-    return Parsed(text, bom, _plain(data), scanner.leaves, "#")
+    return Parsed(text, _plain(data), scanner.leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -151,7 +159,6 @@ class _Scanner:
         parts, _ = self._keys()
         self._skip(_INLINE_BLANK)
         self._at += 1 + is_array
-        self.leaves.trace.append(("table", is_array, tuple(parts)))
         path, here = "", cast("Any", self._data)
         for number, part in enumerate(parts):
             path, here = paths.member(path, part), here[part]
@@ -164,7 +171,6 @@ class _Scanner:
 
     def _member(self, table: str, here: Any, *, flow: bool) -> None:
         parts, span = self._keys()
-        self.leaves.trace.append(("key", tuple(parts)))
         path, parent = table, table
         for part in parts:
             path, parent, here = paths.member(path, part), path, here[part]
@@ -180,7 +186,6 @@ class _Scanner:
             return
         if path.count("[") + path.count(".") > MAX_DEPTH:
             self._too_deep()
-        self.leaves.trace.append(opening)
         self._at += 1
         index = 0
         closing = "]" if opening == "[" else "}"
@@ -192,7 +197,6 @@ class _Scanner:
                 self._member(path, here, flow=True)
             if self._text[self._skip(_BLANK)] == ",":
                 self._at += 1
-        self.leaves.trace.append(closing)
         self._at += 1
 
     def _leaf(self, path: str, here: Any, holder: _Holder, *, flow: bool) -> None:
@@ -205,9 +209,8 @@ class _Scanner:
         why = None if agrees else "it could not be found again in the text"
         if word.startswith(('"""', "'''")):
             why = "it is a block of text"
-        atom, (parent, key) = len(self.leaves.trace), holder
-        self.leaves.trace.append((type(here), repr(here)))
-        self.leaves.found.append(Leaf(path, value, start, self._at, atom, parent, why, key, flow))
+        parent, key = holder
+        self.leaves.found.append(Leaf(path, value, start, self._at, parent, why, key, flow))
 
     def _too_deep(self) -> None:
         problem = f"nested more than {MAX_DEPTH} levels deep"

@@ -14,7 +14,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from advisor.config import paths
+from advisor.config import insertion, paths
 from advisor.config.leaves import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -59,7 +59,15 @@ _NUMBER_TO_YAML_12 = re.compile(
 _constructor = SafeConstructor()
 
 
-def parse(text: str, name: str, bom: int) -> Parsed:
+NEW_KEY = paths.NAME
+NULL: str | None = "null"
+TRUE = "true"
+COMMENT = "#"
+member = paths.member
+insert = insertion.after
+
+
+def parse(text: str, name: str) -> Parsed:
     """Raises ConfigSyntaxError with line and column."""
     reader = _Reader(text, name)
     try:
@@ -75,7 +83,7 @@ def parse(text: str, name: str, bom: int) -> Parsed:
         raise syntax_error(name, text, problem.position, said) from problem
     documents = reader.documents
     data = None if not documents else documents[0] if len(documents) == 1 else documents
-    return Parsed(text, bom, data, reader.leaves, "#")
+    return Parsed(text, data, reader.leaves)
 
 
 def spell_text(value: str, old: str) -> str:
@@ -178,26 +186,22 @@ class _Reader:
 
     def run(self) -> None:
         loader = _LOADER(self._text)
-        trace = self.leaves.trace
+        count = 0
         try:
             while (event := loader.get_event()) is not None:
-                if len(trace) > MAX_EVENTS:
+                count += 1
+                if count > MAX_EVENTS:
                     raise too_many(self._name)
                 kind = type(event)
                 if kind is yaml.ScalarEvent:
-                    trace.append((event.anchor, event.tag, event.implicit[0], event.value))
                     self._scalar(event)
                 elif kind is yaml.AliasEvent:
-                    trace.append(("*", event.anchor))
                     self._alias(event)
                 elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                    trace.append((kind, event.anchor, event.tag))
                     self._enter(event, is_list=kind is yaml.SequenceStartEvent)
                 elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-                    trace.append(kind)
                     self._leave(event)
                 elif kind is yaml.DocumentStartEvent:
-                    trace.append(kind)
                     self._begin_document()
         finally:
             loader.dispose()
@@ -276,8 +280,7 @@ class _Reader:
     ) -> str:
         path = self._place(frame)
         parent, key, flow = (frame.path, frame.key, frame.flow) if frame else ("", None, False)
-        atom = len(self.leaves.trace) - 1
-        self.leaves.found.append(Leaf(path, value, start, end, atom, parent, why, key, flow))
+        self.leaves.found.append(Leaf(path, value, start, end, parent, why, key, flow))
         return path
 
     def _enter(self, event: Any, *, is_list: bool) -> None:

@@ -39,7 +39,7 @@ def _without_others(source: Source, passed: dict[str, JsonScalar]) -> Source:
 def passed_on(document: Document, passed: dict[str, JsonScalar]) -> set[str]:
     """Paths of the values in mappings of which a DataLoader was given every key with its value, by
     a call that passes a mapping on."""
-    scalars = document.parsed.scalars
+    scalars = document.written
     return {
         path
         for members in mappings(document).values()

@@ -97,7 +97,7 @@ def test_a_key_is_added_in_the_style_of_its_sibling(raw: bytes, beside: str, aft
 
 
 def test_an_empty_value_cannot_be_written() -> None:
-    with pytest.raises(EditRefusedError, match="no way to write an empty value"):
+    with pytest.raises(EditRefusedError, match="no spelling of an empty value"):
         parse(b"a = 1", "toml", "x").with_values({"a": None})
 
 
