@@ -28,7 +28,7 @@ COMMANDS = {
         "advisor.commands.doctor.command",
         "what this machine costs a program; changes nothing",
     ),
-    "gate": ("advisor.gate.command", "fail CI on throughput regressions that are proven"),
+    "gate": ("advisor.gate.cli", "fail CI on throughput regressions that are proven"),
     "revert": ("advisor.commands.revert", "give the original config back"),
     "report": (
         "advisor.report.command",

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from advisor import settings
-from advisor.gate.records import GateRecord, Headline
+from advisor.gate.schema import GateRecord, Headline
 from advisor.report.model import Report
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,11 +1,11 @@
-"""Error rates of the gate's rule in simulated worlds, through the code that gives real verdicts.
+"""Error rates of the gate's test in simulated worlds, through the code that gives real verdicts.
 
     python -m benchmarks.gate_error_rates [--seeds 2000] [--json FILE]
 
 A world (`gate_worlds`) says how the rates of processes scatter and drift on a runner. For each
-world and each true drop of the mean rate many gates are played: pairs are drawn in the order in
-which the gate would run them, up to the look that decides. No row uses a shortcut:
-`advisor.gate.rule.judge` is called on the log rates exactly as the gate does.
+world and each true drop of the mean rate many gates are played with `sequential_test.judge`. The
+second table plays gates of several workloads, all of them at the threshold or at no change: its
+figures are gates in which any workload is red.
 """
 
 from __future__ import annotations
@@ -17,32 +17,45 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.gate.assumptions import Arms
-from advisor.gate.rule import Rule, judge
-from benchmarks.gate_worlds import WORLDS
+from advisor.gate.sequential_test import Rule, judge
+from benchmarks.gate_worlds import SYMMETRIC, WORLDS
 
 if TYPE_CHECKING:
     from benchmarks.gate_worlds import World
 
 DROPS = (0.0, 0.03, 0.05, 0.08)
+FAMILIES = (1, 10, 20)
 
 
-def play(world: World, drop: float, seed: int, rule: Rule) -> tuple[str, int]:
-    """Verdict and number of pairs of one gate."""
-    rng = random.Random(f"{world.name}/{drop}/{seed}")
-    base, head = world.arms(drop, rng, rule.looks[-1])
-    differences = [b - h for b, h in zip(base, head, strict=True)]
-    arms = Arms(base=base, head=head, builds=world.told_builds(rule.looks[-1]))
-    found = judge({"workload": differences}, rule, {"workload": arms})["workload"]
-    return found.outcome, found.looked_at or rule.looks[-1]
+def draw(world: World, drop: float, seed: str, pairs: int) -> list[float]:
+    """Differences of one gate, pair by pair."""
+    base, head = world.arms(drop, random.Random(seed), pairs)
+    return [b - h for b, h in zip(base, head, strict=True)]
 
 
 def rates(world: World, drop: float, seeds: int, rule: Rule) -> dict[str, float]:
     """Share of each verdict, in percent, and the mean number of pairs."""
-    played = [play(world, drop, seed, rule) for seed in range(seeds)]
-    counts = Counter(outcome for outcome, _ in played)
+    counts: Counter[str] = Counter()
+    pairs = 0
+    for seed in range(seeds):
+        values = draw(world, drop, f"{world.name}/{drop}/{seed}", rule.looks[-1])
+        found = judge({"workload": values}, rule)["workload"]
+        counts[found.outcome] += 1
+        pairs += found.looked_at or rule.looks[-1]
     shares = {name: 100 * counts[name] / seeds for name in ("pass", "regression", "inconclusive")}
-    return shares | {"pairs": sum(pairs for _, pairs in played) / seeds}
+    return shares | {"pairs": pairs / seeds}
+
+
+def any_red(world: World, drop: float, seeds: int, workloads: int, rule: Rule) -> float:
+    """Percent of gates of so many workloads in which at least one is red."""
+    red = 0
+    for seed in range(seeds):
+        family = {
+            n: draw(world, drop, f"{world.name}/{drop}/{seed}/{n}", rule.looks[-1])
+            for n in range(workloads)
+        }
+        red += any(found.outcome == "regression" for found in judge(family, rule).values())
+    return 100 * red / seeds
 
 
 def main() -> None:
@@ -64,6 +77,13 @@ def main() -> None:
                 f"| {row['inconclusive']:.1f} | {row['pairs']:.1f} |",
                 flush=True,
             )
+    print("\n| world | true drop of all | " + " | ".join(f"any red of {n}, %" for n in FAMILIES))
+    print("|---|---|" + "---|" * len(FAMILIES))
+    for world in SYMMETRIC:
+        for drop in (0.0, rule.threshold):
+            shares = [any_red(world, drop, max(1, args.seeds // n), n, rule) for n in FAMILIES]
+            cells = " | ".join(f"{share:.1f}" for share in shares)
+            print(f"| {world.name} | {drop:.0%} | {cells} |", flush=True)
     if args.json:
         record = {"seeds": args.seeds, "threshold": rule.threshold, "rows": table}
         args.json.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

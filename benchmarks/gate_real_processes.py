@@ -1,4 +1,4 @@
-"""How often the gate is right on real processes of this machine.
+"""Verdicts of the gate on real processes of this machine.
 
     python benchmarks/gate_real_processes.py [--gates 20] [--json FILE]
 
@@ -63,8 +63,6 @@ class Row:
     verdicts: dict[str, int]
     noise_pct: float | None
     """Median over the gates: spread (one standard deviation) between processes of one arm."""
-    provable_pct: float | None
-    """Median over the gates: the smallest provable slowdown."""
     pairs: float
     seconds: float
 
@@ -120,7 +118,7 @@ def measure(program: str, added_time: float, gates: int, max_minutes: float) -> 
     records = []
     for number in range(1, gates + 1):
         records.append(gate(source, added_time, max_minutes))
-        print(f"{program} +{added_time:.0%}, gate {number}: {told(records[-1])}", file=sys.stderr)
+        print(f"{program} +{added_time:.0%}, gate {number}: {shown(records[-1])}", file=sys.stderr)
     workloads = [record["workloads"][0] for record in records]  # type: ignore[index]
 
     def middle(key: str) -> float | None:
@@ -133,15 +131,14 @@ def measure(program: str, added_time: float, gates: int, max_minutes: float) -> 
         gates=gates,
         verdicts=dict(Counter(str(record["verdict"]) for record in records)),
         noise_pct=middle("noise_pct"),
-        provable_pct=middle("mde_pct"),
         pairs=middle("pairs") or 0.0,
         seconds=time.monotonic() - started,
     )
 
 
-def told(record: dict[str, object]) -> str:
-    shown = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "pairs")
-    return ", ".join(f"{key} {record[key]}" for key in shown)
+def shown(record: dict[str, object]) -> str:
+    keys = ("verdict", "slowdown_pct", "ci_low_pct", "ci_high_pct", "pairs")
+    return ", ".join(f"{key} {record[key]}" for key in keys)
 
 
 def main() -> None:
@@ -155,11 +152,8 @@ def main() -> None:
     for program, (_, changes) in PROGRAMS.items():
         if args.only in {None, program}:
             print(f"\n{program}, {args.gates} gates a row\n")
-            print(
-                "| head takes | pass | regression | inconclusive | other | noise % | provable % "
-                "| pairs | s |"
-            )
-            print("|---|---|---|---|---|---|---|---|---|")
+            print("| head takes | pass | regression | inconclusive | other | noise % | pairs | s |")
+            print("|---|---|---|---|---|---|---|---|")
             for change in changes:
                 row = measure(program, change, args.gates, args.max_minutes)
                 rows.append(row)
@@ -171,8 +165,8 @@ def main() -> None:
 def line(row: Row) -> str:
     known = ("pass", "regression", "inconclusive")
     counts = [row.verdicts.get(name, 0) for name in known]
-    figures = ["" if v is None else f"{v:.1f}" for v in (row.noise_pct, row.provable_pct)]
-    cells = [f"+{row.added_time:.0%} time", *counts, row.gates - sum(counts), *figures]
+    noise = "" if row.noise_pct is None else f"{row.noise_pct:.1f}"
+    cells = [f"+{row.added_time:.0%} time", *counts, row.gates - sum(counts), noise]
     return "| " + " | ".join(map(str, [*cells, f"{row.pairs:.0f}", f"{row.seconds:.0f}"])) + " |"
 
 

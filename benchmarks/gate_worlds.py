@@ -11,6 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.gate.runner import orders
+from advisor.gate.schema import ARMS
+
 if TYPE_CHECKING:
     import random
 
@@ -59,16 +62,14 @@ class World:
     """Standard deviation of what a build's layout alone does to its rate."""
     builds: int = 1
     """Builds of each arm that the pairs take turns with."""
-    told: bool = False
-    """Whether the gate built them itself (`--rebuilds`), and so knows of them."""
 
     def arms(self, drop: float, rng: random.Random, pairs: int) -> tuple[list[float], list[float]]:
-        """Log rates of base and head, pair by pair, the order flipped from pair to pair."""
+        """Log rates of base and head, pair by pair, in the orders that the gate draws."""
         built = [[rng.gauss(0, self.layout) for _ in range(self.builds)] for _ in range(2)]
         wander = rng.gauss(0, self.wander)
         base, head = [], []
-        for pair in range(pairs):
-            places = (2 * pair, 2 * pair + 1) if pair % 2 == 0 else (2 * pair + 1, 2 * pair)
+        for pair, order in zip(range(pairs), orders(rng.randrange(2**31)), strict=False):
+            places = (2 * pair, 2 * pair + 1) if order == ARMS else (2 * pair + 1, 2 * pair)
             lost = [math.log1p(-self.drift * place / PROCESSES) for place in places]
             build = pair % self.builds
             base.append(self.base.draw(rng) + lost[0] + built[0][build])
@@ -78,12 +79,6 @@ class World:
             step = rng.gauss(0, self.wander * math.sqrt(1 - self.correlation**2))
             wander = self.correlation * wander + step
         return base, head
-
-    def told_builds(self, pairs: int) -> list[tuple[int, int]] | None:
-        """Which builds made each pair, as far as the gate knows."""
-        if not self.told:
-            return None
-        return [(pair % self.builds,) * 2 for pair in range(pairs)]
 
 
 NOISY = Noise(sigma=0.03)
@@ -128,10 +123,4 @@ UNSEEN = (
 """What the pairs of one gate do not show: a mode in none of the five processes that a pass may fall
 on, a wave slower than the gate, and what is the same in every process of a build."""
 
-REBUILT = tuple(
-    World(name=f"layout 3.5 %, --rebuilds {builds}", layout=0.035, builds=builds, told=True)
-    for builds in (3, 5, 8)
-)
-"""The last of these once more, with several builds of each arm that the gate knows of."""
-
-WORLDS = (*SYMMETRIC, *ASYMMETRIC, *UNSEEN, *REBUILT)
+WORLDS = (*SYMMETRIC, *ASYMMETRIC, *UNSEEN)

@@ -1,4 +1,4 @@
-"""What a verdict costs: it is asked for after every pair, beside runs that are being measured.
+"""Cost of a verdict, which is computed after every pair.
 
 python -m pytest benchmarks/test_gate.py --benchmark-enable
 """
@@ -9,16 +9,15 @@ import random
 from typing import TYPE_CHECKING
 
 from advisor import stats
-from advisor.gate.entries import PairEntry, ProgramEntry, Rate, RunEntry
-from advisor.gate.records import HostEntry, Inputs
 from advisor.gate.report import markdown
-from advisor.gate.rule import Rule, judge
-from advisor.gate.workbench import decided
+from advisor.gate.runner import decided
+from advisor.gate.schema import HostEntry, Inputs, PairEntry, ProgramEntry, Rate, RunEntry
+from advisor.gate.sequential_test import Rule, judge
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
 
-    from advisor.gate.entries import Variant
+    from advisor.gate.schema import Variant
 
 RULE = Rule()
 

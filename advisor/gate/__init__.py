@@ -1,17 +1,19 @@
-"""Base against head: interleaved pairs of fresh processes, validity, verdict, outputs for CI.
+"""Gate of a change: base against head, in paired processes, to a proven verdict.
 
-Asked for: command.py (the whole way), options.py (flags), program.py (which programs), modes.py
-(ways to a record), workbench.py (what every measuring mode needs).
-Sides: base.py (both arms on disk), git.py (the one door to it), bring.py (what it leaves out of a
-worktree), builds.py, setup.py, environment.py and walls.py (what they see of the job), forks.py,
-clocks.py (held while pairs are measured).
-Measured: session.py (pairs until the rule has decided), measure.py (one process), suites.py (JSON
-of benchmark suites), origins.py (did each side run its own code), attribution.py (what moved).
-Judged, pure: rule.py (log ratios to a verdict), assumptions.py, noise.py, power.py, layouts.py,
-validity.py (does a pair count), compared.py (one figure), allowances.py, known.py, accepted.py,
-verdict.py (all of it).
-Over days: history.py, trend.py, scatter.py, site.py. Commits: commits.py, bisect.py. The runner
-itself: calibrate.py.
-Told: records.py and entries.py (gate.json), texts.py, view.py, figures.py, report.py, github.py,
-replay.py (a verdict from saved runs).
+cli.py              arguments, the whole call, and the ways to a record
+config.py           programs to measure
+checkout.py         both arms on disk, and the only calls of git
+setup_step.py       --setup, and the isolation's notes
+runner.py           pairs until the test decides
+process.py          one process to its rates
+validity.py         pairs that count
+code_identity.py    code that each arm really ran
+sequential_test.py  log ratios to an outcome (pure)
+comparison.py       one figure of one workload (pure)
+thresholds.py       allowed changes, from base's settings
+verdict.py          raw values to a verdict (pure)
+history.py          sessions over days
+github.py           job files, environment, forks
+report.py           gate.md, gate.json, comment
+schema.py           the record
 """

@@ -1,29 +1,31 @@
-"""GitHub Actions: outputs, job summary, annotations, and the guard around the program's output.
+"""GitHub Actions: outputs, summary, annotations, the environment, and pull requests from forks.
 
-Everything here treats text that the measured program could have written as hostile: what goes to
-the log is escaped, what goes to a file is delimited by a fresh random token, and while the
-program runs no line of its output is taken for a workflow command.
+Text that the measured program could have written is hostile here: the log is escaped, files get
+fresh random delimiters, and no line of the program's output is taken for a workflow command.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import re
 import secrets
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from advisor.errors import OutputRefusedError
+from advisor import masking
+from advisor.errors import OutputRefusedError, UsageError
 from advisor.files import atomic
-from advisor.gate import environment, view
+from advisor.gate import report
+from advisor.gate.checkout import read_event
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, MutableMapping
 
-    from advisor.gate.records import GateRecord
+    from advisor.gate.schema import GateRecord
 
 Level = Literal["notice", "warning", "error"]
 
@@ -47,16 +49,16 @@ class Job:
 
 
 def take(environ: MutableMapping[str, str] = os.environ, keep: Collection[str] = ()) -> Job:
-    """What this step may write to; afterwards no child process can find it, nor any token.
+    """Take the job's files and tokens out of the environment, so that no child finds them.
 
     `keep` are names of variables that are not to be withheld.
     """
-    names = environment.withheld(environ, keep)
+    names = withheld(environ, keep)
     job = Job(
         output=_path(environ, "GITHUB_OUTPUT"),
         summary=_path(environ, "GITHUB_STEP_SUMMARY"),
-        steering=tuple(Path(environ[name]) for name in names if name in environment.STEERING),
-        withheld=tuple(name for name in names if name not in environment.STEERING),
+        steering=tuple(Path(environ[name]) for name in names if name in STEERING),
+        withheld=tuple(name for name in names if name not in STEERING),
         active=environ.get("GITHUB_ACTIONS") == "true",
     )
     for name in names:
@@ -88,7 +90,7 @@ def no_commands(job: Job, stream: TextIO | None = None) -> Iterator[None]:
 # --- what the step says -------------------------------------------------------------------
 
 
-def outputs(record: GateRecord, report: Path | None) -> dict[str, str]:
+def outputs(record: GateRecord, path: Path | None) -> dict[str, str]:
     """The action's outputs; all of them are set on every path. None: no place for a report."""
 
     def figure(value: float | None) -> str:
@@ -99,11 +101,11 @@ def outputs(record: GateRecord, report: Path | None) -> dict[str, str]:
         "slowdown-pct": figure(record.slowdown_pct),
         "ci-low-pct": figure(record.ci_low_pct),
         "ci-high-pct": figure(record.ci_high_pct),
-        "mde-pct": figure(record.mde_pct),
+        "confidence": figure(record.confidence),
         "pairs": str(record.pairs),
         "discarded-pairs": str(record.discarded_pairs),
-        "report-json": str(report.with_suffix(".json")) if report else "",
-        "report-md": str(report or ""),
+        "report-json": str(path.with_suffix(".json")) if path else "",
+        "report-md": str(path or ""),
     }
 
 
@@ -150,12 +152,11 @@ def clipped(markdown: str, limit: int) -> str:
 
 
 def level(record: GateRecord, code: int) -> Level:
-    """How loudly to tell: an error where the job fails, else what was asked for."""
+    """Level of the annotation: an error where the job fails, else as the flags say."""
     if code:
         return "error"
     undecided = record.verdict in {"inconclusive", "no-baseline"}
-    wish = record.inputs.on_inconclusive if undecided else record.inputs.on_invalid
-    quiet = record.verdict == "pass" or wish == "pass"
+    quiet = record.verdict == "pass" or (undecided and record.inputs.on_inconclusive == "pass")
     return "notice" if quiet else "warning"
 
 
@@ -165,8 +166,8 @@ def annotation(record: GateRecord, loudness: Level) -> str:
     figures = ""
     if record.slowdown_pct is not None:
         figures = f" Slowdown {record.slowdown_pct:.1f} %, {record.pairs} pairs."
-    said = _message(view.reason(record)[:ANNOTATION_CHARS] + figures)
-    return f"::{loudness} title={title}::{said}"
+    text = _message(report.reason(record)[:ANNOTATION_CHARS] + figures)
+    return f"::{loudness} title={title}::{text}"
 
 
 def harmless(text: str) -> str:
@@ -188,3 +189,118 @@ def _message(text: str) -> str:
 
 def _property(text: str) -> str:
     return _message(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# --- the environment of base and head -----------------------------------------------------
+
+STEERING = (
+    "GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY",
+    "FORGEJO_ENV", "FORGEJO_PATH", "FORGEJO_OUTPUT", "FORGEJO_STATE", "FORGEJO_STEP_SUMMARY",
+    "GITEA_ENV", "GITEA_PATH", "GITEA_OUTPUT", "GITEA_STATE", "GITEA_STEP_SUMMARY",
+)  # fmt: skip
+"""Files with which a step steers later steps."""
+
+TOKENS = (
+    "ACTIONS_*", "*_ACTIONS_ID_TOKEN_*", "CI_JOB_TOKEN", "CI_JOB_JWT*", "CI_REGISTRY_PASSWORD",
+    "SYSTEM_ACCESSTOKEN", "BUILDKITE_AGENT_ACCESS_TOKEN", "GIT_ASKPASS", "GIT_CONFIG_*",
+    "GIT_SSH_COMMAND", "SSH_ASKPASS", "SSH_AUTH_SOCK", "GPG_AGENT_INFO", "KUBECONFIG",
+    "DOCKER_AUTH_CONFIG", "DOCKER_CONFIG", "NETRC", "AWS_ACCESS_KEY_ID",
+)  # fmt: skip
+"""Variables that give rights whatever their values look like."""
+
+WORDS = {
+    "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL",
+    "CREDENTIALS", "APIKEY", "AUTH", "AUTHORIZATION", "PAT", "JWT", "COOKIE", "WEBHOOK",
+}  # fmt: skip
+"""Words of a name, between its underscores, that make any value of it a secret."""
+
+KEPT = {
+    "PATH", "PWD", "OLDPWD", "HOME", "SHELL", "LANG", "TMPDIR", "USER", "LOGNAME", "PYTHONPATH",
+    "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XAUTHORITY", "LS_COLORS",
+}  # fmt: skip
+"""A program changes without these, and they are no secrets."""
+
+
+def withheld(environ: Mapping[str, str], keep: Collection[str] = ()) -> tuple[str, ...]:
+    """Names of the variables that base and head must not see; `keep` are names to be left."""
+    return tuple(sorted(name for name, value in environ.items() if is_withheld(name, value, keep)))
+
+
+def is_withheld(name: str, value: str, keep: Collection[str] = ()) -> bool:
+    """A secret by its name or the shape of its value; `keep` never brings back steering files."""
+    if name in STEERING:
+        return True
+    if name in keep or name in KEPT or not value:
+        return False
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in TOKENS):
+        return True
+    named = not WORDS.isdisjoint(name.upper().split("_")) or masking.is_secret(name, value)
+    return named or masking.mask_text(value) != value
+
+
+# --- origin of the code -------------------------------------------------------------------
+
+OWN_EVENTS = {"push", "schedule"}
+"""Events whose code is this repository's own, whatever else they hold."""
+
+
+def refuse_forks(environ: Mapping[str, str], *, allow: bool) -> None:
+    """Raise UsageError for code of a fork on a self-hosted runner, unless allowed.
+
+    The code would run on a machine that keeps its state from job to job.
+    """
+    hosted = environ.get("RUNNER_ENVIRONMENT") == "github-hosted"
+    if allow or hosted or not is_foreign(environ):
+        return
+    msg = (
+        f"{_event(environ)}, and its code would run on a self-hosted runner, "
+        "which it could change for good. Nothing was run. Set --allow-forks only for "
+        "runners that are thrown away after each job."
+    )
+    raise UsageError(msg)
+
+
+def refuse_unisolated(environ: Mapping[str, str], unprotected: str) -> None:
+    """Raise UsageError for code of a fork without isolation; it cannot be allowed.
+
+    `unprotected` says what is open to it; empty: nothing is.
+    """
+    if unprotected and is_foreign(environ):
+        msg = (
+            f"{_event(environ)}, and nothing isolates its code here: {unprotected}. Nothing was "
+            "run. Use a runner with user namespaces or Landlock (Linux 5.13 or newer)."
+        )
+        raise UsageError(msg)
+
+
+def is_foreign(environ: Mapping[str, str]) -> bool:
+    """The checked-out code may come from another repository; in doubt it does.
+
+    Only a push, a schedule and a pull request of this repository's own branch are known to be
+    its own. A merge group, a dispatch, a comment and another workflow's end may be of a fork.
+    """
+    event = read_event(environ)
+    kind = environ.get("GITHUB_EVENT_NAME", "")
+    pull = event.get("pull_request")
+    if isinstance(pull, dict):
+        return _from_fork(pull)
+    if not event and not kind:
+        return environ.get("GITHUB_ACTIONS") == "true"
+    return kind not in OWN_EVENTS
+
+
+def _event(environ: Mapping[str, str]) -> str:
+    if isinstance(read_event(environ).get("pull_request"), dict):
+        return "This pull request comes from a fork"
+    kind = environ.get("GITHUB_EVENT_NAME") or "This event"
+    return f"{kind}: its code may come from a fork"
+
+
+def _from_fork(pull: Mapping[str, Any]) -> bool:
+    """The code comes from another repository; in doubt it does."""
+    names = []
+    for side in ("head", "base"):
+        part = pull.get(side)
+        repo = part.get("repo") if isinstance(part, dict) else None
+        names.append(repo.get("full_name") if isinstance(repo, dict) else None)
+    return not names[0] or names[0] != names[1]

@@ -1,8 +1,8 @@
-"""Does a pair count? Evidence from the GPU and the CPUs, before anyone looks at who was slower.
+"""Validity of a pair: evidence from the GPU and the CPUs, before its rates are compared.
 
 A pair counts or falls as a whole: dropping only its slow half would bias the ratio. Where the
 machine stays busy, pairs whose arms were disturbed alike stand in, and the report says `busy`.
-Where the machine tells nothing, nothing is discarded and the report says `unverified`.
+Without readings nothing is discarded and the report says `unverified`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from advisor.model import Neighbour
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.gate.entries import GpuReadings, PairEntry, ProgramEntry, RunEntry
+    from advisor.gate.schema import GpuReadings, PairEntry, ProgramEntry, RunEntry
 
 POWER_CAP = "software power cap"
 """Normal under load; an arm that draws more power and is held back by it is really slower."""
@@ -36,9 +36,9 @@ FIXED = ("uuid", "name", "driver", "power_limit_w")
 
 
 def why_again(
-    runs: Mapping[str, RunEntry], program: ProgramEntry, first_look: int, *, may_stand_in: bool
+    runs: Mapping[str, RunEntry], program: ProgramEntry, first_look: int, *, may_match: bool
 ) -> str | None:
-    """Why the next pair of `program`, of these `runs` by arm, has to be measured again, or None.
+    """Reason to measure a pair of `program` again, from its `runs` by arm; None if it counts.
 
     Once more discarded pairs would be too many, one whose arms others disturbed alike counts.
     """
@@ -46,7 +46,7 @@ def why_again(
     first = program.warm_ups[0].gpu if program.warm_ups else None
     by_card = why_discard(base.gpu, head.gpu, first)
     by_others = why_disturbed(base, head)
-    if by_card or not by_others or not may_stand_in:
+    if by_card or not by_others or not may_match:
         return by_card or by_others
     discarded = sum(pair.discarded is not None for pair in program.pairs)
     stays_busy = too_many(discarded + 1, len(program.pairs) + 1, first_look)
@@ -55,7 +55,7 @@ def why_again(
 
 
 def why_discard(base: GpuReadings, head: GpuReadings, first: GpuReadings | None) -> str | None:
-    """Why the pair of these readings does not count; None if it does.
+    """Reason that the pair of these readings does not count; None if it does.
 
     `first` is the reading of the gate's first run: all others must be of the same device.
     """
@@ -93,15 +93,15 @@ def _clock_offset(base: GpuReadings, head: GpuReadings) -> str | None:
 
 
 def why_disturbed(base: RunEntry, head: RunEntry) -> str | None:
-    """What others took of the CPUs from either run, if its rate is not its own; else None."""
-    told = [
+    """Load of others on the CPUs during either run; None if its rate is its own."""
+    found = [
         f"{_taken([run])} during {run.arm}" for run in (base, head) if run.disturbance.disturbed
     ]
-    return " and ".join(told) or None
+    return " and ".join(found) or None
 
 
-def stands_in(pair: PairEntry) -> str | None:
-    """What is to be said of a pair that counts although others disturbed it; None of any other."""
+def contention_matched(pair: PairEntry) -> str | None:
+    """Note on a pair that counts although others disturbed both arms alike; else None."""
     why = None if pair.discarded else why_disturbed(pair.base, pair.head)
     return f"stands in: {why}" if why else None
 
@@ -114,17 +114,17 @@ def _taken(runs: Sequence[RunEntry]) -> str:
         for name in ("others_cpus", "steal_share")
     )
     who = busiest(Neighbour(name=o.name, cpus=o.cpus) for one in seen for o in one.who)
-    told = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
+    shown = f"others held {sum(held) / len(held):.1f} CPUs" if held else "others were at work"
     names = [f"{o.name} {o.cpus:.1f}" for o in who[:TOLD] if o.cpus >= WORTH_A_NAME]
     if names:
-        told += f" ({', '.join(names)})"
+        shown += f" ({', '.join(names)})"
     if stolen and (share := sum(stolen) / len(stolen)) >= STEAL_SHARE:
-        told += f", the hypervisor gave away {100 * share:.0f} % of their time"
-    return told
+        shown += f", the hypervisor gave away {100 * share:.0f} % of their time"
+    return shown
 
 
 def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool:
-    """Whether so many pairs fell that the runner cannot be measured on.
+    """So many pairs fell that the runner cannot be measured on.
 
     Of those that others on the CPUs disturbed as many may fall as the last look needs: they come
     in bursts, and cost time alone.
@@ -135,17 +135,17 @@ def too_many_discarded(pairs: Sequence[PairEntry], looks: Sequence[int]) -> bool
 
 
 def too_many(discarded: int, measured: int, first_look: int) -> bool:
-    """Whether `discarded` of `measured` pairs are more than may fall."""
+    """`discarded` of `measured` pairs are more than may fall."""
     return discarded > math.ceil(DISCARDS_ALLOWED * max(measured, first_look))
 
 
 def statement(pairs: Sequence[PairEntry]) -> str:
-    """`verified`; `busy` and what others held; or `unverified` and why: of all pairs that count."""
+    """State of the pairs that count: `verified`, `busy` or `unverified`, with the reason."""
     kept = [pair for pair in pairs if not pair.discarded]
     runs = [run for pair in kept for run in (pair.base, pair.head)]
     if not runs:
         return "unverified: nothing was measured"
-    standing_in = sum(stands_in(pair) is not None for pair in kept)
+    standing_in = sum(contention_matched(pair) is not None for pair in kept)
     if standing_in:
         return (
             f"busy: {_taken(runs)}; {standing_in} of {len(kept)} pairs that count stand in, their "
@@ -168,6 +168,6 @@ def statement(pairs: Sequence[PairEntry]) -> str:
 
 
 def _on_card(run: RunEntry) -> bool:
-    """Whether the card's readings vouch for it: there is one, or the program computed on one."""
+    """The card's readings vouch for it: there is one, or the program computed on one."""
     device = str(run.effects.get("device") or "cpu")
     return run.gpu.uuid is not None or run.gpu.name is not None or not device.startswith("cpu")

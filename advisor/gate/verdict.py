@@ -1,7 +1,7 @@
-"""Raw values of a gate to its verdict: the same pure function for a live gate and for a replay.
+"""Raw values of a gate to its verdict: one pure function for a live gate and for a replay.
 
-Nothing passes vacuously: what is missing, renamed, crashed or did less work is named, and is
-never a pass.
+Nothing passes vacuously: a workload that is missing, renamed, crashed or did less work is named,
+and is never a pass.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from advisor import objective
-from advisor.gate import allowances, origins, validity
-from advisor.gate.allowances import THROUGHPUT
-from advisor.gate.compared import Comparable
-from advisor.gate.entries import ARMS, PairEntry, ProgramEntry, RunEntry
-from advisor.gate.records import Inputs, WorkloadVerdict
-from advisor.gate.rule import Rule, judge
+from advisor.gate import code_identity, thresholds, validity
+from advisor.gate.comparison import Comparison, Workload
+from advisor.gate.schema import (
+    ARMS,
+    Inputs,
+    Limits,
+    PairEntry,
+    ProgramEntry,
+    RunEntry,
+    WorkloadVerdict,
+)
+from advisor.gate.sequential_test import Rule, judge
+from advisor.gate.thresholds import THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.entries import Variant
-    from advisor.gate.records import Verdict
+    from advisor.gate.schema import Variant, Verdict
 
 PRECEDENCE: tuple[Verdict, ...] = (
     "regression",
@@ -41,7 +46,7 @@ WORK_TOLERANCE = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What the raw values prove."""
+    """Verdicts that the raw values prove."""
 
     verdict: Verdict
     reason: str
@@ -53,112 +58,62 @@ class Decided:
     notes: tuple[str, ...] = ()
 
     def settled(self, program: ProgramEntry) -> bool:
-        """Whether more pairs of `program` would change nothing."""
-        own = [w for w in self.workloads if belongs(w.name, program)]
+        """More pairs of `program` would change nothing."""
+        own = [w for w in self.workloads if w.program == program.name]
         return bool(own) and all(w.verdict != "inconclusive" for w in own)
 
     def failed(self, program: ProgramEntry) -> bool:
-        """Whether `program` cannot be measured."""
+        """`program` cannot be measured."""
         cannot = {"error", "no-baseline", "invalid"}
-        return any(w.verdict in cannot for w in self.workloads if belongs(w.name, program))
+        return any(w.verdict in cannot for w in self.workloads if w.program == program.name)
 
 
 def rule_of(inputs: Inputs) -> Rule:
-    return Rule(
-        threshold=inputs.threshold,
-        alpha=inputs.alpha,
-        looks=tuple(inputs.looks),
-        cap_rule=inputs.cap_rule,
-    )
-
-
-def belongs(workload: str, program: ProgramEntry) -> bool:
-    """Whether `workload` is this program, or a benchmark of it."""
-    return workload == program.name or workload.startswith(f"{program.name}: ")
-
-
-def _about(verdict: str, only: str) -> bool:
-    """Whether a verdict on `verdict`, a program as a whole or one figure of it, is on `only`."""
-    return verdict == only or only.startswith(f"{verdict}: ")
-
-
-def difference(base: float, head: float) -> float:
-    """d of one pair of rates: ln of how many times better base was, above zero: head is worse."""
-    return math.log(objective.THROUGHPUT.gain(head, base))
+    """The rule that `inputs` fixed."""
+    return Rule(threshold=inputs.threshold, alpha=inputs.alpha, looks=tuple(inputs.looks))
 
 
 def decide(programs: Sequence[ProgramEntry], inputs: Inputs) -> Decided:
     """The verdict on all of `programs` together."""
     rule = rule_of(inputs)
     verdicts: list[WorkloadVerdict] = []
-    comparable: list[Comparable] = []
+    comparable: list[Comparison] = []
     notes: list[str] = []
     for program in programs:
         closed = _closed(program, inputs)
         if closed:
             verdicts.append(closed)
             continue
-        found, named, said = _match(program, inputs)
+        found, named, remarks = _match(program, inputs)
         comparable += found
         verdicts += named
-        notes += said
-    if inputs.only is not None:
-        comparable = [c for c in comparable if c.name == inputs.only]
-        verdicts = [v for v in verdicts if _about(v.name, inputs.only)]
-    if comparable:
-        judgements = judge(
-            {c.name: c.differences for c in comparable},
-            rule,
-            {c.name: c.arms for c in comparable},
-            {c.name: c.tau for c in comparable},
-        )
-        verdicts += [c.verdict(judgements[c.name], rule, len(comparable)) for c in comparable]
-    verdicts = [_as_accepted(each, inputs) for each in verdicts]
+        notes += remarks
+    judgements = judge(
+        {c.workload: c.differences for c in comparable},
+        rule,
+        {c.workload: c.tau for c in comparable},
+    )
+    verdicts += [c.verdict(judgements[c.workload], rule) for c in comparable]
     verdicts.sort(key=_worst_first)
-    discarded = sum(pair.discarded is not None for p in programs for pair in p.pairs)
-    if not verdicts:
-        reason = "nothing was compared: no workload was measured in both arms"
-        return Decided(
-            verdict="error",
-            reason=reason,
-            workloads=(),
-            leading=None,
-            discarded_pairs=discarded,
-            notes=tuple(notes),
-        )
-    leading = verdicts[0]
+    leading = verdicts[0] if verdicts else None
     return Decided(
-        verdict=_counts_as(leading),
-        reason=leading.reason,
+        verdict=leading.verdict if leading else "error",
+        reason=(
+            leading.reason
+            if leading
+            else "nothing was compared: no workload was measured in both arms"
+        ),
         workloads=tuple(verdicts),
         leading=leading,
-        discarded_pairs=discarded,
+        discarded_pairs=sum(pair.discarded is not None for p in programs for pair in p.pairs),
         notes=tuple(notes),
     )
-
-
-def _as_accepted(found: WorkloadVerdict, inputs: Inputs) -> WorkloadVerdict:
-    """A regression with what was accepted of it: all of it, or less than is proven."""
-    meant = [each for each in inputs.accepted if each.workload == found.name]
-    if found.verdict != "regression" or found.ci_low_pct is None or not meant:
-        return found
-    most = max(meant, key=lambda each: each.up_to)
-    said = f"{100 * most.up_to:g} % accepted by {most.who or 'a label'}"
-    if found.ci_low_pct > 100 * most.up_to:
-        reason = f"{found.reason}, and by more than the {said}"
-        return found.model_copy(update={"reason": reason})
-    reason = f"{found.reason}; up to {said}{f': {most.why}' if most.why else ''}"
-    return found.model_copy(update={"reason": reason, "accepted": most})
-
-
-def _counts_as(found: WorkloadVerdict) -> Verdict:
-    return "pass" if found.accepted else found.verdict
 
 
 def _worst_first(workload: WorkloadVerdict) -> tuple[int, float, str]:
     slowdown = workload.slowdown_pct
     return (
-        PRECEDENCE.index(_counts_as(workload)),
+        PRECEDENCE.index(workload.verdict),
         math.inf if slowdown is None else -slowdown,
         workload.name,
     )
@@ -175,6 +130,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
     def closed(verdict: Verdict, reason: str) -> WorkloadVerdict:
         return WorkloadVerdict(
             name=program.name,
+            program=program.name,
             verdict=verdict,
             reason=reason,
             pairs=len(kept),
@@ -184,8 +140,8 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
     if program.error:
         return closed("error", program.error)
     if program.no_baseline:
-        return closed(*_without_base(program.name, program.no_baseline, program, inputs))
-    same = origins.why_same_code(program)
+        return closed(*_without_base(Workload(program.name), program.no_baseline, program, inputs))
+    same = code_identity.why_same_code(program)
     if same:
         return closed("invalid", same)
     runs = [*program.warm_ups, *(run for pair in kept for run in (pair.base, pair.head))]
@@ -194,7 +150,7 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
             failed = f"{run.arm} failed ({run.problem.kind}): {run.problem.evidence}"
             if run.arm == "head":
                 return closed("error", failed)
-            return closed(*_without_base(program.name, failed, program, inputs))
+            return closed(*_without_base(Workload(program.name), failed, program, inputs))
     if validity.too_many_discarded(program.pairs, inputs.looks):
         reasons = "; ".join(sorted({pair.discarded or "" for pair in discarded}))
         return closed(
@@ -206,20 +162,21 @@ def _closed(program: ProgramEntry, inputs: Inputs) -> WorkloadVerdict | None:
 
 
 def _without_base(
-    name: str, reason: str, program: ProgramEntry, inputs: Inputs
+    workload: Workload, reason: str, program: ProgramEntry, inputs: Inputs
 ) -> tuple[Verdict, str]:
-    """No baseline for what is new, or may be missing; an error for what base ought to measure."""
-    removed = {name, program.name, name.removeprefix(f"{program.name}: ")}
-    if name not in program.known or not removed.isdisjoint(inputs.allow_removed):
+    """No baseline for a new workload; an error for one that base ought to measure."""
+    known = (workload.benchmark or program.name) in program.known
+    if not known or program.name in inputs.allow_removed or _may_be_missing(workload, inputs):
         return "no-baseline", reason
-    return "error", f"{reason}. {_mend(name)}"
-
-
-def _mend(name: str) -> str:
-    return (
-        f"{name!r} is not new, so this would be green for ever: restore what base needs (what git "
-        f"ignores: --link PATH), or accept it with --allow-removed {name!r}"
+    name = workload.name
+    return "error", (
+        f"{reason}. {name!r} is not new, so this would be green for ever: restore what base needs "
+        f"(data that git ignores: --link PATH), or accept it with --allow-removed {name!r}"
     )
+
+
+def _may_be_missing(workload: Workload, inputs: Inputs) -> bool:
+    return bool({workload.name, workload.benchmark} & set(inputs.allow_removed))
 
 
 def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
@@ -231,89 +188,98 @@ def _kept(program: ProgramEntry) -> tuple[PairEntry, ...]:
 
 def _match(
     program: ProgramEntry, inputs: Inputs
-) -> tuple[list[Comparable], list[WorkloadVerdict], list[str]]:
-    """What can be compared, what cannot (with its verdict), and notes."""
+) -> tuple[list[Comparison], list[WorkloadVerdict], list[str]]:
+    """Comparisons, verdicts on what cannot be compared, and notes."""
     pairs = _kept(program)
     runs: dict[Variant, list[RunEntry]] = {
         "base": [pair.base for pair in pairs],
         "head": [pair.head for pair in pairs],
     }
-    comparable: list[Comparable] = []
+    comparable: list[Comparison] = []
     named: list[WorkloadVerdict] = []
     notes: list[str] = []
     for key in dict.fromkeys(key for arm in ARMS for run in runs[arm] for key in run.rates):
-        name = program.name if key == program.name else f"{program.name}: {key}"
-        removed = key in inputs.allow_removed or name in inputs.allow_removed
+        workload = Workload(program.name, None if key == program.name else key)
         present = {arm: sum(key in run.rates for run in runs[arm]) for arm in ARMS}
-        if removed and not present["head"]:
-            notes.append(f"{name} was removed, as declared")
+        if not present["head"] and _may_be_missing(workload, inputs):
+            notes.append(f"{workload.name} was removed, as declared")
             continue
         problem = (
-            _absent(name, present, len(pairs)) or _different(key, runs) or _less_work(key, runs)
+            _absent(workload.name, present, len(pairs))
+            or _different(key, runs)
+            or _less_work(key, runs)
         )
         if problem and problem[0] == "no-baseline":
-            problem = _without_base(name, problem[1], program, inputs)
+            problem = _without_base(workload, problem[1], program, inputs)
         if problem:
-            verdict, reason = problem
-            named.append(
-                WorkloadVerdict(name=name, verdict=verdict, reason=reason, pairs=len(pairs))
-            )
+            named.append(_named(workload, *problem, len(pairs)))
             continue
-        comparable.append(_of_rate(name, key, program, pairs, inputs))
-    for figure in inputs.limits.get(program.name, {}):
+        comparable.append(_of_rate(workload, key, program, pairs, inputs))
+    limits = inputs.limits.get(program.name, Limits())
+    for figure, share in limits.figures.items():
         if figure == THROUGHPUT:
             continue
-        found = _of_figure(figure, program, pairs, inputs)
-        if isinstance(found, Comparable):
-            comparable.append(found)
-        else:
-            named.append(found)
+        missing = [arm for arm in ARMS for p in pairs if figure not in getattr(p, arm).figures]
+        if missing:
+            reason = f"gpu-advisor.toml bounds its {figure}, which is not measured in {missing[0]}"
+            workload = Workload(program.name, None, figure)
+            named.append(_named(workload, "no-baseline", reason, len(pairs)))
+            continue
+        comparable.append(_of_figure(figure, share, program, pairs, inputs))
+    unused = sorted(set(limits.benchmarks) - {c.workload.benchmark for c in comparable})
+    notes += [f"gpu-advisor.toml bounds {name!r}, which was not compared" for name in unused]
     return comparable, named, notes
 
 
+def _named(workload: Workload, verdict: Verdict, reason: str, pairs: int) -> WorkloadVerdict:
+    return WorkloadVerdict(
+        name=workload.name,
+        program=workload.program,
+        benchmark=workload.benchmark,
+        figure=workload.figure,
+        verdict=verdict,
+        reason=reason,
+        pairs=pairs,
+    )
+
+
 def _of_rate(
-    name: str, key: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
-) -> Comparable:
-    first = pairs[0].head
-    return Comparable(
-        name=name,
+    workload: Workload,
+    key: str,
+    program: ProgramEntry,
+    pairs: tuple[PairEntry, ...],
+    inputs: Inputs,
+) -> Comparison:
+    limits = inputs.limits.get(program.name, Limits())
+    share = limits.figures.get(THROUGHPUT, inputs.threshold)
+    first = pairs[0].head.rates[key]
+    return Comparison(
+        workload=workload,
         program=program,
         pairs=pairs,
-        figure=THROUGHPUT,
-        threshold=inputs.limits.get(program.name, {}).get(THROUGHPUT, inputs.threshold),
-        values={
-            arm: [getattr(pair, arm).rates[key].value(inputs.statistic) for pair in pairs]
-            for arm in ARMS
-        },
-        unit=first.rates[key].unit,
+        threshold=limits.benchmarks.get(key, share),
+        higher_is_better=first.better == "higher",
+        values={arm: [getattr(pair, arm).rates[key].mean for pair in pairs] for arm in ARMS},
+        unit=first.unit,
     )
 
 
 def _of_figure(
-    figure: str, program: ProgramEntry, pairs: tuple[PairEntry, ...], inputs: Inputs
-) -> Comparable | WorkloadVerdict:
-    """A figure that base bounds; what was bounded and is not measured is no pass."""
-    name = f"{program.name}: {figure}"
-    missing = [arm for arm in ARMS for p in pairs if figure not in getattr(p, arm).figures]
-    if missing:
-        return WorkloadVerdict(
-            name=name,
-            figure=figure,
-            verdict="no-baseline",
-            reason=f"gpu-advisor.toml bounds its {figure}, which is not measured in {missing[0]}",
-            pairs=len(pairs),
-        )
-    return Comparable(
-        name=name,
+    figure: str,
+    share: float,
+    program: ProgramEntry,
+    pairs: tuple[PairEntry, ...],
+    inputs: Inputs,
+) -> Comparison:
+    own = inputs.own_figures.get(program.name, {}).get(figure)
+    return Comparison(
+        workload=Workload(program.name, None, figure),
         program=program,
         pairs=pairs,
-        figure=figure,
-        threshold=inputs.limits[program.name][figure],
-        higher_is_better=allowances.higher_is_better(
-            figure, inputs.own_figures.get(program.name, {})
-        ),
+        threshold=share,
+        higher_is_better=own is not None and own.better == "higher",
         values={arm: [getattr(pair, arm).figures[figure] for pair in pairs] for arm in ARMS},
-        unit=allowances.UNITS.get(figure, ""),
+        unit=thresholds.UNITS.get(figure, ""),
     )
 
 
@@ -334,14 +300,17 @@ def _absent(name: str, present: dict[Variant, int], runs: int) -> tuple[Verdict,
 
 def _different(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:
     """Rates of different kinds are never compared."""
-    kinds = {arm: {(run.source, run.rates[key].unit) for run in runs[arm]} for arm in ARMS}
-    if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
-        return None
-    said = {
-        arm: " and ".join(sorted(f"{unit}s by {source}" for source, unit in kinds[arm]))
+    kinds = {
+        arm: {(run.source, run.rates[key].unit, run.rates[key].better) for run in runs[arm]}
         for arm in ARMS
     }
-    return "no-baseline", f"base was measured in {said['base']}, head in {said['head']}"
+    if kinds["base"] == kinds["head"] and len(kinds["head"]) == 1:
+        return None
+    base, head = (
+        " and ".join(sorted(f"{unit}s by {source}" for source, unit, _ in kinds[arm]))
+        for arm in ARMS
+    )
+    return "no-baseline", f"base was measured in {base}, head in {head}"
 
 
 def _less_work(key: str, runs: dict[Variant, list[RunEntry]]) -> tuple[Verdict, str] | None:

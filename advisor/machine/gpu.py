@@ -16,7 +16,7 @@ from advisor.machine.readings import Device, GpuReader, optional, read_memory
 from advisor.model import Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def read_gpus(
@@ -62,41 +62,6 @@ def open_readers(
         shown = [device for device in (*shown, *devices) if device.index == index][:1]
         note = f"NVML lists no GPU with index {index}."
     return ([GpuReader(device, nvml) for device in shown], None) if shown else ([], note)
-
-
-# --- clocks -------------------------------------------------------------------------------
-
-
-def lock_clocks(uuid: str) -> str | None:
-    """Hold the GPU's clocks at what its power limit sustains; None if done, else why not.
-
-    Needs root or CAP_SYS_ADMIN, and outlives the process that asked: `reset_clocks` undoes it.
-    """
-    return _on_clocks(
-        uuid,
-        lambda nvml, handle: nvml.nvmlDeviceSetGpuLockedClocks(
-            handle, nvml.NVML_CLOCK_LIMIT_ID_TDP, nvml.NVML_CLOCK_LIMIT_ID_TDP
-        ),
-    )
-
-
-def reset_clocks(uuid: str) -> str | None:
-    """Let the driver choose the clocks again; None if done, else why not."""
-    return _on_clocks(uuid, lambda nvml, handle: nvml.nvmlDeviceResetGpuLockedClocks(handle))
-
-
-def _on_clocks(uuid: str, change: Callable[[Any, Any], None]) -> str | None:
-    nvml, note = _load()
-    if nvml is None:
-        return note
-    found = [device for device in _devices(nvml)[0] if device.uuid == uuid]
-    if not found:
-        return f"NVML lists no GPU {uuid}."
-    try:
-        change(nvml, found[0].handle)
-    except nvml.NVMLError as problem:
-        return f"the driver refused: {problem}"
-    return None
 
 
 # --- the library --------------------------------------------------------------------------

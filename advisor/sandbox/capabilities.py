@@ -156,20 +156,20 @@ def trial_policy(
     )
 
 
-def allow_except(
-    capability: Capability, protected: Iterable[str], *, passes: Iterable[str], scratch: Path
-) -> SandboxPolicy:
-    """Make the policy of a program that may write everywhere but in `protected`.
+def checkout_policy(capability: Capability, top: str, *, scratch: Path) -> SandboxPolicy:
+    """Make the policy of a program that may write in the checkout `top` alone, without `.git`.
 
-    `passes` lie in one of them and may be written all the same; `scratch` is the program's own.
+    `scratch` is the program's own folder. Landlock lets nothing new be made beside `.git`.
     """
-    kept_out = [os.path.realpath(path) for path in protected]
+    top = os.path.realpath(top)
+    repository = os.path.join(top, ".git")
+    inside = _but(top, [repository]) if capability.kind == "landlock" else [top]
     return SandboxPolicy(
         kind=capability.kind,
-        passes=tuple(sorted({*around(kept_out), *passes, str(scratch)})),
+        passes=(str(scratch), *inside),
+        sealed=(repository,),
         layers=str(scratch / "layers"),
         upper_bytes=_upper_bytes(os.environ) if capability.in_memory else 0,
-        private_memory=False,
         why_not_better=capability.why_not_better or ASKED_FOR,
     )
 

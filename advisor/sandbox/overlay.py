@@ -93,6 +93,9 @@ class Overlay:
         for path in self._policy["passes"]:
             with contextlib.suppress(FileNotFoundError):  # it is gone since it was looked for
                 _let_through(path, root + path)
+        for path in self._policy["sealed"]:
+            with contextlib.suppress(FileNotFoundError):
+                _show_sealed(path, root + path)
         kernel.change_root(root)
 
     def _take(self, step: Step, target: str) -> None:

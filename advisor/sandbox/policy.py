@@ -21,6 +21,8 @@ class SandboxPolicy:
     kind: Kind = "guard"
     passes: tuple[str, ...] = ()
     """Folders that the program writes to for real: the trial's own."""
+    sealed: tuple[str, ...] = ()
+    """Places in `passes` that an overlay shows read-only."""
     caches: tuple[tuple[str, str], ...] = ()
     """A cache of the user's, and the folder that keeps what trials add to it."""
     layers: str = ""

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from advisor.errors import SettingsError
 from advisor.settings.tables import (
-    Accepted,
     Defaults,
     GateLimits,
     GateMetric,
@@ -85,7 +84,7 @@ def _explain(path: Path, problem: ValidationError) -> str:
             dashed(name)
             for table in (
                 *(Settings, Defaults, Workload, QualityMeasure),
-                *(GateLimits, GateMetric, Accepted),
+                *(GateLimits, GateMetric),
             )
             for name in table.model_fields
         } - {"root"}

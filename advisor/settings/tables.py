@@ -92,6 +92,8 @@ class GateLimits(_Table):
     """Largest growth of what 95 in a hundred batches take, or less."""
     metrics: dict[FigureName, GateMetric] = Field(default_factory=dict)
     """Figures of the program's own, by name."""
+    benchmarks: dict[Text, Share] = Field(default_factory=dict)
+    """Largest change for the worse of single benchmarks of a suite, by name."""
 
     def shares(self) -> dict[str, float]:
         """What is bounded, by name."""
@@ -147,22 +149,6 @@ class Workload(_Table):
     """Longest run of one process; follows from the window and the other limits if not given."""
 
 
-class Accepted(_Table):
-    """A slowdown that `gpu-advisor gate` lets pass once; read in the commit that a change is
-    compared with."""
-
-    workload: Text = Field(min_length=1)
-    """As the report names it: `train`, `train: memory`, or a benchmark of a suite."""
-    up_to: Share = Field(gt=0)
-    """The largest slowdown, or growth, that is accepted."""
-    of: str = Field(pattern=r"^(#[1-9][0-9]*|[0-9a-f]{7,64})$")
-    """Of which one pull request (`#412`), or commit (by seven characters or more)."""
-    who: Text = Field(min_length=1)
-    """Who accepts it."""
-    why: Text = Field(min_length=1)
-    """What it is worth it for."""
-
-
 class Defaults(_Table):
     """What the flags would say."""
 
@@ -192,7 +178,6 @@ class Settings(_Table):
 
     defaults: Defaults = Defaults()
     workload: dict[str, Workload] = Field(default_factory=dict)
-    accepted: tuple[Accepted, ...] = ()
     """Slowdowns that the gate lets pass once."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from advisor.gate.entries import (
+from advisor.gate.schema import (
     GpuReadings,
     PairEntry,
     Problem,
@@ -16,7 +16,7 @@ from advisor.gate.entries import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.gate.entries import Variant
+    from advisor.gate.schema import Variant
 
 
 def rate(value: float, **more: Any) -> Rate:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.gate.records import GateRecord
+from advisor.gate.schema import GateRecord
 from advisor.sandbox.capabilities import FORCED
 from tests.light import PYTHONPATH
 
@@ -54,11 +54,6 @@ class Gated:
     @property
     def record(self) -> GateRecord:
         return GateRecord.model_validate_json((self.folder / "gate.json").read_text())
-
-    @property
-    def json(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(self.stdout)
-        return loaded
 
 
 @dataclass
@@ -145,6 +140,7 @@ class Repo:
             "GITHUB_EVENT_PATH": str(self.out / "event.json"),
             "GITHUB_OUTPUT": str(self.out / "output"),
             "GITHUB_STEP_SUMMARY": str(self.out / "summary"),
+            "GITHUB_EVENT_NAME": "push",
             "RUNNER_ENVIRONMENT": "self-hosted",
             **env,
         }

@@ -20,7 +20,7 @@ from tests.gate.repos import ROOT, parse_outputs
 ACTION = ROOT / "action.yml"
 BASH = shutil.which("bash") or "/bin/bash"
 OUTPUTS = {
-    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
+    "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
     "discarded-pairs", "report-json", "report-md",
 }  # fmt: skip
 
@@ -89,6 +89,8 @@ class Runner:
         failed_code, log, outputs, summary = 0, "", {}, ""
         for number, step in enumerate(content["runs"]["steps"]):
             always = "always()" in step.get("if", "")
+            if "inputs.comment == 'true'" in step.get("if", "") and inputs["comment"] != "true":
+                continue
             if "run" not in step or (number == 0 and skip_install) or (failed_code and not always):
                 continue
             code, said, set_, shown = self.run_step(step, inputs)
@@ -100,6 +102,12 @@ class Runner:
             for name, entry in content["outputs"].items()
         }
         return Step(failed_code, log, outputs, summary, conclusions)
+
+    def event(self) -> Path:
+        """The file of a push."""
+        path = self.temp / "event.json"
+        path.write_text("{}")
+        return path
 
     def run_step(
         self, step: dict[str, Any], inputs: dict[str, str]
@@ -119,6 +127,8 @@ class Runner:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "XDG_CACHE_HOME": str(self.temp / "cache"),
             "GITHUB_ACTIONS": "true",
+            "GITHUB_EVENT_NAME": "push",
+            "GITHUB_EVENT_PATH": str(self.event()),
             "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_WORKSPACE": str(self.workspace),
             "GITHUB_OUTPUT": str(output),

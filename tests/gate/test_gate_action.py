@@ -11,10 +11,10 @@ import pytest
 from gate_examples import around, failed, pair, program, program_of, run
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.gate import texts
-from advisor.gate.history import Series, Session, compare
-from advisor.gate.records import HostEntry, Inputs
-from advisor.gate.workbench import decided
+from advisor.gate import report
+from advisor.gate.history import Series, Session, predict
+from advisor.gate.runner import decided
+from advisor.gate.schema import HostEntry, Inputs
 from advisor.sandbox.capabilities import FORCED
 from tests.gate.repos import ROOT, STEADY, fork_event
 from tests.gate.runner import ACTION, OUTPUTS, Runner, load, steps_of
@@ -81,10 +81,8 @@ SAVED = {
 def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: str) -> None:
     record = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
     assert record.verdict == verdict
-    (runner.temp / "saved.json").write_text(texts.dump(record))
-    found = runner.call(
-        mode="replay", replay=str(runner.temp / "saved.json"), on_inconclusive="fail"
-    )
+    (runner.temp / "saved.json").write_text(report.dump(record))
+    found = runner.call(args=f"--replay={runner.temp}/saved.json", on_inconclusive="fail")
     assert found.code == GATE_EXIT_CODES[verdict], found.log
     assert set(found.outputs) == OUTPUTS
     assert found.action_outputs["verdict"] == verdict
@@ -98,8 +96,8 @@ def test_each_verdict_sets_all_outputs_and_ends_as_documented(runner, verdict: s
 @pytest.mark.parametrize("verdict", ["inconclusive", "no-baseline"])
 def test_what_is_not_proven_is_a_warning_by_default(runner, verdict: str) -> None:
     saved = decided([SAVED[verdict]], Inputs(), HostEntry(), "ab")
-    (runner.temp / "saved.json").write_text(texts.dump(saved))
-    found = runner.call(mode="replay", replay=str(runner.temp / "saved.json"))
+    (runner.temp / "saved.json").write_text(report.dump(saved))
+    found = runner.call(args=f"--replay={runner.temp}/saved.json")
     assert found.code == 0
     assert found.outputs["verdict"] == verdict
     assert "::warning " in found.log
@@ -116,11 +114,11 @@ def test_an_installation_that_fails_is_an_error_and_no_regression(runner) -> Non
 SHELL_WORDS = "$(touch hacked)`touch hacked`\"; touch hacked; \"'; touch hacked; '"
 
 
-@pytest.mark.parametrize("text", [f"{SHELL_WORDS}\n--enforce=true", "--x"])
+@pytest.mark.parametrize("text", [SHELL_WORDS, "--x"])
 def test_inputs_are_literal(runner, repo, text: str) -> None:
     """No input but the two that are shell strings ever meets a shell."""
     repo.commit({"x": "1"})
-    shell = {"command", "setup", "working-directory", "artifact-name"}
+    shell = {"command", "setup", "working-directory", "artifact-name", "comment", "args"}
     names = load(ACTION)["inputs"].keys() - shell
     found = runner.call(command="exit 1", **{name.replace("-", "_"): text for name in names})
     assert not list(runner.workspace.rglob("hacked"))
@@ -128,6 +126,15 @@ def test_inputs_are_literal(runner, repo, text: str) -> None:
     assert found.code == 2
     assert set(found.outputs) == OUTPUTS
     assert found.outputs["verdict"] == "error"
+
+
+@pytest.mark.parametrize("text", [SHELL_WORDS, "--x", "--allow-removed=a b\n$(touch hacked)"])
+def test_further_flags_are_literal_lines(runner, repo, text: str) -> None:
+    repo.commit({"x": "1"})
+    found = runner.call(command="exit 1", args=text)
+    assert not list(runner.workspace.rglob("hacked"))
+    assert found.code == 2
+    assert found.action_outputs["verdict"] == "error"
 
 
 def test_a_fork_is_refused_before_its_code_runs(runner, repo) -> None:
@@ -174,21 +181,22 @@ def test_another_repository_consumes_the_action(runner, repo) -> None:
     assert found.code == 0, found.log
     assert found.outputs["verdict"] == "pass"
     assert float(found.outputs["slowdown-pct"]) == pytest.approx(2, abs=0.3)
-    record = texts.read(Path(found.outputs["report-json"]))
+    record = report.read(Path(found.outputs["report-json"]))
     assert record.base.sha == base
     assert record.workloads[0].name == "train"
     folder = Path(found.outputs["report-md"]).parent
     assert (folder / "gate-comment.md").is_file()
-    assert (folder / "gate-figures" / "gate-pairs.svg").is_file()
 
 
 def test_the_nightly_job_confirms_against_the_last_good_commit(runner) -> None:
     """Its second step finds the commit that the report of a red night names."""
-    good = [Session(created="", sha=40 * "a", units_per_s=100.0, processes=4)] * 10
-    series = Series(workload="train", unit="sample", facts={}, sessions=good)
+    good = [Session(created="", sha=40 * "a", value=100.0, processes=4)] * 10
+    series = Series(
+        program="train", benchmark=None, definition="d", unit="sample", facts={}, sessions=good
+    )
     found = decided([SAVED["pass"]], Inputs(), HostEntry(), "history")
-    red = found.model_copy(update={"reason": compare(series, 80.0, 0.05).reason})
-    (runner.temp / "night.json").write_text(texts.dump(red))
+    red = found.model_copy(update={"reason": predict(series, 80.0, 0.05).reason})
+    (runner.temp / "night.json").write_text(report.dump(red))
     (step,) = (
         step
         for step in steps_of(ROOT / "docs/examples/workflows/history-nightly.yml")

@@ -52,7 +52,7 @@ def attacked(repo: Repo, *flags: str, what: str = "all", kind: str) -> tuple[Rep
 
 
 EARLY = ("--threshold", "60%")
-"""Half of the rate is allowed: that is proven by five pairs, where a regression takes twelve."""
+"""Half of the rate is allowed: that is proven by five pairs, where a regression takes nine."""
 KINDS = {"overlay": (EARLY, "pass"), "landlock": (WARM_UPS, "inconclusive")}
 """Flags of the gate under each kind of isolation, and what it then comes to. Head runs before base
 from the first process on."""
@@ -149,9 +149,8 @@ BUILT = "import os; assert open('built').read() == os.environ['GPU_ADVISOR_ARM']
 
 @pytest.mark.parametrize("kind", ["overlay", "landlock"])
 def test_the_setup_of_head_reaches_neither_base_nor_the_job_nor_us(repo: Repo, kind: str) -> None:
-    """It may build in its own checkout, and its build is there when head runs. What another gate
-    measures on this host is not reached either. RUNNER_TEMP is the job's, and it may write there;
-    not into the environment that we run in."""
+    """It may build in its own checkout, and its build is there when head runs. Nothing else is
+    written: not what another gate measures on this host, and not RUNNER_TEMP."""
     victims, temp = repo.out / "victims", repo.path.parent / "temp"
     tmp = repo.path.parent / "tmp"
     another = tmp / "gpu-advisor-call-of-another" / "base" / "bench.py"
@@ -159,7 +158,9 @@ def test_the_setup_of_head_reaches_neither_base_nor_the_job_nor_us(repo: Repo, k
         folder.mkdir(parents=True)
     another.write_text("its own")
     (victims / "env").write_text("")
-    repo.commit({"bench.py": BUILT + STEADY.format(rate=100), "setup.txt": SETUP}, "base")
+    repo.commit(
+        {"bench.py": BUILT + STEADY.format(rate=100), "setup.txt": SETUP, "built": ""}, "base"
+    )
     repo.commit({"bench.py": BUILT + STEADY.format(rate=50)}, "head")
     repo.on_github({}, GITHUB_ENV=str(victims / "env"), RUNNER_TEMP=str(temp))
     repo.env |= {**TOKENS, FORCED: kind, "TMPDIR": str(tmp)}
@@ -171,7 +172,7 @@ def test_the_setup_of_head_reaches_neither_base_nor_the_job_nor_us(repo: Repo, k
     assert another.read_text() == "its own"
     assert (repo.path / "built").read_text() == "head"
     assert not (temp / "gpu-advisor" / "app" / "advisor.py").exists()
-    assert (temp / "others" / "x").exists()
+    assert not (temp / "others" / "x").exists()
 
 
 def test_a_report_that_setup_replaced_by_a_link_is_not_written_through(repo: Repo) -> None:
@@ -234,45 +235,3 @@ def test_a_variable_can_be_handed_over(unprotected: Gated) -> None:
     record = unprotected.record
     assert record.verdict == "inconclusive", record.reason
     assert json.dumps(record.model_dump()).count(SECRET) == 0
-
-
-WRITES_ALL = """
-import os, pathlib
-for name in ("kept.txt", "folder/new.txt", "new.txt", ".git/hooks/post-checkout", ".git/config"):
-    try: pathlib.Path(name).write_text("head was here")
-    except OSError: pass
-print("throughput:", 100)
-"""
-
-
-@pytest.mark.parametrize("where", [".", "folder"])
-def test_a_head_that_may_write_in_its_checkout_does_not_write_its_git(
-    repo: Repo, where: str
-) -> None:
-    """Where Landlock holds, --allow-writes frees what is there; the price is said."""
-    files = {"bench.py": WRITES_ALL, "folder/bench.py": WRITES_ALL.replace('("', '("../')}
-    repo.commit({**files, "kept.txt": "mine", "folder/x": ""})
-    repo.commit({"x": "1"})
-    config = (repo.path / ".git/config").read_text()
-    repo.on_github({}).env[FORCED] = "landlock"
-    repo.path /= where
-    flags = ("--allow-writes", *WARM_UPS)
-    found = repo.gate("--command", "python bench.py", *flags)
-    top = repo.path if where == "." else repo.path.parent
-    assert not (top / ".git/hooks/post-checkout").exists()
-    assert (top / ".git/config").read_text() == config
-    if where == ".":
-        assert (top / "kept.txt").read_text() == "head was here"
-        assert (top / "folder/new.txt").exists()
-        assert not (top / "new.txt").exists()
-        assert any("nothing could be made beside .git" in note for note in found.record.notes)
-
-
-def test_that_it_is_a_job_does_not_free_the_checkout(repo: Repo) -> None:
-    """CI=true says that the checkout is thrown away; where an isolation holds nothing is freed."""
-    repo.commit({"bench.py": WRITES_ALL, "kept.txt": "mine", "folder/x": ""})
-    repo.commit({"x": "1"})
-    repo.on_github({}).env[FORCED] = "landlock"
-    repo.gate("--command", "python bench.py", *WARM_UPS)
-    assert (repo.path / "kept.txt").read_text() == "mine"
-    assert not (repo.path / "folder/new.txt").exists()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import NoBaselineError, UsageError
-from advisor.gate.base import base_checkout, base_revision, head_checkout
+from advisor.gate.checkout import base_checkout, base_revision, head_checkout
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import pytest
 from gate_examples import around, program_of
 
 from advisor.errors import UsageError
-from advisor.gate import forks, github, report
-from advisor.gate.records import HostEntry, Inputs
-from advisor.gate.workbench import decided
+from advisor.gate import github, report
+from advisor.gate.runner import decided
+from advisor.gate.schema import HostEntry, Inputs
 from tests.gate.repos import STEADY, WARM_UPS, fork_event, parse_outputs
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def test_every_output_is_set_whatever_the_verdict(tmp_path: Path) -> None:
     found = parse_outputs((tmp_path / "o").read_text())
     assert found["verdict"] == "regression"
     assert float(found["slowdown-pct"]) == pytest.approx(10, abs=0.5)
-    assert found["pairs"] == "12"
+    assert found["pairs"] == "9"
     assert set(found) == {
-        "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "mde-pct", "pairs",
+        "verdict", "slowdown-pct", "ci-low-pct", "ci-high-pct", "confidence", "pairs",
         "discarded-pairs", "report-json", "report-md",
     }  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_an_annotation_is_one_line_with_nothing_to_obey() -> None:
     ],
 )
 def test_the_level_follows_what_becomes_of_the_job(verdict, asked, code, level: str) -> None:
-    inputs = Inputs(on_inconclusive=asked, on_invalid=asked)
+    inputs = Inputs(on_inconclusive=asked)
     assert github.level(record(verdict=verdict, inputs=inputs), code) == level
 
 
@@ -116,16 +116,16 @@ def test_a_short_summary_is_whole(tmp_path: Path) -> None:
     job = github.Job(summary=tmp_path / "s")
     github.write_summary(job, report.markdown(record()))
     text = (tmp_path / "s").read_text()
-    assert text.count("```mermaid") == 1
+    assert text.startswith("# Throughput gate")
     assert "cut here" not in text
 
 
-def test_the_report_starts_with_five_lines_to_act_on() -> None:
+def test_the_report_starts_with_four_lines_to_act_on() -> None:
     lines = [line for line in report.lines(record()).splitlines() if line]
-    assert len(lines) == 5
     assert [line.split(":")[0].strip("-* ") for line in lines] == [
-        "Regression", "Slowdown", "Pairs", "Slowdown that turns red nine times in ten", "Hardware",
+        "Regression", "Slowdown", "Pairs", "Hardware",
     ]  # fmt: skip
+    assert "90 % interval" in lines[1]
 
 
 def test_the_comment_is_found_again_by_its_first_line() -> None:
@@ -138,8 +138,6 @@ def test_hostile_names_stay_text_in_the_report() -> None:
     text = report.markdown(found)
     assert "<script>" not in text
     assert not re.search(r"^::error", text, re.MULTILINE)
-    chart = text.split("```mermaid")[1].split("```")[0]
-    assert chart.count("\n") == 7
 
 
 @pytest.mark.parametrize(
@@ -179,7 +177,7 @@ def test_steering_files_and_tokens_are_hidden_from_child_processes() -> None:
 def refuse(event: object, tmp_path: Path, *, allow: bool = False, **env: str) -> None:
     (tmp_path / "event").write_text(json.dumps(event))
     environ = {"GITHUB_EVENT_PATH": str(tmp_path / "event"), **env}
-    forks.refuse(environ, allow=allow)
+    github.refuse_forks(environ, allow=allow)
 
 
 def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
@@ -195,46 +193,38 @@ def test_forks_are_refused_on_self_hosted_runners(tmp_path: Path) -> None:
         refuse(minimal, tmp_path, RUNNER_ENVIRONMENT="self-hosted")
 
 
-def workflow_run(head: str | None, event: str = "pull_request") -> dict:
-    repository = {"full_name": head} if head else None
-    run = {"event": event, "head_repository": repository, "repository": {"full_name": "us/x"}}
-    return {"workflow_run": run, "repository": {"full_name": "us/x"}}
-
-
 @pytest.mark.parametrize(
-    ("event", "refused"),
+    "kind",
     [
-        ({"issue": {"number": 1, "pull_request": {"url": "x"}}, "comment": {}}, True),
-        ({"issue": {"number": 1}, "comment": {}}, False),
-        (workflow_run("them/x"), True),
-        (workflow_run(None), True),
-        (workflow_run("us/x"), False),
-        (workflow_run(None, "push"), False),
-        ({"check_suite": {"pull_requests": [{"head": {"repo": {"id": 1}},
-                                             "base": {"repo": {"id": 2}}}]}}, True),
-        ({"check_run": {"check_suite": {}, "pull_requests": []}}, True),
-        ({"pull_request": {}, "review": {}}, True),
+        "merge_group", "workflow_dispatch", "repository_dispatch", "issue_comment",
+        "workflow_run", "check_suite", "pull_request_review", "an_event_to_come",
     ],
 )  # fmt: skip
-def test_events_that_bring_a_forks_code_by_a_side_door_are_refused(
-    tmp_path: Path, event: dict, refused: bool
-) -> None:
-    """A comment and a workflow that another set off run with this repository's rights."""
-    if refused:
-        with pytest.raises(UsageError, match="fork"):
-            refuse(event, tmp_path)
-        refuse(event, tmp_path, allow=True)
-    else:
-        refuse(event, tmp_path)
+def test_events_that_may_bring_the_code_of_a_fork_are_refused(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(UsageError, match="fork"):
+        refuse({"repository": {"full_name": "us/x"}}, tmp_path, GITHUB_EVENT_NAME=kind)
+    refuse({"a": 1}, tmp_path, allow=True, GITHUB_EVENT_NAME=kind)
 
 
-def test_what_is_no_foreign_code_is_not_refused(tmp_path: Path) -> None:
-    refuse(fork_event(), tmp_path, allow=True)
+@pytest.mark.parametrize("content", ["", "{", "[]", "\x00"])
+def test_an_event_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "event"
+    path.write_text(content)
+    for place in (path, tmp_path / "missing", tmp_path):
+        with pytest.raises(UsageError, match="Nothing was run"):
+            github.refuse_forks({"GITHUB_EVENT_PATH": str(place)}, allow=False)
+    with pytest.raises(UsageError, match="not known"):
+        github.refuse_forks({"GITHUB_ACTIONS": "true"}, allow=False)
+
+
+def test_code_of_this_repository_is_not_refused(tmp_path: Path) -> None:
     refuse(fork_event(), tmp_path, RUNNER_ENVIRONMENT="github-hosted")
     refuse(fork_event(fork=False, head="us/x"), tmp_path)
-    refuse({"push": {}}, tmp_path)
+    refuse({"before": "0"}, tmp_path, GITHUB_EVENT_NAME="push")
+    refuse({"schedule": "0 3 * * *"}, tmp_path, GITHUB_EVENT_NAME="schedule")
     # A repository that is itself a fork, with a branch of its own.
     refuse(fork_event(fork=True, head="us/x", base="us/x"), tmp_path)
+    github.refuse_forks({}, allow=False)  # no job at all
 
 
 def test_a_fork_is_refused_before_any_of_its_code_runs(two) -> None:

@@ -1,17 +1,14 @@
-"""The gate on a GPU whose driver is scripted: validity, device facts, and clocks given back."""
+"""The gate on a GPU whose driver is scripted: validity and device facts."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import nvml_stub
 import pytest
 
-from advisor.errors import GATE_EXIT_CODES
 from advisor.gate.validity import why_discard
 from tests import warm
 from tests.gate.repos import WARM_UPS
@@ -71,11 +68,6 @@ def card(two, tmp_path: Path, on_stub: warm.Server):
     return make
 
 
-def clock_log(stub: nvml_stub.NvmlStub) -> list[str]:
-    path = stub.script.with_name(stub.script.name + ".clocks")
-    return path.read_text().split() if path.exists() else []
-
-
 BUSY_HOST = "busy: others held"
 """Said first where others work on this host while the tests run."""
 BENCH = ("--command", "python bench.py")
@@ -83,10 +75,10 @@ BENCH = ("--command", "python bench.py")
 
 def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
     """Its reasons and its clock are read in each run; either would discard the pair."""
-    found = card(sick(head="events 0x20\nclock.sm 1890\n")).gate(*BENCH, "--json")
+    found = card(sick(head="events 0x20\nclock.sm 1890\n")).gate(*BENCH)
     assert found.code == 4, found.stderr
-    assert found.json["verdict"] == "invalid"
-    assert "software thermal slowdown" in found.json["workloads"][0]["reason"]
+    assert found.record.verdict == "invalid"
+    assert "software thermal slowdown" in found.record.workloads[0].reason
     assert found.record.host.gpus == ["NVIDIA H100 80GB HBM3"]
     pair = found.record.programs[0].pairs[0]
     assert (pair.base.gpu.sm_clock_mhz, pair.head.gpu.sm_clock_mhz) == (1980, 1890)
@@ -98,9 +90,9 @@ def test_a_throttled_card_is_invalid_and_says_why(card) -> None:
 def test_a_foreign_process_on_the_card_is_invalid(card) -> None:
     """Another process of this host: the one that runs the tests. Lists of processes are slow to
     read, so the runs are long enough for one."""
-    found = card(sick(head=f"processes {os.getpid()}:1000\n"), seconds=1.3).gate(*BENCH, "--json")
+    found = card(sick(head=f"processes {os.getpid()}:1000\n"), seconds=1.3).gate(*BENCH)
     assert found.code == 4, found.stderr
-    assert "foreign" in found.json["workloads"][0]["reason"]
+    assert "foreign" in found.record.workloads[0].reason
 
 
 def test_a_device_that_changes_between_the_runs_is_invalid(card) -> None:
@@ -117,9 +109,9 @@ print("throughput:", 100)
     repo = card(sick())
     repo.commit({"bench.py": text}, "base")
     repo.commit({"x": "1"})
-    found = repo.gate(*BENCH, "--json")
-    assert found.json["verdict"] == "invalid", found.stderr
-    assert "power_limit_w was 700" in found.json["workloads"][0]["reason"]
+    found = repo.gate(*BENCH)
+    assert found.record.verdict == "invalid", found.stderr
+    assert "power_limit_w was 700" in found.record.workloads[0].reason
 
 
 def test_a_power_cap_is_normal(card) -> None:
@@ -138,52 +130,6 @@ def test_without_readings_it_is_unverified_and_goes_on(card) -> None:
     found = card(sick()).gate(*BENCH)
     assert found.code == 0, found.stderr
     assert found.record.validity.startswith(("unverified", BUSY_HOST))
-
-
-def test_clocks_are_held_while_measuring_and_given_back(card) -> None:
-    found = card(sick(), seconds=0).gate(*BENCH, *WARM_UPS)
-    assert found.record.host.clocks == "locked", found.stderr
-    assert clock_log(card.stub) == ["lock", "reset"]
-
-
-def test_a_driver_that_refuses_to_lock_is_reported_and_no_matter(card) -> None:
-    card.stub.write(nvml_stub.H100, {"err.clocks": 4})
-    found = card(sick(), seconds=0).gate(*BENCH, *WARM_UPS)
-    assert found.record.verdict == "inconclusive", found.stderr
-    assert found.record.host.clocks.startswith("not locked: the driver refused")
-    assert clock_log(card.stub) == []
-
-
-def test_clocks_are_left_alone_when_asked(card) -> None:
-    """In a gate in which head breaks at once."""
-    repo = card(sick(), seconds=0)
-    repo.commit({"bench.py": "raise SystemExit(1)"})
-    repo.gate(*BENCH, *WARM_UPS, "--lock-clocks", "off")
-    assert clock_log(card.stub) == []
-
-
-def test_the_clocks_of_a_killed_gate_are_given_back_by_a_jobs_last_step(card) -> None:
-    repo = card(sick(), seconds=1)
-    with repo.begun(*BENCH) as gate:
-        gate.until("warming up")
-        time.sleep(0.5)
-        assert gate.stopped(signal.SIGKILL) == -signal.SIGKILL
-    assert clock_log(card.stub) == ["lock"]
-    last = repo.gpu_advisor.call("-m", "advisor.gate.clocks", cwd=repo.out, env=repo.environment())
-    assert last.returncode == 0, last.stderr
-    assert clock_log(card.stub) == ["lock", "reset"]
-
-
-def test_a_gate_that_is_stopped_gives_its_clocks_back_and_nobody_before(card) -> None:
-    """What gives back the clocks of killed gates does not touch those of a running one."""
-    repo = card(sick(), seconds=1)
-    with repo.begun(*BENCH) as gate:
-        gate.until("warming up")
-        command = [*repo.command()[:1], "-m", "advisor.gate.clocks"]
-        subprocess.run(command, cwd=repo.out, env=repo.environment(), check=True)
-        assert clock_log(card.stub) == ["lock"]
-        assert gate.stopped(signal.SIGTERM) == GATE_EXIT_CODES["invalid"]
-    assert clock_log(card.stub) == ["lock", "reset"]
 
 
 @pytest.mark.slow

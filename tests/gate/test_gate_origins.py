@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from gate_examples import pair, program, run
 
-from advisor.gate.base import Checkout
-from advisor.gate.entries import LoadedEntry
-from advisor.gate.origins import Difference, difference, unseen
-from advisor.gate.origins import loaded as told_of
-from advisor.gate.records import Inputs, Revision
+from advisor.gate.checkout import Checkout
+from advisor.gate.code_identity import Difference, difference, unseen
+from advisor.gate.code_identity import loaded as told_of
+from advisor.gate.schema import Inputs, LoadedEntry, Revision
 from advisor.gate.verdict import decide
 from advisor.probe.origins import FILE
 from tests.gate.repos import STEADY, WARM_UPS, Gated
@@ -24,7 +23,7 @@ from tests.gate.repos import STEADY, WARM_UPS, Gated
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.gate.records import WorkloadVerdict
+    from advisor.gate.schema import WorkloadVerdict
 
 MODEL = "RATE = {}\n"
 USES_MODEL = """

@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import InterruptedByUserError
-from advisor.gate.setup import set_up
+from advisor.gate.checkout import Checkout
+from advisor.gate.schema import Revision
+from advisor.gate.setup_step import set_up
+from advisor.sandbox.capabilities import FORCED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 @pytest.fixture
-def ran(tmp_path: Path):
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(FORCED, "guard")
+    checkout = Checkout(top=tmp_path, cwd=tmp_path, revision=Revision())
+
     def call(
         command: str, limit_s: float = 60, cancel: threading.Event | None = None
     ) -> str | None:
         return set_up(
-            tmp_path, command, {"GPU_ADVISOR_ARM": "head"},
+            checkout, command, {"GPU_ADVISOR_ARM": "head"},
             scratch=tmp_path / "scratch", limit_s=limit_s, cancel=cancel or threading.Event(),
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gate_examples import BUSY, pair, run
 
-from advisor.gate.entries import DisturbanceEntry, GpuReadings, NeighbourEntry
+from advisor.gate.schema import DisturbanceEntry, GpuReadings, NeighbourEntry
 from advisor.gate.validity import statement, too_many, why_discard, why_disturbed
 
 

@@ -9,11 +9,11 @@ import pytest
 from gate_examples import around, failed, pair, program, program_of, rate, run, suite_of
 
 from advisor.errors import GATE_EXIT_CODES
-from advisor.gate.records import Inputs
+from advisor.gate.schema import Inputs, Limits
 from advisor.gate.verdict import PRECEDENCE, decide
 
 if TYPE_CHECKING:
-    from advisor.gate.entries import RunEntry
+    from advisor.gate.schema import RunEntry
 
 INPUTS = Inputs()
 
@@ -178,7 +178,6 @@ def test_noise_beyond_the_threshold_is_inconclusive_and_says_what_was_provable()
     found = verdict(program_of(around(100, 24), head))
     assert found.verdict == "inconclusive"
     assert "too noisy" in found.reason
-    assert found.leading.mde_pct > 5
 
 
 def test_a_spent_budget_is_inconclusive_with_the_reason() -> None:
@@ -233,14 +232,66 @@ def test_two_groups_of_runs_are_said_to_be_there() -> None:
     assert any("two groups, 12 % apart" in note for note in found.leading.notes)
 
 
-def test_the_median_decides_only_when_calibration_said_so() -> None:
-    """Means stall, medians do not: the verdict follows the statistic in the inputs."""
+def test_a_benchmark_named_like_a_figure_is_not_covered_by_its_bound() -> None:
+    """A bound on memory says nothing of a benchmark called memory."""
+    base, head = (
+        [run(arm, {"memory": value * (1 + n / 10_000)}, figures={"memory": 1.0 + n / 10_000})
+         for n in range(12)]
+        for arm, value in (("base", 10.0), ("head", 5.0))
+    )  # fmt: skip
+    pairs = [pair(n, b, h) for n, (b, h) in enumerate(zip(base, head, strict=True), 1)]
+    limits = {"suite": Limits(figures={"memory": 0.1})}
+    found = verdict(program(pairs, "suite"), limits=limits)
+    assert found.verdict == "regression"
+    assert {(w.benchmark, w.figure, w.verdict) for w in found.workloads} == {
+        ("memory", "throughput", "regression"),
+        (None, "memory", "pass"),
+    }
 
-    def stalled(arm, mean: float) -> RunEntry:
-        return run(arm).model_copy(update={"rates": {"train": rate(mean, median=100.0)}})
+
+def test_a_program_does_not_claim_the_workload_of_another() -> None:
+    """`a` with a benchmark `b`, and a program called `a: b`."""
+    suite = suite_of({"b": 10}, {"b": 10}, n=5).model_copy(update={"name": "a"})
+    other = program_of(around(100, 3), around(100, 3), "a: b")
+    found = verdict(suite, other)
+    assert found.settled(suite)
+    assert not found.settled(other)
+
+
+def test_thresholds_of_single_benchmarks() -> None:
+    entry = suite_of({"a": 10, "b": 10}, {"a": 9, "b": 9})
+    limits = {"suite": Limits(benchmarks={"a": 0.2, "gone": 0.1})}
+    found = verdict(entry, limits=limits)
+    assert {(w.benchmark, w.verdict, w.threshold) for w in found.workloads} == {
+        ("a", "pass", 0.2), ("b", "regression", 0.05),
+    }  # fmt: skip
+    assert any("'gone'" in note for note in found.notes)
+
+
+def test_a_lower_value_is_better_where_the_benchmark_says_so() -> None:
+    def timed(arm, value: float) -> RunEntry:
+        return run(arm).model_copy(update={"rates": {"train": rate(value, better="lower")}})
 
     pairs = [
-        pair(n, stalled("base", 100 + n / 10), stalled("head", 80 + n / 10)) for n in range(1, 13)
+        pair(n, timed("base", 10 + n / 1000), timed("head", 12 + n / 1000)) for n in range(1, 13)
     ]
-    assert verdict(program(pairs)).verdict == "regression"
-    assert verdict(program(pairs), statistic="median").verdict == "pass"
+    found = verdict(program(pairs))
+    assert found.verdict == "regression"
+    assert found.leading.slowdown_pct == pytest.approx(20, abs=0.5)
+
+
+@pytest.mark.parametrize(("work", "expected"), [(991, "pass"), (989, "error")])
+def test_one_percent_less_work_is_too_little(work: float, expected: str) -> None:
+    def worked(arm, done: float) -> RunEntry:
+        return run(arm).model_copy(update={"rates": {"train": rate(10, work=done)}})
+
+    pairs = [pair(n, worked("base", 1000), worked("head", work)) for n in range(1, 6)]
+    assert verdict(program(pairs)).verdict == expected
+
+
+def test_every_interval_states_the_same_confidence() -> None:
+    found = verdict(
+        program_of(around(100, 5), around(100, 5), "early"),
+        program_of(around(100, 24), around(60, 24), "late"),
+    )
+    assert {w.confidence for w in found.workloads} == {0.9}

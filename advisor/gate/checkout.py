@@ -1,0 +1,377 @@
+"""Both arms on disk: head is the checkout, base a git worktree beside it or a second checkout.
+
+Git starts no program of a repository here: no hook, monitor, filter or prompt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import NoBaselineError, UsageError
+from advisor.executor.engines.scratch_dir import scratch_folder
+from advisor.gate.schema import Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+QUIET = (
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.attributesFile=/dev/null"),
+    *("-c", "safe.directory=*"),
+)
+ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+FILTER = re.compile(r"filter\..*\.(clean|smudge|process|required)", re.DOTALL)
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\n"
+FETCH = "fetch the whole history (actions/checkout with fetch-depth: 0)."
+
+
+# --- git ----------------------------------------------------------------------------------
+
+
+def git(cwd: Path, *args: str) -> str | None:
+    """Output of a git command, stripped; None if it failed. Raises UsageError without git."""
+    done = run_git(cwd, *args)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def run_git(cwd: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    """A finished git command without filters. Raises UsageError without git."""
+    listed = _run(cwd, QUIET, ("config", "--name-only", "-z", "--get-regexp", r"^filter\."))
+    names = [name for name in listed.stdout.split("\0") if FILTER.fullmatch(name)]
+    off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in names]
+    return _run(cwd, (*QUIET, *(word for each in off for word in ("-c", each))), args)
+
+
+def _run(
+    cwd: Path, options: Sequence[str], args: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    try:
+        return subprocess.run(
+            ["git", *options, "-C", str(cwd), *args],
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            env={**kept, **ENVIRONMENT},
+            check=False,
+        )
+    except OSError as problem:
+        msg = f"git could not be started: {problem.strerror}. The gate needs it to check out base."
+        raise UsageError(msg) from problem
+
+
+# --- the two arms -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """Code of one arm: its top folder, and the folder in it in which commands run."""
+
+    top: Path
+    cwd: Path
+    revision: Revision
+
+
+def head_checkout(cwd: Path) -> Checkout:
+    """The checkout around `cwd`; uncommitted changes belong to head.
+
+    Raises UsageError outside a git repository.
+    """
+    top = git(cwd, "rev-parse", "--show-toplevel")
+    if top is None:
+        msg = (
+            f"{cwd} is in no git repository, so there is no base to compare with. Call the gate "
+            "inside the repository, or decide on saved runs with --replay gate.json."
+        )
+        raise UsageError(msg)
+    dirty = bool(git(cwd, "status", "--porcelain", "--untracked-files=no"))
+    sha = git(cwd, "rev-parse", "HEAD")
+    ref = git(cwd, "rev-parse", "--abbrev-ref", "HEAD")
+    return Checkout(
+        top=Path(top), cwd=cwd.resolve(), revision=Revision(sha=sha, ref=ref, dirty=dirty)
+    )
+
+
+def base_revision(
+    head: Checkout, base_ref: str | None, environ: Mapping[str, str] = os.environ
+) -> Revision:
+    """Commit that head is compared with.
+
+    `base_ref` if given. Else, of a pull request, the first parent of the merge commit that GitHub
+    makes of it, or the merge-base with the branch it goes to; of a push, the state before it;
+    elsewhere the merge-base with the default branch, or where head is that branch itself, its last
+    commit (if there are uncommitted changes) or its first parent.
+    Raises NoBaselineError where there is none, and UsageError where it is only not here: such a
+    job would never compare anything, and nobody would notice.
+    """
+    if base_ref:
+        sha = commit_of(head, base_ref)
+        if sha is None:
+            msg = f"--base-ref {base_ref!r} names no commit here. Correct it, or {FETCH}"
+            raise UsageError(msg)
+        return Revision(sha=sha, ref=base_ref)
+    event = read_event(environ)
+    group = event.get("merge_group")
+    if isinstance(group, dict) and group.get("base_sha"):
+        sha = commit_of(head, str(group["base_sha"]))
+        if sha is None:
+            msg = f"{group['base_sha']}, the base of this merge group, is not here: {FETCH}"
+            raise UsageError(msg)
+        return Revision(sha=sha, ref="base of the merge group")
+    if found := _merged_into(head, event, environ) or _before_push(head, event, environ):
+        return found
+    targets, sure = _targets(head, event, environ)
+    ref = next((ref for ref in targets if commit_of(head, ref)), None)
+    if ref is None and sure:
+        # Not its own previous commit instead: a second push would hide the slowdown of the first.
+        msg = f"{targets[-1]} is not in this clone. Give --base-ref, or {FETCH}"
+        raise UsageError(msg)
+    if ref is not None:
+        sha = git(head.top, "merge-base", "HEAD", ref)
+        if sha is None:
+            msg = f"HEAD and {ref} have no common commit here. Give --base-ref, or {FETCH}"
+            raise UsageError(msg)
+        if sha != head.revision.sha:
+            return Revision(sha=sha, ref=f"merge-base with {ref}")
+    if head.revision.dirty:
+        return Revision(sha=head.revision.sha, ref="HEAD, without the uncommitted changes")
+    sha = commit_of(head, "HEAD^1")
+    if sha is None:
+        if git(head.top, "rev-parse", "--is-shallow-repository") == "true":
+            msg = f"The parent of HEAD is not in this shallow clone. Give --base-ref, or {FETCH}"
+            raise UsageError(msg)
+        msg = "HEAD is the first commit, so there is nothing to compare it with."
+        raise NoBaselineError(msg)
+    return Revision(sha=sha, ref="first parent of HEAD")
+
+
+def _merged_into(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> Revision | None:
+    """The first parent of the merge commit that GitHub makes of a pull request; else None.
+
+    The event names the target as it was when the event was made, which may be many commits ago:
+    they would be taken for the request's own. A merge that the branch holds itself is another.
+    """
+    pull = event.get("pull_request")
+    if not isinstance(pull, dict) or commit_of(head, "HEAD^2") is None:
+        return None
+    tip, target = (
+        str(side.get("sha") or "") if isinstance(side := pull.get(name), dict) else ""
+        for name in ("head", "base")
+    )
+    theirs = commit_of(head, "HEAD^2")
+    made = re.fullmatch(r"refs/pull/\d+/merge", environ.get("GITHUB_REF", ""))
+    sure = tip == theirs or (made and environ.get("GITHUB_SHA") == head.revision.sha)
+    alike = (not tip or is_ancestor(head, tip, "HEAD^2")) and is_ancestor(head, target, "HEAD^1")
+    if head.revision.sha == tip or not (sure or alike):
+        return None
+    return Revision(sha=commit_of(head, "HEAD^1"), ref="first parent of the merge commit")
+
+
+def _before_push(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> Revision | None:
+    """What the branch was before a push of one commit or several; None for a branch that is new.
+
+    Raises UsageError if that commit is not here.
+    """
+    before = str(event.get("before") or "")
+    if environ.get("GITHUB_EVENT_NAME") != "push" or not before.strip("0"):
+        return None
+    sha = commit_of(head, before)
+    if sha is None and not event.get("forced"):
+        missing = f"{before}, the state before this push, is not in this clone"
+        msg = f"{missing}. Give --base-ref, or {FETCH}"
+        raise UsageError(msg)
+    return Revision(sha=sha, ref="state before the push") if sha else None
+
+
+def commit_of(head: Checkout, ref: str) -> str | None:
+    """The commit that `ref` names; None if it names none here."""
+    return git(
+        head.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+    )
+
+
+def is_ancestor(head: Checkout, ref: str, other: str) -> bool:
+    """The commit `ref` is `other`, or lies before it."""
+    sha = commit_of(head, ref) if ref else None
+    return sha is not None and git(head.top, "merge-base", "--is-ancestor", sha, other) is not None
+
+
+def _targets(
+    head: Checkout, event: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[list[str], bool]:
+    """Refs that head is meant to go to, most certain first; whether one of them must exist."""
+    pull = event.get("pull_request")
+    if isinstance(pull, dict) and isinstance(pull.get("base"), dict):
+        found = [str(pull["base"].get("sha", "")), f"origin/{pull['base'].get('ref', '')}"]
+        return [ref for ref in found if ref], True
+    if environ.get("GITHUB_BASE_REF"):
+        return [f"origin/{environ['GITHUB_BASE_REF']}"], True
+    if environ.get("GITHUB_EVENT_NAME") == "push":
+        repository = event.get("repository")
+        default = repository.get("default_branch") if isinstance(repository, dict) else None
+        return ([f"origin/{default}"] if default else []), False
+    default = git(head.top, "symbolic-ref", "--quiet", "refs/remotes/origin/HEAD")
+    found = [default or "", "origin/main", "origin/master", "main", "master"]
+    return [ref for ref in found if ref], False
+
+
+def read_event(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The event of this GitHub job; empty elsewhere.
+
+    Raises UsageError where the event cannot be read: in doubt nothing is run.
+    """
+    path = environ.get("GITHUB_EVENT_PATH", "")
+    if not path:
+        if environ.get("GITHUB_ACTIONS") == "true":
+            msg = "GITHUB_EVENT_PATH is not set in a GitHub job, so the event is not known."
+            raise UsageError(msg)
+        return {}
+    try:
+        event = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        msg = f"The event file {path} cannot be read ({problem}). Nothing was run."
+        raise UsageError(msg) from problem
+    if not isinstance(event, dict):
+        msg = f"The event file {path} holds no JSON object. Nothing was run."
+        raise UsageError(msg)
+    return event
+
+
+@contextlib.contextmanager
+def base_checkout(
+    head: Checkout, revision: Revision, links: Sequence[str] = ()
+) -> Iterator[Checkout]:
+    """A worktree of `revision` outside the repository, gone at the end, also after a kill.
+
+    `links` are ignored data of head, shown to base by links. Raises NoBaselineError where git
+    cannot make it or head's folder is missing in it, and UsageError for a link that cannot be.
+    """
+    sources = shared_data(head, links)
+    git(head.top, "worktree", "prune")  # left by a killed gate
+    books = Path(git_folder(head.top), "worktrees")
+    with scratch_folder() as folder:
+        top = folder / head.top.name
+        try:
+            made = run_git(
+                head.top,
+                *("worktree", "add", "--detach", "--quiet", str(top), revision.sha or ""),
+            )
+            if made.returncode:
+                msg = f"git could not check out {revision.sha}: {made.stderr.strip()}"
+                raise NoBaselineError(msg)
+            _require_whole(top, head.top)
+            cwd = top / head.cwd.relative_to(head.top.resolve())
+            if not cwd.is_dir():
+                msg = f"{(revision.sha or '')[:12]} has no folder {cwd.relative_to(top)}"
+                raise NoBaselineError(msg)
+            _link(sources, links, cwd)
+            yield Checkout(top=top, cwd=cwd, revision=revision)
+        finally:
+            _forget(books, top)
+
+
+def second_checkout(head: Checkout, folder: Path) -> Checkout:
+    """Base from `folder`, a second checkout. Raises UsageError where it is none."""
+    base = head_checkout(folder)
+    cwd = base.top / head.cwd.relative_to(head.top.resolve())
+    if base.top.resolve() == head.top.resolve() or not cwd.is_dir():
+        msg = f"--base-ref {folder} is no second checkout that holds {cwd}. Check base out there."
+        raise UsageError(msg)
+    return Checkout(top=base.top, cwd=cwd, revision=base.revision)
+
+
+def _require_whole(base: Path, head: Path) -> None:
+    """Raise UsageError for submodules and large files, which a worktree does not fill."""
+    missing = [
+        line.partition("\t")[2]
+        for line in (git(base, "ls-files", "-s", "-z") or "").split("\0")
+        if line.startswith("160000 ") and any((head / line.partition("\t")[2]).glob("*"))
+    ]
+    tracked = (git(base, "ls-files", "-z", ":(attr:filter=lfs)") or "").split("\0")
+    missing += [p for p in tracked if p and _is_pointer(base / p) and not _is_pointer(head / p)]
+    if missing:
+        msg = (
+            f"{missing[0]} of base is a submodule or a Git LFS file, which a worktree does not "
+            "hold. Check base out beside head (a second actions/checkout with path: base), and "
+            "give --base-ref ./base."
+        )
+        raise UsageError(msg)
+
+
+def _is_pointer(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(LFS_POINTER)) == LFS_POINTER
+    except OSError:
+        return False
+
+
+def _forget(books: Path, worktree: Path) -> None:
+    """Remove the worktree and its entry in `books`, without git: programs have run by then."""
+    shutil.rmtree(worktree, ignore_errors=True)
+    for entry in books.glob("*"):
+        with contextlib.suppress(OSError):
+            if Path((entry / "gitdir").read_text().strip()).is_relative_to(worktree):
+                shutil.rmtree(entry, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        books.rmdir()  # only if it is empty
+
+
+def git_folder(top: Path) -> str:
+    """Folder in which the repository of the checkout at `top` keeps its books."""
+    return git(top, "rev-parse", "--path-format=absolute", "--git-common-dir") or str(top / ".git")
+
+
+# --- data that git ignores ----------------------------------------------------------------
+
+
+def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
+    """Places in head of the paths of `--link`. Raises UsageError for one that cannot be shared."""
+    return tuple(_shared(head.top.resolve(), head.cwd, path) for path in paths)
+
+
+def _shared(top: Path, cwd: Path, path: str) -> Path:
+    place = cwd / path
+    if not Path(os.path.normpath(place)).is_relative_to(top):
+        msg = f"--link {path!r} leads out of the checkout, where both arms see it anyway."
+        raise UsageError(msg)
+    if not place.exists():
+        msg = f"--link {path!r} is not there: {place}. Name data of head that git ignores."
+        raise UsageError(msg)
+    if git(cwd, "ls-files", "--", path):
+        msg = (
+            f"--link {path!r} holds files that git tracks: base has its own of them. Name data "
+            "that git ignores."
+        )
+        raise UsageError(msg)
+    return place
+
+
+def _link(sources: Sequence[Path], paths: Sequence[str], base_cwd: Path) -> None:
+    for path, source in zip(paths, sources, strict=True):
+        target = base_cwd / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source.resolve())
+        except OSError as problem:
+            msg = f"--link {path!r} cannot be made in base: {problem.strerror}."
+            raise UsageError(msg) from problem

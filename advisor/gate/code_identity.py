@@ -1,0 +1,219 @@
+"""Identity of the code that base and head ran: the project files that each run loaded.
+
+A shared editable install, an absolute path or `cd $GITHUB_WORKSPACE` gives both arms the code of
+head, and a slowdown would pass as noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from advisor.files import within
+from advisor.gate.checkout import git
+from advisor.gate.schema import ARMS, LoadedEntry
+from advisor.model import Origins
+from advisor.probe.origins import FILE
+from advisor.runner.job import PROBE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from advisor.gate.checkout import Checkout
+    from advisor.gate.schema import ProgramEntry, RunEntry, Variant
+
+LOADED_BYTES = 16 << 20
+FOREIGN_KEPT = 8
+NAMED = 3
+"""Files named in one sentence."""
+ENVIRONMENTS = ("site-packages", "dist-packages")
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+HASH_CHARS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Files that differ between the arms. Paths in `changed` are relative to a checkout's top."""
+
+    tops: Mapping[Variant, Path]
+    """Links resolved."""
+    changed: Mapping[str, Mapping[Variant, str | None]]
+    """By file that differs: SHA-256 in each arm, None where it is not there."""
+    shared: tuple[Path, ...] = ()
+    """Data that both arms were given on purpose."""
+
+    @property
+    def asked(self) -> Origins:
+        """Instructions for the probe."""
+        names = {PurePath(path).name for path in self.changed}
+        roots = tuple(self.tops.values())
+        return Origins(roots=tuple(map(str, roots)), names=tuple(sorted(names)))
+
+
+def difference(base: Checkout, head: Checkout, shared: Sequence[Path] = ()) -> Difference | None:
+    """Files that differ between two checkouts; None if both are the same folder."""
+    if base.top == head.top:
+        return None
+    tops: dict[Variant, Path] = {"base": base.top.resolve(), "head": head.top.resolve()}
+    ends = (base.revision.sha or "HEAD",)
+    listed = git(head.top, "diff", "--name-only", "-z", "--no-renames", "--no-textconv", *ends)
+    new = git(head.top, "ls-files", "-z", "--others", "--exclude-standard")
+    paths = sorted({path for text in (listed, new) for path in (text or "").split("\0") if path})
+    changed: dict[str, Mapping[Variant, str | None]] = {}
+    for path in paths:
+        hashes = {arm: _digest(tops[arm] / path) for arm in ARMS}
+        if hashes["base"] != hashes["head"] or not any(hashes.values()):  # a submodule has none
+            changed[path] = hashes
+    return Difference(
+        tops=tops,
+        changed=changed,
+        shared=tuple(path.resolve() for path in shared),
+    )
+
+
+def loaded(scratch: Path, top: Path, between: Difference) -> LoadedEntry:
+    """Files that a run in the checkout at `top` reported; the report is read as untrusted."""
+    top = top.resolve()
+    others = {*between.tops.values()} - {top}
+    own: set[str] = set()
+    foreign: list[str] = []
+    changed: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    for how, path, digest in _lines(scratch):
+        if _exempt(path, between):
+            continue
+        other = next((each for each in others if Path(path).is_relative_to(each)), None)
+        if other is not None and not _in_environment(path, other):
+            inside = str(Path(path).relative_to(other))
+            if how == "ran" or inside in between.changed:
+                foreign.append(inside)
+            continue
+        mine = _inside(path, top)
+        if mine is not None and not _in_environment(path, top):
+            own |= {mine} if how == "ran" else set()
+            if mine in between.changed and digest:
+                changed[mine] = digest[:HASH_CHARS]
+        elif digest:
+            copies |= dict.fromkeys(_copied(path, digest, between), digest[:HASH_CHARS])
+    return LoadedEntry(
+        own=len(own),
+        foreign=sorted(set(foreign))[:FOREIGN_KEPT],
+        changed={**copies, **changed},
+    )
+
+
+def why_same_code(program: ProgramEntry) -> str | None:
+    """Reason that the arms ran the same code; None where that was not seen."""
+    seen = [run for run in _runs(program) if run.loaded is not None]
+    for run in seen:
+        if run.loaded and run.loaded.foreign:
+            other = "head" if run.arm == "base" else "base"
+            return (
+                f"{run.arm} loaded {_some(run.loaded.foreign)} of {other}: {other} was measured "
+                "twice. Install each arm into its own checkout (--setup), and name files in the "
+                "command by relative paths"
+            )
+    versions = {arm: _versions(run for run in seen if run.arm == arm) for arm in ARMS}
+    same = [
+        path
+        for path, hashes in versions["base"].items()
+        if hashes == versions["head"].get(path) and len(hashes) == 1
+    ]
+    if not same:
+        return None
+    return (
+        f"base and head loaded the same {_some(sorted(same))}, which differs between them: one of "
+        "them was measured twice. Install each arm into its own checkout (--setup)"
+    )
+
+
+def unseen(program: ProgramEntry, between: Difference | None) -> str | None:
+    """A warning where neither arm loaded a file that differs; None otherwise."""
+    if between is None or not between.changed:
+        return None
+    runs = _runs(program)
+    if not all(any(run.loaded for run in runs if run.arm == arm) for arm in ARMS):
+        return None
+    if any(run.loaded and run.loaded.changed for run in runs):
+        return None
+    names = _some(sorted(between.changed))
+    return (
+        f"{program.name}: no file that differs between base and head ({names}) was seen to be "
+        "loaded by either, so this says little about the change"
+    )
+
+
+def _runs(program: ProgramEntry) -> list[RunEntry]:
+    paired = [run for pair in program.pairs for run in (pair.base, pair.head)]
+    return [*program.warm_ups, *paired]
+
+
+def _versions(runs: Iterable[RunEntry]) -> dict[str, set[str]]:
+    """By changed file, the hashes under which it was loaded."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for path, digest in run.loaded.changed.items() if run.loaded else ():
+            found.setdefault(path, set()).add(digest)
+    return found
+
+
+def _lines(scratch: Path) -> Iterator[tuple[str, str, str | None]]:
+    """Kind, absolute path and SHA-256 of each reported file."""
+    try:
+        data = within.read(scratch, f"probe/{FILE}", LOADED_BYTES)
+    except OSError:
+        return
+    for line in data.splitlines():
+        try:
+            entry = json.loads(line)
+            how, path, digest = entry["how"], entry["path"], entry["sha256"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+        if isinstance(how, str) and isinstance(path, str) and isinstance(digest, str | None):
+            yield how, path, digest
+
+
+def _exempt(path: str, between: Difference) -> bool:
+    """Of ours, or shared on purpose."""
+    return any(Path(path).is_relative_to(folder) for folder in (PROBE, *between.shared))
+
+
+def _inside(path: str, top: Path) -> str | None:
+    """`path` relative to `top`; None if it lies elsewhere."""
+    return str(Path(path).relative_to(top)) if Path(path).is_relative_to(top) else None
+
+
+def _in_environment(path: str, top: Path) -> bool:
+    """An environment that lies in the checkout holds it: no code of the project's own."""
+    parts = Path(path).relative_to(top).parts
+    if any(part in ENVIRONMENTS for part in parts):
+        return True
+    folders = [top.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
+    return any((folder / mark).exists() for folder in folders for mark in ENVIRONMENT_MARKS)
+
+
+def _copied(path: str, digest: str, between: Difference) -> Iterator[str]:
+    """Files that differ, of which `path`, which lies elsewhere, is a copy."""
+    name = PurePath(path).name
+    for changed, hashes in between.changed.items():
+        if PurePath(changed).name == name and digest in hashes.values() and digest != EMPTY:
+            yield changed
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    except OSError:
+        return None
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(map(repr, names[:NAMED])) + more
+
+
+EMPTY = hashlib.sha256(b"").hexdigest()
+"""Every package has such a file."""

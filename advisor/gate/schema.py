@@ -1,0 +1,334 @@
+"""Schema of gate.json: every raw value of one gate, and its verdict.
+
+Rates are units per second, above zero and finite; a run without one carries a problem instead.
+Null means not measured. Versions of the format: 1 first release; 2 names workloads by program and
+benchmark, states a confidence level, and records the seed of the orders.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Variant = Literal["base", "head"]
+Source = Literal["throughput line", "probe", "whole-run time", "pytest-benchmark", "benchmark JSON"]
+
+ARMS: tuple[Variant, Variant] = ("base", "head")
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        json_schema_serialization_defaults_required=True,  # what is written is written whole
+    )
+
+
+class Rate(Part):
+    """Units per second of one process. A rate over windows is never a sample of its own."""
+
+    mean: Positive
+    """Units over the time they took; a time or size is kept as its own value."""
+    unit: str = "run"
+    better: Literal["lower", "higher"] = "higher"
+    work: float | None = None
+    """Units finished by a run that went to its own end; null if the window was cut."""
+
+
+class Problem(Part):
+    """Reason that one process gave no rate."""
+
+    kind: str
+    """A failure kind of the trials, or `no-rate`."""
+    evidence: str
+    next_step: str = ""
+
+
+class GpuReadings(Part):
+    """NVML readings of one process. Unsteady: never part of a matching key."""
+
+    uuid: str | None = None
+    name: str | None = None
+    driver: str | None = None
+    power_limit_w: float | None = None
+    util_pct: float | None = None
+    sm_clock_mhz: float | None = None
+    sm_clock_spread_pct: float | None = None
+    mem_clock_mhz: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    energy_j: float | None = None
+    event_reasons: dict[str, float] = Field(default_factory=dict)
+    """Share of samples that carried each clock event reason."""
+    foreign_pids: int | None = None
+    busy_samples: int | None = None
+    gaps: dict[str, str] = Field(default_factory=dict)
+    """Reading and the reason it is missing."""
+
+
+class NeighbourEntry(Part):
+    """Another program that was at work on the host."""
+
+    name: str
+    """Its command name."""
+    cpus: float
+    """CPUs it kept busy: 0.5 is half of one."""
+
+
+class DisturbanceEntry(Part):
+    """Load of other programs on the CPUs while one process was measured.
+
+    Null where the host does not tell.
+    """
+
+    disturbed: bool | None = None
+    """Whether the rate had to be counted over time that others disturbed."""
+    others_cpus: float | None = None
+    """Mean number of CPUs, of those the run may use, that others kept busy."""
+    waited_cpus: float | None = None
+    """Mean number of the run's own threads that were ready and did not get a CPU."""
+    steal_share: float | None = None
+    """Share of the CPUs' time that the hypervisor gave to somebody else."""
+    clean_share: float | None = None
+    """Share of the window in which nobody disturbed it."""
+    who: list[NeighbourEntry] = Field(default_factory=list)
+    """The busiest others, most first."""
+
+
+class LoadedEntry(Part):
+    """Project files that one run loaded, as far as Python ran them."""
+
+    own: int = 0
+    """Files of its own checkout."""
+    foreign: list[str] = Field(default_factory=list)
+    """Files of the other arm's checkout, relative to it."""
+    changed: dict[str, str] = Field(default_factory=dict)
+    """Files that differ between base and head: a digest of what was loaded."""
+
+
+class RunEntry(Part):
+    """One process of one arm."""
+
+    arm: Variant
+    started: float
+    """Epoch seconds."""
+    wall_s: float
+    source: Source | None = None
+    """Origin of the rates; null if there are none."""
+    rates: dict[str, Rate] = Field(default_factory=dict)
+    """By workload: one, or each benchmark of a suite."""
+    problem: Problem | None = None
+    exit_code: int | None = None
+    gpu: GpuReadings = GpuReadings()
+    disturbance: DisturbanceEntry = DisturbanceEntry()
+    peak_mem_gib: float | None = None
+    figures: dict[str, Positive] = Field(default_factory=dict)
+    """Measured figures beside the rate, by their names in gpu-advisor.toml."""
+    wait_share: float | None = None
+    shares: dict[str, float] = Field(default_factory=dict)
+    """Shares of a unit's time."""
+    effects: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Batch, workers, dtype and the like, as observed."""
+    loaded: LoadedEntry | None = None
+    """Null where base and head are one folder."""
+    notes: list[str] = Field(default_factory=list)
+
+
+class PairEntry(Part):
+    """One process of each arm, run right after each other."""
+
+    number: int
+    order: Literal["base first", "head first"]
+    base: RunEntry
+    head: RunEntry
+    discarded: str | None = None
+    """Reason that the pair as a whole does not count."""
+
+
+class ProgramEntry(Part):
+    """One command, run as it is in both arms. It is one workload, or a suite of several."""
+
+    name: str
+    command: str
+    definition: str
+    """Digest of command, unit, patterns and environment: what must be the same in both arms."""
+    pairs: list[PairEntry] = Field(default_factory=list)
+    warm_ups: list[RunEntry] = Field(default_factory=list)
+    """One run of each arm before the first pair: fills caches, proves that it runs at all."""
+    known: list[str] = Field(default_factory=list)
+    """The workload and those benchmarks of it that base's settings or the history know."""
+    no_baseline: str | None = None
+    """Why there is nothing to compare with."""
+    error: str | None = None
+    """Why head could not be measured, or base for a reason that can be mended."""
+    stopped: str | None = None
+    """Why no more pairs were measured although nothing was decided."""
+
+
+# --- the record ---
+
+SCHEMA_VERSION: Literal[2] = 2
+
+Verdict = Literal["pass", "regression", "inconclusive", "no-baseline", "invalid", "error"]
+Mode = Literal["ab", "replay", "history", "noise"]
+
+CONFIDENCE = 0.90
+"""Of every interval in a report: each bound is wrong in at most one case of twenty."""
+
+
+class MovedFigure(Part):
+    """Where a unit's time went: medians of the pairs that count."""
+
+    program: str
+    figure: str
+    base: str
+    head: str
+    change: str = ""
+
+
+class NoiseCheck(Part):
+    """Pairs of equal code: how far equal processes differ on this runner."""
+
+    workload: str
+    pairs: int
+    noise_pct: float | None
+    """Spread (one standard deviation) between equal processes."""
+    outcome: str
+    """Verdict of the rule on these equal runs."""
+    threshold_pct: float | None
+    """The smallest threshold, in whole percent, at which these runs pass; null if unbounded."""
+    two_groups_pct: float | None
+    """Distance of two groups of runs, if they fall into two."""
+
+
+class WorkloadVerdict(Part):
+    """Verdict on one workload. Percentages are drops of the rate: above 0 is slower.
+
+    Of a figure that is better lower they are its growth: above 0 is worse as well.
+    """
+
+    name: str
+    program: str
+    benchmark: str | None = None
+    """Name in the program's suite; null for a program that is one workload."""
+    figure: str = "throughput"
+    better: Literal["lower", "higher"] = "higher"
+    threshold: float | None = None
+    """The share that was allowed; null where nothing was compared."""
+    verdict: Verdict
+    reason: str
+    slowdown_pct: float | None = None
+    ci_low_pct: float | None = None
+    ci_high_pct: float | None = None
+    confidence: float | None = None
+    """Confidence level of the interval; null without one."""
+    pairs: int = 0
+    discarded_pairs: int = 0
+    unit: str = "run"
+    source: Source | None = None
+    base_units_per_s: float | None = None
+    head_units_per_s: float | None = None
+    noise_pct: float | None = None
+    """Spread (one standard deviation) between processes of the same arm."""
+    faster: bool = False
+    notes: list[str] = Field(default_factory=list)
+
+
+class Revision(Part):
+    """One arm's code."""
+
+    sha: str | None = None
+    ref: str | None = None
+    dirty: bool = False
+
+
+class OwnFigure(Part):
+    """A figure in the program's own output."""
+
+    pattern: str
+    better: Literal["lower", "higher"]
+
+
+class Limits(Part):
+    """Shares by which a program's figures may worsen, as gpu-advisor.toml of base says."""
+
+    figures: dict[str, float] = Field(default_factory=dict)
+    benchmarks: dict[str, float] = Field(default_factory=dict)
+
+
+class Inputs(Part):
+    """Settings that were fixed before anything was measured."""
+
+    threshold: float = 0.05
+    alpha: float = 0.05
+    """Chance of a wrong verdict on each side, over all looks and workloads."""
+    looks: list[int] = Field(default_factory=lambda: [5, 9, 12, 17, 24])
+    seed: int = 0
+    """Seed of the random orders within pairs."""
+    limits: dict[str, Limits] = Field(default_factory=dict)
+    """By program."""
+    own_figures: dict[str, dict[str, OwnFigure]] = Field(default_factory=dict)
+    """By program: figures that its output states."""
+    allow_removed: list[str] = Field(default_factory=list)
+    max_minutes: float = 30
+    on_inconclusive: str = "fail"
+
+
+class HostEntry(Part):
+    """Machine and software."""
+
+    key: str = ""
+    """Digest of stable facts only."""
+    cpu: str = ""
+    cpus: int | None = None
+    ram_gib: float | None = None
+    os: str = ""
+    gpus: list[str] = Field(default_factory=list)
+    driver: str | None = None
+    power_limit_w: float | None = None
+    boot_id: str | None = None
+    cpu_governor: str | None = None
+    load_1min: float | None = None
+    python: str | None = None
+    torch: str | None = None
+
+
+class Headline(Part):
+    """The verdict and its figures: the first block of gate.json."""
+
+    verdict: Verdict
+    slowdown_pct: float | None = None
+    ci_low_pct: float | None = None
+    ci_high_pct: float | None = None
+    confidence: float | None = None
+    pairs: int = 0
+    discarded_pairs: int = 0
+    workloads: list[WorkloadVerdict] = Field(default_factory=list)
+
+
+class GateRecord(Headline):
+    """gate.json."""
+
+    schema_version: Literal[2] = SCHEMA_VERSION
+    reason: str
+    mode: Mode = "ab"
+    tool_version: str
+    created: str
+    wall_s: float = 0.0
+    inputs: Inputs = Inputs()
+    base: Revision = Revision()
+    head: Revision = Revision()
+    host: HostEntry = HostEntry()
+    validity: str = "unverified"
+    """`verified`; `busy` and the load of others; or `unverified` and why."""
+    programs: list[ProgramEntry] = Field(default_factory=list)
+    moved: list[MovedFigure] = Field(default_factory=list)
+    """Of programs with a regression."""
+    noise: list[NoiseCheck] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    written_by: Literal["gpu-advisor"] = "gpu-advisor"
+    """Marks the file as one that a later call may replace."""

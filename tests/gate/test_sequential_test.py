@@ -1,0 +1,143 @@
+"""The sequential test: its error budget, its looks, and what withholds a verdict."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from advisor.gate.runner import orders
+from advisor.gate.sequential_test import (
+    LOOKS,
+    SERIAL_LIMIT,
+    SPENT,
+    Rule,
+    judge,
+    serial_correlation_z,
+)
+
+RULE = Rule()
+TAU = RULE.tau
+
+
+def around(centre: float, n: int = 24, spread: float = 0.001) -> list[float]:
+    """Values about `centre`, in an order without correlation."""
+    rng = random.Random(7)
+    values = [centre + spread * (i - (n - 1) / 2) / n for i in range(n)]
+    while abs(serial_correlation_z(values)) > 0.5:
+        rng.shuffle(values)
+    return values
+
+
+def outcome(values: list[float], **rule: float) -> tuple[str, int | None]:
+    found = judge({"w": values}, Rule(**rule))["w"]
+    return found.outcome, found.looked_at
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_the_shares_spend_the_budget_once(side: int) -> None:
+    assert tuple(SPENT) == LOOKS
+    assert sum(shares[side] for shares in SPENT.values()) == pytest.approx(1)
+    for looks in (LOOKS, (5, 12), (6, 10, 30)):
+        rule = Rule(looks=looks)
+        spent = sum(rule.level(look, ("pass", "regression")[side]) for look in looks)
+        assert spent == pytest.approx(rule.alpha)
+
+
+def test_equal_code_passes_after_five_pairs_and_never_before() -> None:
+    assert outcome(around(0.0, 5)) == ("pass", 5)
+    assert outcome(around(0.0, 4)) == ("inconclusive", None)
+
+
+def test_an_evident_slowdown_is_red_after_nine_pairs_and_never_before() -> None:
+    assert outcome(around(0.5, 9)) == ("regression", 9)
+    assert outcome(around(0.5, 8)) == ("inconclusive", None)
+    assert RULE.level(5, "regression") == 0
+
+
+def test_a_decision_does_not_change_with_later_pairs() -> None:
+    values = [*around(0.0, 5), *around(0.9, 19)]
+    assert outcome(values) == ("pass", 5)
+
+
+def test_bounds_at_the_threshold_decide_nothing() -> None:
+    assert outcome(around(TAU, 24, spread=0.02))[0] == "inconclusive"
+
+
+def test_the_mean_must_show_the_slowdown_as_well() -> None:
+    """A base that is slow now and then does not lend its good runs to a verdict against head."""
+    values = around(TAU + 0.02, 24)
+    assert outcome(values)[0] == "regression"
+    values[3] = values[11] = values[20] = -0.5
+    assert sum(values) / 24 < TAU
+    assert outcome(values)[0] == "inconclusive"
+
+
+def test_correlated_pairs_delay_every_verdict() -> None:
+    rising = sorted(around(0.02, 5, spread=0.05))
+    assert serial_correlation_z(rising) > SERIAL_LIMIT
+    found = judge({"w": rising}, RULE)["w"]
+    assert (found.outcome, found.correlated) == ("inconclusive", True)
+
+
+def test_correlation_that_cannot_matter_delays_nothing() -> None:
+    """All pairs lie further from the threshold than from each other."""
+    assert outcome(sorted(around(0.0, 5, spread=0.01))) == ("pass", 5)
+    assert outcome(sorted(around(0.5, 9, spread=0.01))) == ("regression", 9)
+
+
+@pytest.mark.parametrize(
+    ("values", "z"),
+    [
+        # 2 - sum of squared rank steps / sum of squares about the mean, over sqrt(20 / (5n + 7))
+        ([1, 2, 3, 4, 5], (2 - 4 / 10) / math.sqrt(20 / 32)),
+        ([1, 5, 2, 4, 3], (2 - 30 / 10) / math.sqrt(20 / 32)),
+        ([1, 1, 1, 1, 1], 0.0),
+    ],
+)
+def test_serial_correlation_by_hand(values: list[float], z: float) -> None:
+    assert serial_correlation_z(values) == pytest.approx(z)
+
+
+def test_several_regressions_are_proven_step_down() -> None:
+    """One of twenty needs level / 20: nine pairs cannot give it, the next look can."""
+    quiet = {f"q{n}": around(0.0, 24) for n in range(19)}
+    found = judge({**quiet, "slow": around(0.5, 24)}, RULE)
+    assert (found["slow"].outcome, found["slow"].looked_at) == ("regression", 12)
+    assert all(found[name].outcome == "pass" for name in quiet)
+
+
+@pytest.mark.parametrize("workloads", [1, 10, 20])
+def test_any_false_red_is_as_rare_with_many_workloads(workloads: int) -> None:
+    """All at the threshold: one of them is red in at most one of twenty gates."""
+    rng, gates = random.Random(workloads), 100
+    red = 0
+    for _ in range(gates):
+        drawn = {n: [rng.gauss(TAU, 0.01) for _ in range(24)] for n in range(workloads)}
+        red += any(j.outcome == "regression" for j in judge(drawn, RULE).values())
+    assert red <= 11  # P(more) < 1 % for a rate of 5 %
+
+
+def test_every_interval_has_the_same_confidence() -> None:
+    values = {"early": around(0.0, 24), "late": around(0.5, 24), "open": around(TAU, 24)}
+    assert {round(j.interval.confidence, 9) for j in judge(values, RULE).values()} == {0.9}
+
+
+def test_thresholds_of_their_own() -> None:
+    found = judge({"a": around(0.1), "b": around(0.1)}, RULE, {"a": 0.2})
+    assert (found["a"].outcome, found["b"].outcome) == ("pass", "regression")
+
+
+def test_orders_are_random_seeded_and_balanced() -> None:
+    def first(seed: int) -> list[tuple[str, str]]:
+        drawn = orders(seed)
+        return [next(drawn) for _ in range(24)]
+
+    assert first(3) == first(3)
+    assert len({tuple(first(seed)) for seed in range(20)}) > 15
+    for seed in range(20):
+        drawn = first(seed)
+        assert all({drawn[i], drawn[i + 1]} == {("base", "head"), ("head", "base")}
+                   for i in range(0, 24, 2))  # fmt: skip
+    assert {first(seed)[4][0] for seed in range(20)} == {"base", "head"}

@@ -1,0 +1,64 @@
+"""JSON of benchmark suites, written by the measured program and read as untrusted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from advisor.gate.process import NoRateError, last_match, read_suite
+
+
+def pytest_benchmark(**mean_s: float) -> bytes:
+    found = [{"fullname": n, "stats": {"mean": s, "median": s}} for n, s in mean_s.items()]
+    return json.dumps({"benchmarks": found, "machine_info": {}}).encode()
+
+
+def named(*entries: dict) -> bytes:
+    return json.dumps(list(entries)).encode()
+
+
+def test_pytest_benchmark_is_calls_a_second() -> None:
+    source, rates = read_suite(pytest_benchmark(a=0.5, b=0.01))
+    assert source == "pytest-benchmark"
+    assert {name: rate.mean for name, rate in rates.items()} == {"a": 2.0, "b": 100.0}
+
+
+def test_any_tool_may_write_names_and_values() -> None:
+    source, rates = read_suite(
+        named(
+            {"name": "fps", "value": 30, "unit": "frame"},
+            {"name": "latency", "value": 2.5, "unit": "ms", "better": "lower", "extra": "x"},
+        )
+    )
+    assert source == "benchmark JSON"
+    assert (rates["fps"].unit, rates["fps"].better) == ("frame", "higher")
+    assert (rates["latency"].mean, rates["latency"].better) == (2.5, "lower")
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "words"),
+    [
+        (b"{", "no-rate", "cannot be read"),
+        (b"{}", "no-rate", "benchmarks"),
+        (b"[" * 100_000, "no-rate", "cannot be read"),
+        (b"[]", "work-not-done", "no benchmark"),
+        (pytest_benchmark(), "work-not-done", "no benchmark"),
+        (named({"name": "a", "value": 0}), "work-not-done", "a: "),
+        (named({"name": "a", "value": -1}), "work-not-done", "a: "),
+        (b'[{"name": "a", "value": NaN}]', "non-finite", "a: "),
+        (named({"name": "a"}), "no-rate", "0.value"),
+        (named({"name": "a", "value": 1, "better": "up"}), "no-rate", "better"),
+        (named({"name": "a", "value": 1}, {"name": "a", "value": 2}), "no-rate", "twice"),
+    ],
+)
+def test_a_file_without_a_rate_says_why(raw: bytes, kind: str, words: str) -> None:
+    with pytest.raises(NoRateError) as found:
+        read_suite(raw)
+    assert found.value.problem.kind == kind
+    assert words in found.value.problem.evidence
+
+
+def test_the_last_line_counts() -> None:
+    output = "throughput: 1\nthroughput: 2\nx throughput: 3"
+    assert last_match(output, r"^[ \t]*throughput:[ \t]*(\S+)") == "2"
