@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from advisor import settings
 from advisor.gate.schema import GateRecord, Headline
-from advisor.report.model import Report
+from advisor.report.schema import Report
 
 ROOT = Path(__file__).resolve().parents[1]
 DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -168,7 +168,7 @@ def line_of(name: str, report: dict[str, Any], wall_s: float) -> Line:
         free=free.get("ratio"),
         free_low=free.get("low"),
         free_high=free.get("high"),
-        busy=report["busy"],
+        busy=report["load_note"],
         changes=tuple(f"{c['path'].rsplit('.', 1)[-1]}={c['to']}" for c in report["changes"]),
     )
 

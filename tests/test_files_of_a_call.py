@@ -13,7 +13,7 @@ import pytest
 
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
 from advisor.report import writing
-from advisor.report.model import AdviceEntry
+from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
 from benchmarks import kills
 from benchmarks.rewriting import Failures
@@ -123,8 +123,8 @@ def test_a_call_that_ends_before_its_search_keeps_the_finished_report(
     project: Path, gpu_advisor: warm.Server
 ) -> None:
     """With its patches, and says so."""
-    advised = AdviceEntry(title="a", detail="b", patch="--- a/run.py\n+++ b/run.py\n")
-    writing.write(examples.unchanged(advice=[advised]), project / "report.md")
+    advised = SuggestionEntry(title="a", detail="b", patch="--- a/run.py\n+++ b/run.py\n")
+    writing.write(examples.unchanged(suggestions=[advised]), project / "report.md")
     before = {path: path.read_bytes() for path in project.glob("report*") if path.is_file()}
     assert {path.suffix for path in before} == {".md", ".json", ".patch"}
     program = project / "run.py"

@@ -19,7 +19,7 @@ import pytest
 from advisor import errors
 from advisor.__main__ import main
 from advisor.report import writing
-from advisor.report.model import AdviceEntry, Report
+from advisor.report.schema import Report, SuggestionEntry
 from tests.report import examples
 
 CONFIG = '{"batch_size": 1}\n'
@@ -142,8 +142,8 @@ def test_a_patch_of_the_users_that_we_would_never_name_so_is_left_alone(project:
 
 
 def test_every_file_of_a_report_carries_the_mark_that_makes_it_ours(project: Path) -> None:
-    patched = AdviceEntry(title="t", detail="d", patch="--- a/x.py\n+++ b/x.py\n")
-    writing.write(examples.improved(advice=[patched]), project / "out" / "r.md")
+    patched = SuggestionEntry(title="t", detail="d", patch="--- a/x.py\n+++ b/x.py\n")
+    writing.write(examples.improved(suggestions=[patched]), project / "out" / "r.md")
     written = [path for path in (project / "out").rglob("*") if path.is_file()]
     assert {path.suffix for path in written} == {".md", ".json", ".svg", ".patch"}
     for path in written:

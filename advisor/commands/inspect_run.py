@@ -20,7 +20,7 @@ from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
-from advisor.report.entries import trial_entry
+from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.runner import limits
 from advisor.tuner.batch_place import place_of_batch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor import config as documents
 from advisor import numbers
-from advisor.commands.session import Job, add_arguments, options_of, prepare
+from advisor.commands.session import DEFAULT_REPORT, Job, add_arguments, options_of, prepare
 from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
     AdvisorError,
@@ -34,9 +34,9 @@ from advisor.machine import target
 from advisor.model import Candidate, Failure
 from advisor.patches import proven_advice
 from advisor.quality import measure_key
-from advisor.report import compose, sentences, view, writing
-from advisor.report.entries import trial_entry
-from advisor.report.outcome import TuningResult
+from advisor.report import build, sections, sentences, writing
+from advisor.report.build import trial_entry
+from advisor.report.verdict import TuningResult
 from advisor.tuner import next_turn
 from advisor.tuner.asking import Stop
 from advisor.tuner.decisions import decisions
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from advisor.executor.engines import Engine
     from advisor.model import Change
-    from advisor.report.model import Report
     from advisor.report.progress import Progress
+    from advisor.report.schema import Report
     from advisor.tuner.standing import Result
 
 __all__ = ["add_arguments", "run"]
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if problem is not None:
         raise problem
     if stop is not None and stop.reason == "budget-too-small":
-        raise BudgetTooSmallError(" ".join(filter(None, (report.busy, report.reason))))
+        raise BudgetTooSmallError(" ".join(filter(None, (report.load_note, report.reason))))
     show(report, json_only=options.json)
     return OPTIMIZE_EXIT_CODES[report.verdict]
 
@@ -275,10 +275,10 @@ def conclude(
                 written = write_tuned(job, lab, winner)
             except AdvisorError as problem:
                 refused = problem
-    report = compose.optimize_report(
+    report = build.optimize_report(
         TuningResult(
             stop=stop,
-            standing=now,
+            state=now,
             attempts=tuple(lab.attempts),
             comparisons=tuple(lab.comparisons),
             winner=winner,
@@ -288,9 +288,9 @@ def conclude(
             machine=job.machine,
             diff=text,
             history_set_aside=lab.recall.set_aside,
-            crowd=lab.crowd,
+            background_load=lab.crowd,
         ),
-        compose.RunInfo(
+        build.RunInfo(
             config=job.config,
             report=options.report,
             output=written.config,
@@ -303,9 +303,37 @@ def conclude(
             target=job.target,
             price_per_hour=job.price_per_hour,
             wall_s=wall_s,
+            resume=resume_words(job),
+            typed=tuple(job.typed),
         ),
     )
     return report, refused
+
+
+def resume_words(job: Job) -> tuple[str, ...]:
+    """The call again, without its budget and its command."""
+    options = job.options
+    words = ["gpu-advisor", "optimize"]
+    if options.config is not None:
+        words.append(str(options.config))
+    named = {
+        "--workload": options.workload,
+        "--target": options.target,
+        "--output": options.output,
+        "--objective": options.objective,
+        "--report": options.report if options.report != DEFAULT_REPORT else None,
+    }
+    for flag, value in named.items():
+        words += [] if value is None else [flag, str(value)]
+    if options.constraints:
+        words += ["--constraint", *options.constraints]
+    switches = {
+        "--safe": options.safe,
+        "--write-toml": options.write_toml,
+        "--dry-run": options.dry_run,
+        "--allow-writes": options.allow_writes,
+    }
+    return (*words, *(flag for flag, given in switches.items() if given))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,14 +404,14 @@ def show(report: Report, *, json_only: bool) -> None:
     if json_only:
         sys.stdout.write(json.dumps(writing.headline(writing.masked(report)), indent=2) + "\n")
         return
-    lines = [f"{view.subject(report)}: {report.verdict}. {report.reason}"]
-    if report.busy:
-        lines.append(f"  {report.busy}")
+    lines = [f"{sections.subject(report)}: {report.verdict}. {report.reason}"]
+    if report.load_note:
+        lines.append(f"  {report.load_note}")
     lines += [f"  {c.path}: {c.from_} -> {c.to}" for c in report.changes]
     lines += [
-        f"  yours to decide: {advice.title}, {numbers.gain(advice.gain)}"
-        for advice in report.advice
-        if advice.gain
+        f"  suggested, not applied: {entry.title}, {numbers.gain(entry.gain)}"
+        for entry in report.suggestions
+        if entry.gain
     ]
     if report.tuned_command:
         lines.append(f"tuned command: {report.tuned_command}")

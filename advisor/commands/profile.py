@@ -20,10 +20,10 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import bounds, footprint
+from advisor.report import amdahl, footprint
 from advisor.report.alone import below_the_whole
 from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
-from advisor.report.entries import trial_entry
+from advisor.report.build import trial_entry
 from advisor.report.over_runs import ranged
 from advisor.report.progress import Progress
 from advisor.runner import limits
@@ -34,7 +34,7 @@ from advisor.tuner.prices import CEILINGS_S
 if TYPE_CHECKING:
     import argparse
 
-    from advisor.report.bounds import Bound
+    from advisor.report.amdahl import Bound
     from advisor.settings import Workload
 
 RUNS = 2
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     if result[0].cards:
         aim = target.computed_on(aim, machine, result[0].cards[0])
     found = diagnose(result, profile=aim.profile)
-    help_ = bounds.bounds(result, cpus=machine.cpus)
+    help_ = amdahl.bounds(result, cpus=machine.cpus)
     if args.json:
         told = as_object(result, workload.unit, found, help_)
         shown = json.dumps(masking.mask_value(told), indent=2) + "\n"
@@ -210,7 +210,7 @@ def as_object(
         "forwards_per_unit": effects.forwards_per_unit,
         "peak_mem_gib": run.peak_mem_gib,
         "effects": dataclasses.asdict(effects) | {"arguments": dict(effects.arguments)},
-        "shares": bounds.measured_parts(run.shares) or None,
+        "shares": amdahl.measured_parts(run.shares) or None,
         "bottleneck": dataclasses.asdict(found),
         "advice": [dataclasses.asdict(each) for each in help_],
     }
@@ -225,12 +225,12 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
     sections = {
         "Measured": _measured(runs, run),
         "Where the time goes": [
-            f"{numbers.percent(share):>7}  {bounds.named(run, name)}"
-            for name, share in bounds.measured_parts(run.shares).items()
+            f"{numbers.percent(share):>7}  {amdahl.named(run, name)}"
+            for name, share in amdahl.measured_parts(run.shares).items()
         ],
         "Memory of a step at its peak": footprint.lines(run),
         "Ceiling of each part": _ceilings(runs, run),
-        f"Why the {_device(run)} is not at 100 %": bounds.idle_reasons(run),
+        f"Why the {_device(run)} is not at 100 %": amdahl.idle_reasons(run),
         "What would help, and by how much at most": [
             f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
         ],

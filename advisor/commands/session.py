@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from advisor.model import Machine
     from advisor.runner.limits import Limits
 
+DEFAULT_REPORT = Path("report.md")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `gpu-advisor optimize`."""
@@ -93,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--report",
         type=Path,
-        default=Path("report.md"),
+        default=DEFAULT_REPORT,
         metavar="PATH",
         help="place of the report (default report.md; report.json beside it)",
     )
@@ -198,6 +200,8 @@ class Job:
 
     options: Options
     invocation: invocation.Invocation
+    typed: tuple[str, ...]
+    """The command, where it was typed after `--`."""
     config: Path | None
     """As the user or gpu-advisor.toml named it."""
     sources: tuple[Source, ...]
@@ -274,6 +278,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
     return Job(
         options=options,
         invocation=asked,
+        typed=tuple(command or ()),
         config=asked.path,
         sources=tuple(
             Source(document=document, findings=knobs.find(document, told=asked.phase))

@@ -54,4 +54,4 @@ class Advice:
     site: str | None = None
     patch: str | None = None
     stood_in: bool = False
-    """Disturbed rounds had to be counted: the gain is that beside others."""
+    """rerun on an idle machine: the gain is that beside others."""

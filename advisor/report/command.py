@@ -66,6 +66,6 @@ def _page(args: argparse.Namespace) -> int:
     claimed = writing.claim_page(
         place, never=(args.report,), like=args.report, overwrite=args.overwrite
     )
-    writing.write_page(report, place, claimed, args.report.stem)
+    writing.write_page(report, place, claimed, args.report)
     sys.stdout.write(f"{place}\n")
     return 0

@@ -1,18 +1,22 @@
-"""Figures of a report, as SVG files. matplotlib is imported only here, and only to draw.
+"""The two figures of a report, as SVG. matplotlib is imported only to draw.
 
-Backgrounds are transparent and every colour is a mid-tone, so that one file reads well on a
-white page and on GitHub's dark one (#0d1117).
+Backgrounds are transparent and colours are mid-tones: one file reads well on white and on dark
+pages.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import warnings
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from advisor import numbers
-from advisor.report import curves
+from advisor.config.spelling import is_number
+from advisor.model import leaf_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,26 +24,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from advisor.report.model import Report
+    from advisor.report.schema import ComparisonEntry, Report, TrialEntry
 
-FILES = ("batch.svg", "time.svg", "quality.svg", "trials.svg")
+FILES = ("batch.svg", "rounds.svg")
 """Every name that a figure can have."""
+COMPARABLE = ("baseline", "search", "confirm", "effects")
+"""Purposes of trials whose throughputs may be compared."""
+MOST_NAMED_FAILURES = 3
 
 INK = "#717882"
 ACCENT = "#2c7ac9"
 BAD = "#d54343"
-PARTS = {
-    "waiting for data": "#b6611a",
-    "copy to device": "#1e857c",
-    "compute": ACCENT,
-    "launching kernels": "#7a7e16",
-    "waiting for the GPU": "#c05861",
-    "sampling": "#8a63c9",
-    "validation": "#b5549c",
-    "saving": "#48863a",
-    "host code between steps": INK,
-}
-"""Colour of each part of a unit's time, as `view.SHARES` calls it."""
 
 _STYLE: dict[Any, Any] = {
     "savefig.facecolor": "none",
@@ -75,35 +70,60 @@ class Figure:
     file: str
     alt: str
     height: float
-    """Inches; all figures are 7.2 inches wide."""
+    """Inches; every figure is 7.2 inches wide."""
     paint: Callable[[Canvas], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCurve:
+    """Throughput and memory against batch size, all else equal."""
+
+    units: str
+    rates: dict[float, list[float]]
+    """Units/s of each run, by batch size."""
+    memory_gib: dict[float, float]
+    """Largest peak, by batch size."""
+    failed: dict[float, str]
+    """Kind of failure, by batch size."""
+    chosen: float | None
+    noise: float | None
+    memory_limit_gib: float | None
+    beside: str = ""
+    """Settings that all of these runs share."""
+
+    @property
+    def means(self) -> dict[float, float]:
+        """Mean units/s by batch size, ascending."""
+        return {batch: fmean(self.rates[batch]) for batch in sorted(self.rates)}
+
+    @property
+    def alt(self) -> str:
+        points = "; ".join(
+            f"{numbers.count(batch)}: {numbers.number(rate)} {self.units}/s"
+            + (f", {numbers.gib(self.memory_gib[batch])}" if batch in self.memory_gib else "")
+            for batch, rate in self.means.items()
+        )
+        ends = "".join(f"; {numbers.count(batch)}: {kind}" for batch, kind in self.failed.items())
+        beside = f", with {self.beside}" if self.beside else ""
+        return f"Throughput and peak memory by batch size{beside}. {points}{ends}."
 
 
 def plan(report: Report) -> tuple[Figure, ...]:
     """The figures that `report` has data for, in the order of reading."""
     found: list[Figure] = []
-    if batch := curves.batch_curve(report):
-        paint = _painter(_paint_batch, batch)
-        height = 3.9 if batch.memory_gib else 2.4
-        found.append(Figure(file="batch.svg", alt=batch.alt, height=height, paint=paint))
-    if split := curves.time_split(report):
-        paint = _painter(_paint_time, split)
-        height = 0.9 + 0.65 * len(split.bars)
-        found.append(Figure(file="time.svg", alt=split.alt, height=height, paint=paint))
-    if quality := curves.quality_curves(report):
-        alt = " ".join(curve.alt for curve in quality)
-        paint = _painter(_paint_quality, quality)
-        found.append(
-            Figure(file="quality.svg", alt=alt, height=0.5 + 1.9 * len(quality), paint=paint)
-        )
-    if series := curves.trial_series(report):
-        paint = _painter(_paint_trials, series)
-        found.append(Figure(file="trials.svg", alt=series.alt, height=2.8, paint=paint))
+    if curve := batch_curve(report):
+        height = 3.9 if curve.memory_gib else 2.4
+        paint = partial(_paint_batch, curve=curve)
+        found.append(Figure(file="batch.svg", alt=curve.alt, height=height, paint=paint))
+    if compared := _compared(report):
+        paint = partial(_paint_rounds, compared=compared, unit=_unit(report))
+        alt = _rounds_alt(report, compared)
+        found.append(Figure(file="rounds.svg", alt=alt, height=2.4, paint=paint))
     return tuple(found)
 
 
 def draw(report: Report) -> dict[str, bytes] | None:
-    """SVG by file name, of what `plan` names; None where matplotlib is not installed.
+    """SVG by file name; None where matplotlib is not installed.
 
     The same report and the same matplotlib give the same bytes.
     """
@@ -127,48 +147,103 @@ def draw(report: Report) -> dict[str, bytes] | None:
     return drawn
 
 
-def _painter(paint: Callable[[Canvas, Any], None], data: Any) -> Callable[[Canvas], None]:
-    return lambda canvas: paint(canvas, data)
+# --- data ---------------------------------------------------------------------------------
 
 
-def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
+def batch_curve(report: Report) -> BatchCurve | None:
+    """None with fewer than two batch sizes that differ in nothing else."""
+    names = _names(report, "batch_size")
+    groups: dict[frozenset[str], list[TrialEntry]] = {}
+    for trial in report.trials:
+        if trial.purpose in COMPARABLE and trial.whatif is None:
+            words = (word for word in trial.label.split() if "=" in word)
+            rest = frozenset(w for w in words if leaf_of(w.split("=")[0]) not in names)
+            groups.setdefault(rest, []).append(trial)
+    curves = [_curve(report, trials, rest) for rest, trials in groups.items()]
+    best = max(curves, key=lambda curve: len(curve.rates), default=None)
+    return best if best and len(best.rates) > 1 else None
+
+
+def _curve(report: Report, trials: list[TrialEntry], rest: frozenset[str]) -> BatchCurve:
+    rates: dict[float, list[float]] = {}
+    memory: dict[float, float] = {}
+    failed: dict[float, str] = {}
+    for trial in trials:
+        batch = batch_of(report, trial)
+        if not batch:
+            continue
+        if trial.outcome != "ok":
+            failed[batch] = trial.outcome
+        elif trial.units_per_s is not None:
+            rates.setdefault(batch, []).append(trial.units_per_s)
+            if trial.peak_mem_gib is not None:
+                memory[batch] = max(trial.peak_mem_gib, memory.get(batch, 0.0))
+    side = report.after if report.changes else report.before
+    return BatchCurve(
+        units=numbers.plural(report.unit),
+        rates=rates,
+        memory_gib=memory,
+        failed={batch: kind for batch, kind in failed.items() if batch not in rates},
+        beside=", ".join(sorted(rest)),
+        chosen=side.batch if side.batch in rates else None,
+        noise=report.noise,
+        memory_limit_gib=report.target.memory_limit_gib if report.target else None,
+    )
+
+
+def batch_of(report: Report, trial: TrialEntry) -> float | None:
+    """Batch size of a trial: as it was seen, or as its label sets it."""
+    if trial.batch:
+        return trial.batch
+    names = _names(report, "batch_size")
+    for word in trial.label.split():
+        name, _, spelled = word.partition("=")
+        if spelled and leaf_of(name) in names:
+            try:
+                value = json.loads(spelled)
+            except ValueError:
+                return None
+            return float(value) if is_number(value) else None
+    return report.before.batch
+
+
+def _names(report: Report, kind: str) -> set[str]:
+    decided = {leaf_of(entry.path) for entry in report.decisions if entry.kind == kind}
+    return decided | {leaf_of(change.path) for change in report.changes if change.kind == kind}
+
+
+def _compared(report: Report) -> list[ComparisonEntry]:
+    """Comparisons that have rounds, those of the result first."""
+    found = [each for each in report.comparisons if each.rounds and each.purpose == "confirm"]
+    return found[:2]
+
+
+def _unit(report: Report) -> str:
+    return report.objective_unit or f"{numbers.plural(report.unit)}/s"
+
+
+def _rounds_alt(report: Report, compared: list[ComparisonEntry]) -> str:
+    parts = [
+        f"{getattr(each, side)}: {_range([getattr(entry, side) for entry in each.rounds])}"
+        for each in compared
+        for side in ("before", "after")
+    ]
+    return f"Rounds of the comparison, {_unit(report)}. {'; '.join(parts)}."
+
+
+def _range(scores: list[float]) -> str:
+    return f"{numbers.number(min(scores))} to {numbers.number(max(scores))}"
+
+
+# --- drawing ------------------------------------------------------------------------------
+
+
+def _paint_batch(canvas: Canvas, *, curve: BatchCurve) -> None:
     panels = canvas.subplots(2 if curve.memory_gib else 1, 1, sharex=True, squeeze=False)[:, 0]
     batches = sorted({*curve.rates, *curve.failed})
-    rate, means = panels[0], curve.means
-
-    best = max(means.values())
-    if curve.noise_band:
-        rate.axhspan(best * (1 - curve.noise_band), best, color=ACCENT, alpha=0.14, linewidth=0)
-        chosen = curve.chosen
-        crowded = chosen in batches[:2] and means[chosen] == best and chosen != batches[-1]
-        _note(
-            rate,
-            (batches[-1 if crowded else 0], best),
-            f"within noise of the best ({numbers.percent(curve.noise_band)})",
-            ha="right" if crowded else "left",
-        )
-    rate.plot(list(means), list(means.values()), color=ACCENT, linewidth=1.6)
-    for batch, runs in curve.rates.items():
-        rate.plot([batch] * len(runs), runs, "o", color=ACCENT, markersize=4)
-    rate.set_ylim(0, max(best * 1.22, *(1.08 * max(runs) for runs in curve.rates.values())))
-    rate.set_title(f"{curve.units}/s")
-    if curve.chosen is not None:
-        _choose(rate, means, curve.chosen, numbers.number)
-    _mark_failures(rate, curve.failed)
-
+    _paint_throughput(panels[0], curve, batches)
     if curve.memory_gib:
-        memory, peaks = panels[1], dict(sorted(curve.memory_gib.items()))
-        memory.plot(list(peaks), list(peaks.values()), "o-", color=INK, linewidth=1.6, markersize=4)
-        top = max(peaks.values())
-        limit = curve.memory_limit_gib
-        if limit is not None and limit < top * 4:
-            top = max(top, limit)
-            memory.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
-            _beside(memory, limit, f"limit {numbers.gib(limit)}", colour=BAD)
-        memory.set_ylim(0, top * 1.25)
-        memory.set_title("peak memory, GiB")
-        if curve.chosen in peaks:
-            _choose(memory, peaks, curve.chosen, numbers.gib, colour=INK)
+        _paint_memory(panels[1], curve)
     for panel in panels:
         panel.set_xscale("log", base=2)
         panel.set_xticks(batches, [numbers.count(batch) for batch in batches])
@@ -178,130 +253,67 @@ def _paint_batch(canvas: Canvas, curve: curves.BatchCurve) -> None:
     panels[-1].set_xlabel("batch size" + f" ({curve.beside})" * bool(curve.beside))
 
 
-def _paint_time(canvas: Canvas, split: curves.TimeSplit) -> None:
-    axes = canvas.subplots()
-    longest = max(sum(parts.values()) for parts in split.bars.values())
-    factor, scale = next(
-        (f, name)
-        for f, name in ((1e6, "us"), (1e3, "ms"), (1.0, "s"))
-        if longest * f < 1000 or f == 1
-    )
-    gap = longest * factor * 0.002
-    named: set[str] = set()
-    for at, parts in enumerate(split.bars.values()):
-        left, taken = 0.0, [0.0, 0.0]
-        for part, seconds in parts.items():
-            width = seconds * factor
-            axes.barh(
-                at, width - gap, left=left, height=0.52, color=PARTS.get(part, INK), linewidth=0
-            )
-            _name_part(axes, (at, left, width), longest * factor, part, named, taken)
-            left += width
-        _note(
-            axes, (left, at), numbers.duration(sum(parts.values()), 3), offset=(6, 0), va="center"
-        )
-    axes.set_yticks(range(len(split.bars)), list(split.bars))
-    axes.set_ylim(len(split.bars) - 0.45, -0.62)
-    axes.set_xlim(0, longest * factor * 1.16)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    axes.set_title(f"time of one {split.unit}")
-    axes.set_xlabel(scale)
-    axes.grid(axis="x")
+def _paint_throughput(axes: Axes, curve: BatchCurve, batches: list[float]) -> None:
+    means = curve.means
+    best = max(means.values())
+    if curve.noise:
+        axes.axhspan(best * (1 - curve.noise), best, color=ACCENT, alpha=0.14, linewidth=0)
+        shown = f"within the noise of the best ({numbers.percent(curve.noise)})"
+        at_left = curve.chosen not in batches[:2]
+        place = (batches[0 if at_left else -1], best)
+        _note(axes, place, shown, ha="left" if at_left else "right", offset=(0, 14))
+    axes.plot(list(means), list(means.values()), color=ACCENT, linewidth=1.6)
+    for batch, runs in curve.rates.items():
+        axes.plot([batch] * len(runs), runs, "o", color=ACCENT, markersize=4)
+    axes.set_ylim(0, max(best * 1.3, *(1.08 * max(runs) for runs in curve.rates.values())))
+    axes.set_title(f"throughput, {curve.units}/s")
+    if curve.chosen is not None:
+        _ring(axes, means, curve.chosen, numbers.number)
+    _mark_failures(axes, curve.failed)
 
 
-def _name_part(
-    axes: Axes,
-    segment: tuple[int, float, float],
-    longest: float,
-    part: str,
-    named: set[str],
-    taken: list[float],
-) -> None:
-    """Inside the segment (bar, left, width) where it fits; else above the first thin one of its
-    kind, or below it where the name of another stands above. `taken`: where the last names above
-    and below this bar end."""
-    at, left, width = segment
-    needed = (0.0115 * len(part) + 0.015) * longest
-    if width > needed:
-        axes.text(left + width / 2, at, part, color="white", ha="center", va="center", fontsize=8)
-    elif part not in named and width / longest > 0.015:
-        free = [side for side, end in enumerate(taken) if left >= end]
-        if free:
-            side, offset = free[0], (-0.3, 0.3)[free[0]]
-            va = ("bottom", "top")[side]
-            axes.text(left, at + offset, part, color=PARTS.get(part, INK), va=va, fontsize=8)
-            taken[side] = left + needed
-    named.add(part)
-
-
-def _paint_quality(canvas: Canvas, found: list[curves.QualityCurve]) -> None:
-    panels = canvas.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, curve in zip(panels, found, strict=True):
-        points = dict(sorted(curve.points.items()))
-        axes.margins(x=0.06, y=0.28)
-        axes.plot(list(points), list(points.values()), color=ACCENT, linewidth=1.6)
-        for steps, value in points.items():
-            good = curve.within(value)
-            axes.plot(
-                [steps], [value], "o" if good else "x", color=ACCENT if good else BAD, markersize=5
-            )
-        axes.axhline(curve.limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
-        _beside(axes, curve.limit, f"limit {numbers.measure(curve.limit)}", colour=BAD)
-        if curve.chosen in points:
-            _choose(axes, points, curve.chosen, numbers.measure)
-        axes.set_title(curve.measure)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(list(points), [numbers.count(steps) for steps in points])
-        axes.minorticks_off()
-        axes.grid(axis="y")
-    panels[-1].set_xlabel(found[0].knob)
-
-
-def _paint_trials(canvas: Canvas, series: curves.TrialSeries) -> None:
-    axes = canvas.subplots()
-    count = len(series.rates)
-    best = [(at + 1, rate) for at, rate in enumerate(series.best_so_far) if rate is not None]
-    axes.step(
-        [at for at, _ in best], [r for _, r in best], where="post", color=ACCENT, linewidth=1.4
-    )
-    rated = [(at + 1, rate) for at, rate in enumerate(series.rates) if rate is not None]
-    axes.plot([at for at, _ in rated], [r for _, r in rated], "o", color=INK, markersize=4)
-    top = max(rate for _, rate in rated)
+def _paint_memory(axes: Axes, curve: BatchCurve) -> None:
+    peaks = dict(sorted(curve.memory_gib.items()))
+    axes.plot(list(peaks), list(peaks.values()), "o-", color=INK, linewidth=1.6, markersize=4)
+    top, limit = max(peaks.values()), curve.memory_limit_gib
+    if limit is not None and limit < top * 4:
+        top = max(top, limit)
+        axes.axhline(limit, color=BAD, linewidth=1, linestyle=(0, (4, 3)))
+        _beside(axes, limit, f"limit {numbers.gib(limit)}", colour=BAD)
     axes.set_ylim(0, top * 1.25)
-    axes.set_xlim(0.5, count + 0.5)
-    if best:
-        _beside(axes, best[-1][1], "best so far", colour=ACCENT, va="bottom")
-    if series.original is not None:
-        axes.axhline(series.original, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-        _beside(axes, series.original, "original", va="top")
-    _mark_failures(axes, {at + 1.0: kind for at, kind in series.failed.items()})
-    _mark_spans(axes, series.purposes)
-    axes.set_title(f"{series.units}/s, trial by trial")
-    axes.set_xlabel("trial")
-    axes.set_xticks(_ticks(count))
-    axes.grid(axis="y")
+    axes.set_title("peak memory, GiB")
+    if curve.chosen in peaks:
+        _ring(axes, peaks, curve.chosen, numbers.gib, colour=INK)
 
 
-def _mark_spans(axes: Axes, purposes: list[str]) -> None:
-    """Name each run of trials of the same purpose above the plot, where there is room."""
-    start = 0
-    for at in range(1, len(purposes) + 1):
-        if at < len(purposes) and purposes[at] == purposes[start]:
-            continue
-        if start:
-            axes.axvline(start + 0.5, color=INK, alpha=0.35, linewidth=0.6)
-        if (at - start) / len(purposes) > 0.011 * len(purposes[start]):
-            axes.text(
-                (start + at + 1) / 2,
-                0.985,
-                purposes[start],
-                transform=axes.get_xaxis_transform(),
-                ha="center",
-                va="top",
-                fontsize=8,
-            )
-        start = at
+def _paint_rounds(canvas: Canvas, *, compared: list[ComparisonEntry], unit: str) -> None:
+    panels = canvas.subplots(1, len(compared), sharey=True, squeeze=False)[0]
+    top = max(max(entry.before, entry.after) for each in compared for entry in each.rounds)
+    for axes, each in zip(panels, compared, strict=True):
+        for side, colour in (("before", INK), ("after", ACCENT)):
+            points = [(entry.round, getattr(entry, side), entry.counted) for entry in each.rounds]
+            axes.plot([p[0] for p in points], [p[1] for p in points], color=colour, linewidth=1.2)
+            for number, score, counted in points:
+                axes.plot(
+                    [number], [score], "o", color=colour, markersize=4.5,
+                    mfc=colour if counted else "none",
+                )  # fmt: skip
+            name = _short(getattr(each, side))
+            above = score == max(each.rounds[-1].before, each.rounds[-1].after)
+            _note(
+                axes, points[-1][:2], name, colour=colour, ha="right",
+                offset=(0, 7 if above else -13), weight="bold",
+            )  # fmt: skip
+        axes.set_ylim(0, top * 1.25)
+        axes.set_xticks([entry.round for entry in each.rounds])
+        axes.set_xlabel("round; hollow points are not counted")
+        axes.margins(x=0.08)
+        axes.grid(axis="y")
+    panels[0].set_title(f"rounds of the comparison, {unit}")
+
+
+def _short(label: str, limit: int = 36) -> str:
+    return label if len(label) <= limit else f"{label[: limit - 3]}..."
 
 
 def _mark_failures(axes: Axes, failed: dict[float, str]) -> None:
@@ -309,40 +321,28 @@ def _mark_failures(axes: Axes, failed: dict[float, str]) -> None:
     height = bottom + (top - bottom) * 0.06
     for at, kind in failed.items():
         axes.plot([at], [height], "x", color=BAD, markersize=6, markeredgewidth=1.6)
-        if len(failed) <= 3:
+        if len(failed) <= MOST_NAMED_FAILURES:
             _note(axes, (at, height), kind, colour=BAD, ha="center", offset=(0, 6))
 
 
-def _choose(
+def _ring(
     axes: Axes,
     points: dict[float, float],
     x: float,
     show: Callable[[float], str],
     colour: str = ACCENT,
 ) -> None:
-    """Ring the chosen point and name it on the side that the curve leaves free."""
+    """Ring the chosen point and name it below the curve."""
     y, xs = points[x], list(points)
-    at = xs.index(x)
-    falls_to = at > 0 and points[xs[at - 1]] > y
-    rises_from = at + 1 < len(xs) and points[xs[at + 1]] > y
+    how = {0: "left", len(xs) - 1: "right"}.get(xs.index(x), "center")
     low, high = axes.get_ylim()
-    cramped = y < low + (high - low) * 0.2
-    if cramped and low > 0 and (falls_to or rises_from):  # room below, where nought is not the end
-        axes.set_ylim(max(0.0, low - (high - low) * 0.2), high)
-        cramped = False
-    if rises_from and not cramped:
-        offset, how = (8, -13), "left"
-    elif rises_from and at > 0:
-        offset, how = (-8, 6), "right"
-    elif falls_to and not cramped:
-        offset, how = (-8, -13), "right"
-    else:
-        offset, how = (0, 9), {0: "left", len(xs) - 1: "right"}.get(at, "center")
+    above = y < low + (high - low) * 0.25
     axes.plot([x], [y], "o", ms=9, mfc="none", mec=colour, mew=1.6)
+    offset = (0, 9) if above else (0, -17)
     _note(axes, (x, y), f"chosen: {show(y)}", colour=colour, offset=offset, ha=how, weight="bold")
 
 
-def _beside(axes: Axes, y: float, text: str, colour: str = INK, va: str = "center") -> None:
+def _beside(axes: Axes, y: float, text: str, colour: str = INK) -> None:
     """Name a horizontal line at its right end, outside the plot."""
     axes.annotate(
         text,
@@ -352,14 +352,8 @@ def _beside(axes: Axes, y: float, text: str, colour: str = INK, va: str = "cente
         textcoords="offset points",
         color=colour,
         fontsize=8,
-        va=va,
+        va="center",
     )
-
-
-def _ticks(count: int) -> list[int]:
-    """1 and then round steps, about eight of them."""
-    step = next((s for s in (1, 2, 5, 10, 20, 50, 100) if count / s <= 10), 200)
-    return [1, *range(step, count + 1, step)] if step > 1 else list(range(1, count + 1))
 
 
 def _note(

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _ESCAPE_ANYWHERE = re.compile(r"([\\*`\[\]~$])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -66,6 +69,28 @@ def cell(content: object) -> Markup:
     shown = text(content).replace("\n", " ")
     # A pipe needs an odd number of backslashes before it, or the row is split there.
     return as_markdown(_PIPE.sub(_escape_pipe, shown))
+
+
+def fill(template: str, **values: object) -> Markup:
+    """`template`, which is Markdown, with each value as one line of prose."""
+    return as_markdown(template.format(**{name: text(each) for name, each in values.items()}))
+
+
+def table(head: Sequence[object], align: str, rows: Iterable[Sequence[object]]) -> Markup:
+    """A table; `align` has one letter a column, `l` or `r`."""
+    marks = [":--" if letter == "l" else "--:" for letter in align]
+    lines = [_row(head), f"|{'|'.join(marks)}|", *map(_row, rows)]
+    return as_markdown("\n".join(lines))
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(cell(each) for each in cells)} |"
+
+
+def details(summary: object, body: str) -> Markup:
+    """A block that opens on a click."""
+    head = f"<details>\n<summary>{text(summary)}</summary>"
+    return as_markdown(f"{head}\n\n{body}\n\n</details>")
 
 
 def fenced(content: str, language: str = "") -> Markup:

@@ -1,6 +1,6 @@
-"""What is going on, on stderr: a live table on a terminal, one line a trial everywhere else.
+"""Progress on stderr: a live table on a terminal, one line a trial elsewhere.
 
-Telling must never stop the work: a stream that has gone away is ignored.
+A stream that has gone away is ignored: progress never stops the work.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from advisor import numbers
-from advisor.report.curves import MEANT
 from advisor.report.markdown import one_line
 
 if TYPE_CHECKING:
@@ -20,15 +19,29 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from advisor.report.model import TrialEntry
+    from advisor.report.schema import TrialEntry
 
+STAGES = {
+    "baseline": "baseline: the command as it is",
+    "effects": "discover: settings that the program follows",
+    "search": "search: batch, workers and other settings",
+    "confirm": "confirm: original against candidate, in interleaved rounds",
+    "quality": "quality: the declared measures of the candidate",
+    "whatif": "code suggestions: changes that are not applied",
+    "profile": "profile: the command as it is, twice",
+}
+"""Purpose of trials to the stage, in words."""
+COMPARABLE = ("baseline", "search", "confirm")
+"""Purposes of trials whose throughputs may be the best so far."""
 SHOWN_TRIALS = 8
 COLUMNS = {"n": 0, "candidate": 0, "purpose": 90, "rate": 0, "wait": 90, "peak": 70, "took": 50}
-"""Columns of the live table, and the width of terminal from which each is shown."""
+"""Columns of the live table, and the terminal width from which each is shown."""
+ORIGINAL = "original"
+"""Label of the variant without changes."""
 
 
 class Progress:
-    """Tells of stages and trials as they happen; `finish` it, or use it as a context."""
+    """Stages and trials as they happen; `finish` it, or use it as a context."""
 
     def __init__(
         self,
@@ -49,17 +62,17 @@ class Progress:
         self._screen.line(one_line(text))
 
     def stage(self, name: str) -> None:
-        """What the trials to come are for."""
-        self._state.stage = name
+        """Begin the stage with this purpose."""
+        self._state.stage = STAGES.get(name, name)
         self._screen.stage()
 
     def trial_started(self, n: int, label: str, purpose: str) -> None:
-        """Process number `n` of this call is on its way."""
+        """Show process number `n` of this call."""
         self._state.running.append((n, label, purpose))
         self._screen.started()
 
     def trial_done(self, entry: TrialEntry) -> None:
-        """What came of it."""
+        """Show the result of a trial."""
         self._state.add(entry)
         self._screen.done()
 
@@ -75,7 +88,7 @@ class Progress:
 
 
 class _State:
-    """All that is known so far."""
+    """Everything that is known so far."""
 
     def __init__(self, *, unit: str, budget_s: float | None, clock: Callable[[], float]) -> None:
         self.units = numbers.plural(unit)
@@ -102,21 +115,19 @@ class _State:
 
     @property
     def best(self) -> str:
-        """`best so far 1.61 tiles/s (batch_size=8), 1.4x the original`."""
+        """`best so far 1.61 tiles/s (batch_size=8), 1.4x the original`"""
         rated = [
             (entry.units_per_s, entry.label)
             for _, entry in self.done
-            if entry.units_per_s and entry.purpose in MEANT
+            if entry.units_per_s and entry.purpose in COMPARABLE
         ]
-        if not rated:
-            return ""
-        rate, label = max(rated)
-        base = [
-            entry.units_per_s
-            for _, entry in self.done
-            if entry.purpose == "baseline" and entry.units_per_s
-        ]
-        against = f", {numbers.ratio(rate / (sum(base) / len(base)))} the original" if base else ""
+        base = [rate for rate, label in rated if label == ORIGINAL]
+        changed = [pair for pair in rated if pair[1] != ORIGINAL]
+        mean = sum(base) / len(base) if base else None
+        if not changed or (mean is not None and max(changed)[0] <= mean):
+            return "" if mean is None else f"original {numbers.number(mean)} {self.units}/s"
+        rate, label = max(changed)
+        against = f", {numbers.ratio(rate / mean)} the original" if mean else ""
         return f"best so far {numbers.number(rate)} {self.units}/s ({one_line(label)}){against}"
 
     def cells(self, entry: TrialEntry) -> list[str]:
@@ -141,7 +152,7 @@ class _Screen(Protocol):
 
 
 class _Lines:
-    """One plain line for each event: log files, CI, pipes, dumb terminals."""
+    """One plain line an event: log files, CI, pipes, dumb terminals."""
 
     def __init__(self, state: _State, stream: TextIO) -> None:
         self._state = state
@@ -155,7 +166,7 @@ class _Lines:
         self.line(f"{self._state.stage} ({self._state.elapsed})")
 
     def started(self) -> None:
-        """The line comes when there is a figure to tell."""
+        """Nothing: the line comes with the result."""
 
     def done(self) -> None:
         n, entry = self._state.done[-1]

@@ -1,54 +1,48 @@
-"""Templates to text: report.md and the job summary, pure functions of the report."""
+"""Reports and templates as text: pure functions of their values."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 import advisor
 from advisor import numbers
-from advisor.report import (
-    figures,
-    markdown,
-    view,
-)
+from advisor.report import markdown, sections
 
 if TYPE_CHECKING:
-    from advisor.report.model import Report
+    from collections.abc import Iterable
+
+    from advisor.report.schema import Report
 
 
-def patch_file(stem: str, number: int) -> str:
-    """Name of the file beside `STEM.md` that holds the patch of advice `number`, from 1."""
-    return f"{stem}-advice-{number}.patch"
-
-
-def render(report: Report, figures_dir: str | None = None, stem: str = "report") -> str:
+def render(
+    report: Report,
+    stem: str = "report",
+    figures_dir: str = "",
+    figures: Iterable[str] = (),
+) -> str:
     """`report` as the Markdown of `STEM.md`.
 
-    `figures_dir` is the folder with the figures, relative to the Markdown file; None if they
-    could not be drawn, and then the text says how to get them.
+    `figures` are the names of those that lie in `figures_dir`.
     """
-    return template("report.md.j2", report=report, figures_dir=figures_dir, stem=stem)
-
-
-def summary(report: Report) -> str:
-    """The first screen of `report`, for a CI job summary."""
-    return template("summary.md.j2", report=report)
+    page = sections.Page(
+        report=report, stem=stem, figures_dir=figures_dir, figures=frozenset(figures)
+    )
+    return sections.render(page)
 
 
 def template(name: str, **values: Any) -> str:
-    """Any template of templates/ with `values`; what is not marked as Markdown is escaped."""
+    """Any template of templates/ with `values`; all that is not Markdown is escaped."""
     return environment().get_template(name).render(values)
 
 
 @cache
 def environment() -> Environment:
-    """Where templates are found, and the filters they may use."""
+    """Templates, and the filters that they may use."""
     found = Environment(
         loader=FileSystemLoader(templates_folder()),
         autoescape=True,  # escapes through _finalize: for Markdown, not for HTML
@@ -65,24 +59,12 @@ def environment() -> Environment:
         "count": numbers.count,
         "duration": numbers.duration,
         "fenced": markdown.fenced,
-        "gain": numbers.gain,
-        "gib": numbers.gib,
         "many": numbers.many,
-        "memory": numbers.memory,
-        "measure": numbers.measure,
         "number": numbers.number,
-        "one": numbers.one,
         "percent": numbers.percent,
         "plural": numbers.plural,
         "ratio": numbers.ratio,
         "text": markdown.text,
-        "url": lambda path: markdown.as_markdown(quote(str(path))),
-        "value": markdown.value,
-    }
-    found.globals |= {
-        "figures": figures,
-        "patch_file": patch_file,
-        "view": view,
     }
     return found
 

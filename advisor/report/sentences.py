@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.startup_budget import WHOLE_SEARCH
-from advisor.model import Decision, Failure, Run, leaf_of
 from advisor.numbers import as_float
+from advisor.tuner.grid_settled import rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.executor.comparison import Comparison
-    from advisor.executor.requests import TrialResult
     from advisor.executor.startup_budget import StartupBudget
     from advisor.knobs.confidence import Sureness
     from advisor.knobs.findings import Followed
-    from advisor.model import BatchPlace, Interval
+    from advisor.model import Advice, BatchPlace, Decision, Interval
     from advisor.tuner.facts import Skipped
 
 REASONS = {
@@ -279,32 +278,6 @@ def seen(data: Mapping[str, object]) -> str:
     return ": " + ", ".join(told) if told else ""
 
 
-def evidence(decision: Decision, attempts: Mapping[str, TrialResult]) -> list[str]:
-    """A line for each process in which the knob was tried: its value, what else was moved, and what
-    came of it."""
-    lines = []
-    for id_ in decision.trials:
-        attempt = attempts[id_]
-        value, others = decision.old, []
-        for change in attempt.request.variant.candidate.changes:
-            if (change.document, change.path) == (decision.document, decision.path):
-                value = change.new
-            else:
-                others.append(f"{leaf_of(change.path)}={change.new}")
-        beside = f" with {', '.join(others)}" if others else ""
-        lines.append(f"{value}{beside}: {outcome(attempt.result)}")
-    return lines
-
-
-def outcome(result: Run | Failure) -> str:
-    """`1.61 tiles/s, wait 3.2 %`, or how it failed."""
-    if isinstance(result, Failure):
-        return f"{result.kind} ({result.evidence.rstrip('.')})"
-    rate = f"{numbers.number(result.units_per_s)} {numbers.plural(result.unit)}/s"
-    waits = result.wait_share
-    return rate if waits is None else f"{rate}, wait {numbers.percent(waits)}"
-
-
 def skipped(entry: Skipped) -> str:
     """What did not fit into the budget."""
     return (
@@ -354,7 +327,7 @@ GAINS = {
 
 
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
-    """`did 2.04x the tiles a second in 6 rounds ...; 95 % bounds 1.98 to 2.11`"""
+    """`did 2.04x the tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`"""
     rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
@@ -364,7 +337,7 @@ def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
             f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "
             "more"
         )
-    return f"{did} in {rounds}; 95 % bounds {interval.low:.2f} to {interval.high:.2f}"
+    return f"{did} in {rounds}; 95 % interval {interval.low:.2f} to {interval.high:.2f}"
 
 
 WIDE = 4.0
@@ -389,3 +362,105 @@ def collapsed(proof: Comparison) -> str:
     if slow > max(1, slow_before):
         text += f" If that is no accident, {after} is slower than its usual runs look."
     return text
+
+
+UNDER_LOAD = "Some rounds ran under background load; rerun on an idle machine."
+"""Of every gain that rests on such rounds."""
+
+
+# --- suggestions --------------------------------------------------------------------------
+
+ADVICE = {
+    "switch": "In the code: {code}.{seen}{cost}{caution}",
+    "loader": "They stand in the code and no config key holds them.{caution}",
+    "buckets": "{padding} of the positions of its batches are padding, which is work for nothing; "
+    "drawn from pools of items of like length it is {padding_after}. Give the DataLoader a "
+    "`batch_sampler` that sorts some hundred batches by length, cuts them, and shuffles the "
+    "batches.{reading}{caution}",
+    "together": "{overlap}",
+    "training-batch": "{trains}It changes how the model is trained, so it is yours to decide: one "
+    "update then averages over {times} times the samples, the learning rate and its schedule "
+    "have to follow, and an epoch has fewer updates. {start}",
+}
+
+ADDS_UP = 0.9
+"""Part of the product of single gains from which on they are told to add up."""
+FEEDING = ("DataLoader", "Batches")
+"""How titles of advice begin that is about the data, not the model."""
+
+
+def advised(advice: Advice) -> str:
+    """The sentence of one advice."""
+    data = dict(advice.data)
+    cost, caution = data.get("cost_s"), data.get("caution")
+    looked = seen(data)
+    padding = [
+        numbers.percent(as_float(data[name]))
+        if data.get(name) is not None
+        else numbers.NOT_MEASURED
+        for name in ("padding_before", "padding_after")
+    ]
+    text = ADVICE[advice.kind].format(
+        code=data.get("code"),
+        seen=f" It stayed inside its guard{looked}." if looked else "",
+        cost=f" It takes {as_float(cost):.0f} s once, at the start." if cost else "",
+        reading=f" To read the length of every item took {numbers.duration(as_float(cost))} at the "
+        "start; where yours are known from their files, give those."
+        if cost
+        else "",
+        caution=f" Mind that {caution}." if caution else "",
+        times=numbers.measure(as_float(data.get("times")), 3),
+        start=where_to_start(data),
+        padding=padding[0],
+        padding_after=padding[1],
+        overlap=overlap(advice) if advice.kind == "together" else "",
+        trains=TRAINS.get(str(data.get("trains")), ""),
+    )
+    pairs = numbers.many(advice.gain.n, "interleaved pair")
+    beside = f" {UNDER_LOAD}" if advice.stood_in else ""
+    return f"{text} Measured in {pairs} of fresh processes.{beside}"
+
+
+def overlap(advice: Advice) -> str:
+    """How far the single gains add up, and what overlaps where they do not."""
+    data = dict(advice.data)
+    parts, product = str(data["parts"]).splitlines(), as_float(data["product"])
+    reached = advice.gain.estimate / product
+    told = f"The product of the {len(parts)} gains is {product:.2f}x"
+    unpatched = str(data.get("unpatched") or "").splitlines()
+    left = f" The patch leaves out what has none of its own: {', '.join(unpatched)}."
+    left = left if unpatched and advice.patch else ""
+    if reached >= ADDS_UP:
+        return f"{told}, and {numbers.percent(reached)} of it was reached.{left}"
+    feeds = [part for part in parts if part.startswith(FEEDING)]
+    computes = [part for part in parts if part not in feeds]
+    shared = [
+        f"{' and '.join(those)} save parts of the same time, {what}"
+        for those, what in ((feeds, "that of the data"), (computes, "that of the model"))
+        if len(those) > 1
+    ]
+    if feeds and computes:
+        shared.append(
+            "once the data or the model is quicker, the other sets the pace, so that what speeds "
+            "up the one hides what speeds up the other"
+        )
+    return f"{told}, and {numbers.percent(reached)} of it was reached: {'; '.join(shared)}.{left}"
+
+
+def where_to_start(data: Mapping[str, object]) -> str:
+    """The learning rate that people begin with, by the rule for the optimizer that was seen."""
+    times = as_float(data.get("times"))
+    linear, root = (
+        f"{numbers.measure(times, 3)} times",
+        f"{numbers.measure(times**0.5, 3)} times (the square root)",
+    )
+    names = str(data.get("optimizer") or "")
+    rules = {rule_for(name) for name in names.split(", ")}
+    rule = rules.pop() if len(rules) == 1 else None
+    if rule is None:
+        return (
+            f"Where people start: {linear} the rate with SGD, {root} with Adam; neither was tried "
+            "here."
+        )
+    start = linear if rule[1] == 1.0 else root
+    return f"It steps with {names}, so people start at {start} the rate; that was not tried here."

@@ -12,14 +12,15 @@ from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.report import figures, page, rendering
-from advisor.report.model import HEADLINE, SCHEMA_VERSION, Report
+from advisor.report import figures, html, rendering
+from advisor.report.schema import HEADLINE, SCHEMA_VERSION, Report
+from advisor.report.sections import patch_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_PATCHES = 40
-"""Advice that gets a file of its own; the patches of any more stand in the report only."""
+"""Suggestions that get a file of their own."""
 
 
 def claim(
@@ -44,7 +45,7 @@ def claim(
         real,
         real.with_suffix(".json"),
         *(_figures(real) / name for name in figures.FILES),
-        *(real.with_name(rendering.patch_file(real.stem, number)) for number in sorted(numbers)),
+        *(real.with_name(patch_file(real.stem, number)) for number in sorted(numbers)),
     ]
     return files.claim(places, never=never, like=like, overwrite=overwrite)
 
@@ -59,12 +60,15 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
     report = masked(report)
     # The record first: if drawing fails, everything can be drawn from it again.
     claimed.write(report_md.with_suffix(".json"), dump(report).encode())
-    drawn = figures.draw(report)
     folder = _figures(report_md)
-    for name, svg in (drawn or {}).items():
-        claimed.write(folder / name, svg + f"{files.MARKS['.svg']}\n".encode())
+    drawn = figures.draw(report)
+    if drawn is None:
+        drawn = _kept_figures(report, folder)
+    else:
+        for name, svg in drawn.items():
+            claimed.write(folder / name, svg + _figure_mark(report))
     _write_patches(report, report_md, claimed)
-    text = rendering.render(report, folder.name if drawn is not None else None, report_md.stem)
+    text = rendering.render(report, report_md.stem, folder.name, drawn)
     text = f"{text}\n{files.MARKS['.md']}\n"
     claimed.write(report_md, text.encode(errors="replace"))
 
@@ -88,14 +92,17 @@ def claim_page(
     return files.claim([place], never=never, like=like, overwrite=overwrite)
 
 
-def write_page(report: Report, place: Path, claimed: files.Claim, stem: str) -> None:
+def write_page(report: Report, place: Path, claimed: files.Claim, source: Path) -> None:
     """Write the HTML page of `report` into the place that `claim_page` found.
 
-    `stem` is that of the report's other files. What looks like a secret is masked. Raises
-    OutputRefusedError when it cannot be written.
+    `source` is the report.json; its figures and patches lie beside it. Secrets are masked. Raises
+    OutputRefusedError when the page cannot be written.
     """
     report = masked(report)
-    text = page.page(report, figures.draw(report), stem)
+    drawn = figures.draw(report)
+    if drawn is None:
+        drawn = _kept_figures(report, _figures(Path(os.path.realpath(source))))
+    text = html.page(report, drawn, source.stem)
     claimed.write(place, f"{text}{files.MARKS['.html']}\n".encode(errors="replace"))
 
 
@@ -105,7 +112,7 @@ def masked(report: Report) -> Report:
     A patch that would show one cannot be masked, because it would not apply any more: it is left
     out, and its advice says so.
     """
-    advice = [
+    suggestions = [
         entry
         if entry.patch is None or _mask_patch(entry.patch) == entry.patch
         else entry.model_copy(
@@ -115,12 +122,12 @@ def masked(report: Report) -> Report:
                 "hold what looks like a secret.)",
             }
         )
-        for entry in report.advice
+        for entry in report.suggestions
     ]
-    fields = report.model_copy(update={"advice": advice}).model_dump(by_alias=True)
-    patches = [entry.pop("patch") for entry in fields["advice"]]
+    fields = report.model_copy(update={"suggestions": suggestions}).model_dump(by_alias=True)
+    patches = [entry.pop("patch") for entry in fields["suggestions"]]
     fields = masking.mask_value(fields)
-    for entry, patch in zip(fields["advice"], patches, strict=True):
+    for entry, patch in zip(fields["suggestions"], patches, strict=True):
         entry["patch"] = patch
     return Report.model_validate(fields)
 
@@ -171,16 +178,16 @@ def _write_patches(report: Report, report_md: Path, claimed: files.Claim) -> Non
     """One file for each advice that has a patch; those of an earlier report go."""
     patches = {
         number: entry.patch
-        for number, entry in enumerate(report.advice[:MAX_PATCHES], 1)
+        for number, entry in enumerate(report.suggestions[:MAX_PATCHES], 1)
         if entry.patch
     }
     for number in _numbered_patches(report_md) - patches.keys():
-        place = report_md.with_name(rendering.patch_file(report_md.stem, number))
+        place = report_md.with_name(patch_file(report_md.stem, number))
         if place in claimed.places:  # any other one came meanwhile
             claimed.remove(place)
     for number, patch in patches.items():
-        head = f"{files.MARKS['.patch']}: advice {number} of {report_md.name}\n"
-        place = report_md.with_name(rendering.patch_file(report_md.stem, number))
+        head = f"{files.MARKS['.patch']}: suggestion {number} of {report_md.name}\n"
+        place = report_md.with_name(patch_file(report_md.stem, number))
         claimed.write(place, (head + patch).encode(errors="replace"))
 
 
@@ -199,6 +206,25 @@ def _mask_patch(patch: str) -> str:
     targets = [line for line in patch.splitlines() if line.startswith("+++ ")]
     code = all(line.split("\t")[0].endswith(".py") for line in targets)
     return masking.mask_code(patch) if code else masking.mask_text(patch)
+
+
+def _kept_figures(report: Report, folder: Path) -> dict[str, bytes]:
+    """Figures that an earlier call drew of this very report."""
+    kept = {}
+    for figure in figures.plan(report):
+        try:
+            svg = (folder / figure.file).read_bytes()
+        except OSError:
+            continue
+        if svg.endswith(_figure_mark(report)):
+            kept[figure.file] = svg
+    return kept
+
+
+def _figure_mark(report: Report) -> bytes:
+    """The last lines of a figure: its report, and that it is ours."""
+    created = re.sub(r"[^0-9A-Za-z:.+]", "", report.created)
+    return f"<!-- of the report of {created} -->\n{files.MARKS['.svg']}\n".encode()
 
 
 def _figures(report_md: Path) -> Path:

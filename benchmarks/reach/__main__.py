@@ -93,7 +93,7 @@ def answer(tuned: dict[str, object]) -> str:
     if "verdict" not in tuned:
         return str(tuned["answer"])[:120]
     gains = [("", tuned["gain"])]
-    advice = tuned["advice"]
+    advice = tuned["suggestions"]
     assert isinstance(advice, list)
     gains += [(f"advised {each['title']}", each["gain"]) for each in advice]
     told = [f"{title} {gain['ratio']:.2f}x".strip() for title, gain in gains if gain]  # type: ignore[index]

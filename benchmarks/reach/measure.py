@@ -281,11 +281,13 @@ def answered(report: dict[str, Any]) -> dict[str, Any]:
         "gain": report["gain"],
         "reason": report["reason"],
         "changes": {c["path"]: [c["from"], c["to"]] for c in report["changes"]},
-        "advice": [{"title": a["title"], "gain": a["gain"]} for a in report["advice"] if a["gain"]],
+        "suggestions": [
+            {"title": a["title"], "gain": a["gain"]} for a in report["suggestions"] if a["gain"]
+        ],
         "skipped": report["skipped"],
         "runs": report["runs"],
         "decisions": {
-            d["path"]: f"{d['kind']}: {d['outcome']}: {d['why']}" for d in report["decisions"]
+            d["path"]: f"{d['kind']}: {d['outcome']}: {d['reason']}" for d in report["decisions"]
         },
     }
 
@@ -304,7 +306,7 @@ def unproven(program: Program, report: dict[str, Any]) -> list[str]:
     if program.loses:
         wrong += [
             f"written or advised: {t}"
-            for t in [*map(str, report["changes"]), *(a["title"] for a in report["advice"])]
+            for t in [*map(str, report["changes"]), *(a["title"] for a in report["suggestions"])]
             if "batch" in t
         ]
     moved = {change["kind"]: change for change in report["changes"]}

@@ -22,7 +22,7 @@ from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
 from advisor.model import MeasurePlan, Run
 from advisor.objective import THROUGHPUT
-from advisor.report import sentences, surroundings
+from advisor.report import build, sentences
 from tests.runs import a_run
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import formula_search, on_formula
@@ -167,7 +167,7 @@ def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
     assert len(search.standing.originals) == 4
     assert len(search.standing.usual) == 2
     assert search.standing.noise < 0.1
-    band = surroundings.between_equal_runs(search.lab.attempts)
+    band = build.between_equal_runs(search.lab.attempts)
     assert band is not None
     assert band < 0.1
     assert search.values["num_workers"]

@@ -9,8 +9,8 @@ import pytest
 
 from advisor.executor.comparison import neighbours
 from advisor.model import Interval
-from advisor.report import sentences, surroundings
-from advisor.report.entries import gain_entry
+from advisor.report import build, sentences
+from advisor.report.build import gain_entry
 from tests.support.simulator.engine import QUIET_MACHINE
 from tests.support.simulator.search import formula_search, on_formula
 
@@ -37,7 +37,9 @@ def told(search: FormulaSearch) -> str:
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
     stood_in = any(proof.stood_in for proof in proofs)
-    return surroundings.busy(runs, neighbours(everything), QUIET_MACHINE.cpus, stood_in=stood_in)
+    return build.load_note(
+        runs, neighbours(everything), QUIET_MACHINE.cpus, used_contended_rounds=stood_in
+    )
 
 
 def test_a_disturbed_run_is_run_again_before_it_is_believed(tmp_path: Path) -> None:
@@ -56,12 +58,12 @@ def test_what_equal_runs_lay_apart_is_told_of_all_of_them(tmp_path: Path) -> Non
     """Two baselines may agree by luck; what others disturbed is no noise of the program."""
     held = busy_search(tmp_path, lambda process: 1.0 if process == 2 else 0.0).lab.attempts
     assert any(each.repeated for each in held)
-    assert surroundings.between_equal_runs(held) == pytest.approx(0.0, abs=1e-6)
+    assert build.between_equal_runs(held) == pytest.approx(0.0, abs=1e-6)
     bands = []
     for seed in range(8):
         engine = on_formula(load_s=1e-6, noise=0.1, seed=seed)
         noisy = formula_search(tmp_path, engine, TEXT, workload=TEST).lab.attempts
-        bands.append(surroundings.between_equal_runs(noisy))
+        bands.append(build.between_equal_runs(noisy))
     assert statistics.median(bands) == pytest.approx(0.22, rel=0.25)
 
 
@@ -94,7 +96,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     assert proof.stood_in
     line = told(search)
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
-    assert "Disturbed rounds had to be counted" in line
+    assert "rerun on an idle machine" in line
 
 
 def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
 def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:
     """Not measured is not quiet."""
     search = busy_search(tmp_path, lambda _: None)
-    assert told(search).endswith("unverified.")
+    assert told(search) == "Background load could not be read on this machine."
 
 
 def test_a_wide_interval_tells_a_direction_and_no_size() -> None:

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 from advisor.machine import target
 from advisor.patches import proven_advice
-from advisor.report import compose
-from advisor.report.outcome import TuningResult
+from advisor.report import build
+from advisor.report.verdict import TuningResult
 from tests.support.simulator.engine import QUIET_MACHINE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.model import Machine
-    from advisor.report.model import Report
+    from advisor.report.schema import Report
     from tests.support.simulator.search import FormulaSearch
 
 
 def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHINE) -> Report:
     """The report that `optimize` would write."""
-    return compose.optimize_report(
+    return build.optimize_report(
         TuningResult(
             stop=search.stop,
-            standing=search.standing,
+            state=search.standing,
             attempts=tuple(search.lab.attempts),
             comparisons=tuple(search.lab.comparisons),
             winner=search.winner,
@@ -33,7 +33,7 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
             machine=machine,
             diff="",
         ),
-        compose.RunInfo(
+        build.RunInfo(
             config=folder / "train.yaml",
             report=folder / "report.md",
             output=None,

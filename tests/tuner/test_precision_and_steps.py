@@ -6,10 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.report import curves
-from advisor.report.model import QualityPoint
-from tests.report import examples
-from tests.report.entries import decision
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import GUARD, TRAINING
 
@@ -108,33 +104,6 @@ def test_steps_stay_when_even_the_first_rung_is_out_of_tolerance(tmp_path: Path)
     search = sampler_search(tmp_path, "0.5%")
     assert "n_timestep" not in search.values
     assert search.values["batch_size"] > 2
-
-
-def test_the_quality_curve_can_be_drawn_from_what_was_judged(tmp_path: Path) -> None:
-    """Labels name each value, as the figure reads them."""
-    search = sampler_search(tmp_path, "5%")
-    points = [
-        QualityPoint(
-            measure=j.measure,
-            candidate=label,
-            value=j.value,
-            reference=j.reference,
-            limit=j.limit,
-            within=j.within,
-        )
-        for label, j in search.standing.quality.judgements
-    ]
-    steps = next(c for c in search.winner.changes if c.kind == "timesteps")
-    entry = next(c for c in examples.improved().changes if c.kind == "timesteps")
-    entry = entry.model_copy(update={"path": steps.path, "from_": steps.old, "to": steps.new})
-    (curve,) = curves.quality_curves(
-        examples.improved(
-            quality=points,
-            changes=[entry],
-            decisions=[decision(steps.path, "timesteps", "changed", steps.old, steps.new)],
-        )
-    )
-    assert set(curve.points) == {1000, 500, 250, 50}
 
 
 def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from advisor.model import Run
 from advisor.patches import proven_advice
-from advisor.report import advised, sentences
+from advisor.report import sentences
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import formula_search, on_formula
@@ -77,7 +77,7 @@ def test_an_advised_batch_says_where_the_learning_rate_starts(tmp_path: Path) ->
         if each.kind == "training-batch"
     ]
     times = dict(search.decisions["batch_size"].data)["to"] / 4
-    said = advised.advised(advice)
+    said = sentences.advised(advice)
     assert f"{times:.3g} times the rate with SGD" in said
     assert f"{times**0.5:.3g} times (the square root) with Adam" in said
     assert "neither was tried" in said

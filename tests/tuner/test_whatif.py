@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.history import History
-from advisor.report import advised
+from advisor.report import sentences
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.whatifs import (
     CODED,
@@ -196,7 +196,7 @@ def test_threads_are_tried_on_a_cpu_and_advised_with_a_patch(tmp_path: Path) -> 
     (advice,) = advice_of(search)
     assert advice.title == "threads=2"
     assert "+torch.set_num_threads(2)" in (advice.patch or "")
-    assert "`torch.set_num_threads(2)`, or `OMP_NUM_THREADS=2` before" in advised.advised(advice)
+    assert "`torch.set_num_threads(2)`, or `OMP_NUM_THREADS=2` before" in sentences.advised(advice)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_what_was_proven_one_by_one_is_proven_together(
     assert [advice.title for advice in alone] == ["cudnn_benchmark", "channels_last"]
     assert together.kind == "together"
     assert together.gain.estimate == pytest.approx(joint, rel=0.02)
-    assert told in advised.advised(together)
+    assert told in sentences.advised(together)
     patch = together.patch or ""
     assert patch.count("diff --git") == 1
     for advice in alone:
@@ -345,7 +345,7 @@ def test_batches_of_like_length_are_tried_where_much_is_padding(
     assert ("loader.buckets=1" in tried(engine)) is asked
     assert [advice.kind for advice in found] == ["buckets"] * asked
     if asked:
-        assert "50 % of the positions of its batches are padding" in advised.advised(found[0])
+        assert "50 % of the positions of its batches are padding" in sentences.advised(found[0])
 
 
 @pytest.mark.parametrize("budget_s", range(100, 180, 20))

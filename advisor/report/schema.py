@@ -1,0 +1,368 @@
+"""report.json: one frozen document; rendering adds nothing to it.
+
+Versions of the format:
+1  first release
+2  comparisons instead of pairs; load of the machine; a gain may have no high bound
+3  next actions and suggestions; reasons in place of tiers, ladder and stages
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION: Final = 3
+
+Value = str | int | float | bool | list[str | int | float | bool | None] | None
+OptimizeVerdict = Literal["improved", "unchanged", "partial"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _finite_text(cls, fields: Any) -> Any:
+        """Drop numbers that are not finite and bytes that are no text."""
+        return _plain(fields)
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, str):
+        return content.encode("utf-8", "replace").decode()
+    if isinstance(content, (list, tuple)):
+        return [_plain(entry) for entry in content if not _not_finite(entry)]
+    if isinstance(content, dict):
+        return {key: _plain(entry) for key, entry in content.items() if not _not_finite(entry)}
+    return content
+
+
+def _not_finite(content: Any) -> bool:
+    return isinstance(content, float) and not math.isfinite(content)
+
+
+class Gain(_Part):
+    """Ratio of scores, after over before, from interleaved fresh processes."""
+
+    ratio: float
+    low: float
+    high: float | None
+    """Null where the interval is too wide to give a size."""
+    pairs: int
+
+
+class Side(_Part):
+    """One configuration, before or after. Null: not measured."""
+
+    units_per_s: float | None = None
+    units_per_s_low: float | None = None
+    units_per_s_high: float | None = None
+    tokens_per_s: float | None = None
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
+    peak_mem_gib: float | None = None
+    gpu_mem_used_gib: float | None = None
+    """Highest use of the card's memory by the program."""
+    quality: dict[str, float] = Field(default_factory=dict)
+    gpu_util_pct: float | None = None
+    """NVML's utilisation."""
+    cpu_util_pct: float | None = None
+    wait_share: float | None = None
+    startup_s: float | None = None
+    energy_j_per_unit: float | None = None
+    power_w: float | None = None
+    batch: float | None = None
+    workers: int | None = None
+    forwards_per_unit: float | None = None
+    shares: dict[str, float] = Field(default_factory=dict)
+    """Parts of a unit's time; they add up to 1."""
+
+
+class ChangeEntry(_Part):
+    """One value that was changed in the tuned config."""
+
+    path: str
+    from_: Value = Field(alias="from")
+    to: Value
+    class_: str = Field(alias="class")
+    kind: str
+    document: str
+
+
+class DecisionEntry(_Part):
+    """The outcome of one knob, and its reason."""
+
+    path: str
+    kind: str
+    class_: str = Field(alias="class")
+    document: str
+    outcome: Literal["changed", "advised", "kept", "refused", "ignored", "listed", "skipped"]
+    from_: Value = Field(alias="from")
+    to: Value
+    reason: str
+    """The decision's own sentence."""
+    in_phase: bool = True
+    """The phase that ran uses it."""
+    trials: list[str] = Field(default_factory=list)
+
+
+class QualityPoint(_Part):
+    """One quality measure at one candidate."""
+
+    measure: str
+    candidate: str
+    value: float | None
+    reference: float
+    limit: float
+    low: float | None = None
+    """95 % bounds of the value against the original's; null for a single run."""
+    high: float | None = None
+    runs: int = 1
+    """Pairs of runs with equal seeds, no two alike."""
+    items: int = 1
+    """Figures of a run that were paired."""
+    stage: Literal["chosen", "confirmed"] = "chosen"
+    """confirmed: with other seeds, and other items where declared."""
+    within: bool
+    """Chosen: the value is inside the limit. Confirmed: all of its bounds are."""
+
+
+class TrialEntry(_Part):
+    """One process that was run."""
+
+    id: str
+    purpose: str
+    label: str
+    outcome: str
+    """`ok`, or the failure's kind."""
+    units_per_s: float | None = None
+    batch: float | None = None
+    workers: int | None = None
+    wait_share: float | None = None
+    peak_mem_gib: float | None = None
+    wall_s: float | None = None
+    rate_source: str | None = None
+    detail: str = ""
+    settings: dict[str, Value] | None = None
+    """Values other than the original's, by path; null: not kept."""
+    whatif: str | None = None
+    """The change inside the process; null for none."""
+    reused: bool = False
+    """Taken from history."""
+    repeated: bool = False
+    """Contended, so it was run again and nothing rests on it."""
+    others_cpus: float | None = None
+    """CPUs that other programs kept busy meanwhile."""
+    contended: bool | None = None
+    """Others disturbed its whole window; null: not known."""
+
+
+class RoundEntry(_Part):
+    """One round of a comparison: both variants in fresh processes."""
+
+    round: int
+    before: float
+    """The score, in the report's `objective_unit`."""
+    after: float
+    contended: str | None = None
+    """The variants that others disturbed; null for none."""
+    counted: bool = True
+    """The gain rests on it."""
+
+
+class ComparisonEntry(_Part):
+    """Two variants against each other."""
+
+    purpose: str
+    """`confirm`, `whatif`, `quality`."""
+    title: str
+    before: str
+    """Label of the variant: `original`, `batch_size=8`."""
+    after: str
+    settings: dict[str, Value] | None = None
+    """Values of `after` other than the original's, by path; null: not kept."""
+    gain: Gain | None = None
+    rounds: list[RoundEntry] = Field(default_factory=list)
+
+
+class MachineEntry(_Part):
+    """The host of the measurements."""
+
+    cpu: str
+    cpus: int
+    ram_gib: float
+    os: str
+    gpus: list[str] = Field(default_factory=list)
+    gpu_mem_gib: float | None = None
+    """Memory of the first GPU."""
+    gpu_note: str | None = None
+    driver: str | None = None
+    python: str | None = None
+    torch: str | None = None
+
+
+class TargetEntry(_Part):
+    """The card that was aimed at, and its capacity."""
+
+    name: str
+    title: str
+    present: bool
+    stood_in: bool = False
+    """A larger card ran with its memory capped to this one's."""
+    memory_limit_gib: float | None = None
+    """Largest peak that the search accepted."""
+    figures: str = ""
+    """One line: memory, bandwidth, dense tensor rates, with the source."""
+    note: str = ""
+
+
+class SuggestionEntry(_Part):
+    """A proven change that is not applied."""
+
+    title: str
+    detail: str
+    gain: Gain | None = None
+    site: str | None = None
+    patch: str | None = None
+
+
+class ActionEntry(_Part):
+    """One thing to do next."""
+
+    text: str
+    command: str | None = None
+    """Shell command that does it."""
+    ratio: float | None = None
+    """Gain seen so far, which ranks it; no proof."""
+
+
+class CandidateEntry(_Part):
+    """The best candidate that is not proven."""
+
+    label: str
+    ratio: float
+    """Gain so far over the original."""
+    gain: Gain | None = None
+    """Null where no pair of runs has bounds."""
+
+
+class Bottleneck(_Part):
+    """The largest cost: one word, one sentence, and measured evidence."""
+
+    name: str
+    sentence: str
+    evidence: list[str] = Field(default_factory=list)
+
+
+class Report(_Part):
+    """report.json. The first block is also what `--json` prints."""
+
+    schema_version: Literal[3] = SCHEMA_VERSION
+    written_by: Literal["gpu-advisor"] = "gpu-advisor"
+    """Marks the file as ours to replace."""
+    verdict: OptimizeVerdict
+    reason: str
+    """Reason of the verdict, and of the end of the search."""
+    gain: Gain | None = None
+    """Of all changes together; null if nothing was changed or confirmed."""
+    gain_free: Gain | None = None
+    """Of the free knobs alone."""
+    unit: str
+    before: Side
+    after: Side
+    changes: list[ChangeEntry] = Field(default_factory=list)
+    runs: int
+    """Processes used by this call."""
+    wall_s: float
+    config: str
+    """Its path; empty where a command alone was tuned."""
+    tuned_command: str | None = None
+    """Set when knobs of the command line were changed."""
+    written: str | None = None
+    """Path of the tuned config or command; null if nothing was written."""
+    report: str
+
+    baseline_note: str = ""
+    """Baseline and comparison disagree beyond the interval; empty where they agree."""
+    isolation: str | None = None
+    """Protection of the user's files; null where nothing ran."""
+    isolation_note: str = ""
+    """Missing protection, and its cause; empty where there was some."""
+    load_note: str = ""
+    """Background load; empty on a quiet machine."""
+    tool_version: str
+    created: str
+    dry_run: bool = False
+    unfinished: bool = False
+    """The call ended before its search; it replaces no finished report."""
+    workload: str | None = None
+    phase: str | None = None
+    command: str
+    cwd: str
+    gain_quality: Gain | None = None
+    """Of numeric and quality changes on top of the free ones."""
+    machine: MachineEntry
+    target: TargetEntry | None = None
+    bottleneck_before: Bottleneck | None = None
+    bottleneck_after: Bottleneck | None = None
+    decisions: list[DecisionEntry] = Field(default_factory=list)
+    quality_proven: bool | None = None
+    """Traded quality was confirmed inside its tolerances; null: nothing was traded."""
+    quality: list[QualityPoint] = Field(default_factory=list)
+    comparisons: list[ComparisonEntry] = Field(default_factory=list)
+    safe: bool = False
+    """Only changes that keep rounding and product were allowed."""
+    noise: float | None = None
+    """Relative spread between equal runs."""
+    tie_threshold: float | None = None
+    """Relative: rates closer than this were a tie in the search."""
+    smallest_gain: float = 0.03
+    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    """The metric that decided."""
+    objective_unit: str = ""
+    """Unit of the rounds' scores; empty: units/s."""
+    constraints: list[str] = Field(default_factory=list)
+    """Bounds that had to hold beside it."""
+    restored_constraints: list[str] = Field(default_factory=list)
+    """Those that the original broke and the result keeps."""
+    price_per_hour: float | None = None
+    """Of the machine, as gpu-advisor.toml says."""
+    trials: list[TrialEntry] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list)
+    """Steps that did not fit into the budget."""
+    candidate: CandidateEntry | None = None
+    """The best candidate, where nothing is proven."""
+    next_actions: list[ActionEntry] = Field(default_factory=list)
+    diff: str = ""
+    """Unified diff of the config."""
+    how_to_run: str = ""
+    """Shell commands, one a line."""
+    how_to_revert: str = ""
+    """Shell commands, one a line."""
+    suggestions: list[SuggestionEntry] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    files_created: list[str] = Field(default_factory=list)
+    """Files that the command left outside the scratch folders, relative to its cwd."""
+
+
+HEADLINE = (
+    "verdict",
+    "reason",
+    "gain",
+    "gain_free",
+    "unit",
+    "before",
+    "after",
+    "changes",
+    "runs",
+    "wall_s",
+    "config",
+    "tuned_command",
+    "written",
+    "report",
+)
+"""Keys of the one object that `optimize --json` prints."""

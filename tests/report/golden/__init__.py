@@ -1,0 +1,26 @@
+"""Golden reports, from recorded ones: `python -m tests.report.golden` renders them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.report import rendering, writing
+from advisor.report.figures import FILES
+
+if TYPE_CHECKING:
+    from advisor.report.schema import Report
+
+FOLDER = Path(__file__).parent
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def report(name: str, **changes: object) -> Report:
+    """The recorded report of that name, with other fields where `changes` has them."""
+    found = writing.load(FOLDER / f"{name}.json")
+    return found.model_copy(update=changes)
+
+
+def markdown(name: str) -> str:
+    """The Markdown of that report, with its figures drawn."""
+    return rendering.render(report(name), "report", "report-figures", FILES)

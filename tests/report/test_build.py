@@ -1,0 +1,266 @@
+"""From a search that ended to its report: verdict, sides, notes and next actions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.__main__ import build_parser
+from advisor.executor.comparison import AFTER, BEFORE, Comparison
+from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
+from advisor.executor.rounds import Round
+from advisor.model import Advice, Candidate, Change, Disturbance, Interval, MeasurePlan, Neighbour
+from advisor.report import build, rendering, sentences, verdict
+from advisor.tuner.switches import SWITCHES
+from tests.report.composing import reported
+from tests.runs import a_run
+from tests.support.simulator.engine import QUIET_MACHINE
+from tests.support.simulator.search import formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Purpose, Run, Trial
+    from advisor.report.schema import Report
+    from tests.support.simulator.engine import RecordedEngine
+
+TEXT = "batch_size: 1\nnum_workers: 0\n"
+TEST = {"phase": "test"}
+FLAT = {"load_s": 1e-6, "launch_s": 1e-6, "unit_s": 0.01}
+"""A program that no batch makes faster."""
+
+
+def report_of(folder: Path, engine: RecordedEngine, **more: Any) -> Report:
+    """The search on `engine`, reported."""
+    return reported(formula_search(folder, engine, TEXT, workload=TEST, **more), folder)
+
+
+# --- verdict ------------------------------------------------------------------------------
+
+
+def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Path) -> None:
+    report = report_of(tmp_path, on_formula(load_s=1e-6))
+    assert report.verdict == "improved"
+    assert report.gain is not None
+    assert report.gain == report.gain_free
+    assert report.load_note == ""
+    assert report.after.units_per_s / report.before.units_per_s == pytest.approx(report.gain.ratio)
+    assert rendering.render(report)
+
+
+def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
+    lost = report_of(tmp_path, on_formula(**FLAT))
+    assert lost.verdict == "unchanged"
+    assert any(trial.purpose == "search" for trial in lost.trials)
+    small = report_of(tmp_path, on_formula(**FLAT, process_s=100.0), budget_s=240.0)
+    assert small.verdict == "partial"
+    assert not any(trial.purpose == "search" for trial in small.trials)
+
+
+def test_a_comparison_that_the_budget_cut_short_is_partial(tmp_path: Path) -> None:
+    def slower(trial: Trial) -> float:
+        return 60.0 if trial.purpose == "confirm" else 1.0
+
+    report = report_of(tmp_path, on_formula(load_s=1e-6, process_s=slower), budget_s=50.0)
+    assert report.verdict == "partial"
+    assert report.changes == []
+
+
+def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: Path) -> None:
+    """The budget bought the search and no round of the comparison."""
+    engine = on_formula(load_s=1e-6, process_s=lambda t: 9.0 if t.purpose == "search" else 3.0)
+    report = report_of(tmp_path, engine, budget_s=36.0)
+    assert not report.comparisons
+    assert report.verdict == "partial"
+    assert report.candidate is not None
+    assert report.candidate.ratio > 1
+    command = report.next_actions[0].command
+    assert command is not None
+    words = shlex.split(command)
+    args = build_parser("optimize").parse_args(words[2:])
+    assert args.budget.endswith("m")
+    assert int(args.budget[:-1]) * 60 > 36.0
+    assert "Best so far: `" in rendering.render(report)
+
+
+@pytest.mark.parametrize("process_s", [1.0, 9.0])
+@pytest.mark.parametrize("engine", [{"load_s": 1e-6}, FLAT, {"load_s": 1e-6, "noise": 0.3}])
+def test_a_partial_report_names_the_budget_that_would_do(
+    tmp_path: Path, process_s: float, engine: dict[str, Any]
+) -> None:
+    for budget_s in range(20, 200, 48):
+        on = on_formula(**engine, process_s=process_s)
+        report = report_of(tmp_path, on, budget_s=float(budget_s))
+        if report.verdict == "partial":
+            assert re.search(r"--budget \d", report.reason), report.reason
+
+
+# --- baseline and comparison --------------------------------------------------------------
+
+ORIGINAL = Candidate()
+TUNED = Candidate(
+    changes=(
+        Change(
+            document="a.yaml", path="batch_size", kind="batch_size", knob_class="free", old=1, new=8
+        ),
+    )
+)
+
+
+def ab_test(
+    before: list[Run],
+    after: list[Run],
+    arms: tuple[Candidate, Candidate] = (ORIGINAL, TUNED),
+    whatif: str | None = None,
+    purpose: Purpose = "confirm",
+) -> Comparison:
+    """Rounds of these runs."""
+    plan = MeasurePlan()
+    requests = tuple(
+        TrialRequest(variant=Variant(candidate=arm, whatif=name), purpose=purpose, plan=plan)
+        for arm, name in zip(arms, (None, whatif), strict=True)
+    )
+    rounds = []
+    for number, runs in enumerate(zip(before, after, strict=True), 1):
+        attempts = {
+            arm: TrialResult(id="1", request=request, result=run, remaining_s=1.0)
+            for arm, request, run in zip((BEFORE, AFTER), requests, runs, strict=True)
+        }
+        rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=attempts))
+    test = ABTest(
+        purpose=purpose, title="t", before=requests[0], after=requests[1], rounds=len(rounds)
+    )
+    return Comparison(ab_test=test, rounds=tuple(rounds), remaining_s=1.0)
+
+
+def at(*rates: float, **given: Any) -> list[Run]:
+    return [a_run(units_per_s=rate, **given) for rate in rates]
+
+
+def found_in(tmp_path: Path, *originals: Run, comparisons: tuple[Comparison, ...]) -> Any:
+    """An ended search with these runs."""
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
+    state = replace(search.standing, originals=originals, proofs=comparisons)
+    return SimpleNamespace(
+        state=state, chain=comparisons, comparisons=comparisons, unit="sample", winner=TUNED
+    )
+
+
+def test_a_baseline_that_disagrees_widens_the_interval_and_is_told(tmp_path: Path) -> None:
+    """Alone it ran at 2.5, inside the comparison at 1.5, and after it at 5.4."""
+    compared = ab_test(at(1.4, 1.5, 1.6, 1.5, 1.4, 1.6), at(5.3, 5.4, 5.5, 5.3, 5.4, 5.5))
+    found = found_in(tmp_path, *at(2.5, 2.52), comparisons=(compared,))
+    paired, whole = verdict.paired_gain(found), verdict.whole_gain(found)
+    assert paired is not None
+    assert whole is not None
+    assert paired.low > 3
+    assert whole.low == pytest.approx(5.4 / 2.51, rel=0.01)
+    assert whole.estimate == paired.estimate
+    note = verdict.baseline_note(found)
+    assert "2.50 to 2.52 samples/s before the comparison and at 1.40 to 1.60 inside it" in note
+    agrees = found_in(tmp_path, *at(1.5, 1.52), comparisons=(compared,))
+    assert verdict.baseline_note(agrees) == ""
+    assert verdict.whole_gain(agrees) == paired
+
+
+def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path: Path) -> None:
+    compared = ab_test(at(1.0, 1.2, 1.1), at(2.0, 2.6, 2.4))
+    found = found_in(tmp_path, *at(9.0), comparisons=(compared,))
+    before, after = build.sides(found)
+    gain = verdict.paired_gain(found)
+    assert gain is not None
+    assert after.units_per_s / before.units_per_s == pytest.approx(gain.estimate)
+    assert before.units_per_s == pytest.approx(1.1, rel=0.05)
+
+
+def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path: Path) -> None:
+    """No run of another candidate, of a change on top, or of a quality measure."""
+    proof = ab_test(at(1.0, 2.0), at(7.0, 8.0))
+    tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED), "channels_last", "whatif")
+    measure = ab_test(at(0.1), at(0.2), purpose="quality")
+    found = found_in(tmp_path, *at(3.0), comparisons=(proof, tried, measure))
+    assert [run.units_per_s for run in build.runs_of(found, TUNED)] == [7.0, 8.0, 9.0]
+    assert [run.units_per_s for run in build.runs_of(found, ORIGINAL)] == [3.0, 1.0, 2.0]
+    busy = Disturbance(disturbed=True, others_cpus=1.0)
+    found = found_in(tmp_path, *at(1.0, 2.0, disturbance=busy), *at(4.0, 5.0), comparisons=())
+    assert [run.units_per_s for run in build.runs_of(found, ORIGINAL)] == [4.0, 5.0]
+
+
+# --- load, notes and suggestions ----------------------------------------------------------
+
+
+def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
+    report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
+    assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
+    assert sentences.UNDER_LOAD in report.load_note
+    assert report.load_note in "\n".join(rendering.render(report).splitlines()[:6])
+    assert any(r.contended and r.counted for found in report.comparisons for r in found.rounds)
+
+
+@pytest.mark.parametrize(
+    ("others_cpus", "said"),
+    [
+        (0.2, "Measured on a busy machine: others held 0.2 of 2 CPUs"),
+        (0.1, "Measured under background load: others held 0.1 of 2 CPUs"),
+        (0.01, "Measured under background load: others held less than 0.1 of 2 CPUs"),
+    ],
+)
+def test_a_machine_is_busy_from_a_tenth_of_its_cpus_on(others_cpus: float, said: str) -> None:
+    who = [Neighbour(name="cc1plus", cpus=0.84), Neighbour(name="kworker", cpus=0.03)]
+    run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=others_cpus))
+    note = build.load_note([run], who, 2, used_contended_rounds=False)
+    assert note == f"{said} (cc1plus up to 0.8)."
+
+
+def test_a_suggestion_under_load_says_so() -> None:
+    gain = Interval(estimate=3.1, low=1.9, high=5.1, n=2)
+    advice = Advice(kind="switch", title="threads=1", gain=gain, stood_in=True)
+    assert sentences.UNDER_LOAD in build.suggestion_entry(advice).detail
+    assert (
+        sentences.UNDER_LOAD not in build.suggestion_entry(replace(advice, stood_in=False)).detail
+    )
+
+
+def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> None:
+    engine = on_formula(names={"batch_size": "zorp", "num_workers": "vex"}, load_s=1e-6)
+    search = formula_search(tmp_path, engine, "plum: {zorp: 6, vex: 2}\n", workload=TEST)
+    report = reported(search, tmp_path)
+    told = "`plum.zorp` is the batch size: with 12 in place of 6, its batches held 12, not 6."
+    assert f"Found by experiment: {told}" in report.notes
+    assert {change.path for change in report.changes} >= {"plum.zorp"}
+
+
+def test_only_files_that_are_still_there_are_listed(tmp_path: Path) -> None:
+    """Those of an overlay went with their trial."""
+    for kind, left in (("overlay", []), ("landlock", ["a.png", "b.log"])):
+        engine = on_formula(**FLAT)
+        search = formula_search(tmp_path, engine, TEXT, workload=TEST)
+        attempts = search.lab.attempts
+        run = attempts[0].run
+        assert run is not None
+        files = replace(run, isolation=kind, files_created=("b.log", "a.png"))
+        attempts[0] = replace(attempts[0], result=files)
+        assert reported(search, tmp_path).files_created == left
+
+
+def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
+    machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
+    search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
+    text = rendering.render(reported(search, tmp_path, machine))
+    assert "It says nothing about a GPU." in text
+    assert text.count("No driver is installed.") == 1
+
+
+def test_only_code_stands_as_code() -> None:
+    for switch in SWITCHES:
+        lines = re.findall("`([^`]+)`", switch.code.format(value="x"))
+        assert lines, switch.name
+        for line in lines:
+            compile(f"{line} pass" if line.endswith(":") else line, switch.name, "exec")
+        prose = re.sub("`[^`]+`", "", switch.code)
+        assert not re.search(r"[()_=]", prose), switch.name

@@ -1,0 +1,199 @@
+"""Figures: the measured points, readable on light and dark pages, always the same bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from advisor.report import figures, writing
+from tests.report import examples, golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure as Canvas
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None, reason="figures need the extra `plots`"
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).resolve().parents[2]
+DRAWN = ("improved", "quality-gated", "gpu")
+WITHOUT_PLOTS = "import sys; sys.modules['matplotlib'] = None;"
+
+
+@functools.cache
+def drawn(name: str) -> dict[str, bytes]:
+    """SVG by file name, drawn once."""
+    found = figures.draw(golden.report(name))
+    assert found is not None
+    return found
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, as WCAG 2 defines it."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_are_valid_svg_with_colours_for_white_and_dark(name: str) -> None:
+    assert set(drawn(name)) == {"batch.svg", "rounds.svg"}
+    for content in drawn(name).values():
+        root = ET.fromstring(content)
+        assert root.tag == f"{SVG}svg"
+        assert len(list(root.iter(f"{SVG}path"))) > 10
+        for colour in set(re.findall(r"#[0-9a-f]{6}", content.decode())) - {"#ffffff"}:
+            assert contrast(colour, "#ffffff") >= 4.2, colour
+            assert contrast(colour, "#0d1117") >= 4.2, colour
+
+
+def test_the_same_report_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("xtick.major.size: 20\nfigure.frameon: False\n")
+    code = (
+        "import sys; from pathlib import Path; from tests.report import examples;"
+        "from advisor.report import figures;"
+        "folder = Path(sys.argv[1]); folder.mkdir();"
+        "[(folder / n).write_bytes(s) for n, s in figures.draw(examples.improved()).items()]"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MATPLOTLIBRC": str(tmp_path)}
+    folder = tmp_path / "there"
+    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, env=environment, check=True)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn("improved")
+
+
+@pytest.mark.parametrize("unit", ["$\\frac{1}{0$", "\u753b\u50cf"])
+def test_a_unit_is_neither_a_formula_nor_a_warning(unit: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert figures.draw(examples.improved(unit=unit))
+
+
+def test_the_batch_curve_compares_only_runs_that_differ_in_the_batch() -> None:
+    curve = figures.batch_curve(examples.improved())
+    assert curve is not None
+    assert curve.means == {1: 0.583, 2: 0.640, 4: 0.701, 8: 0.722, 16: 0.715}
+    assert curve.memory_gib[16] == 0.66
+    assert curve.failed == {32: "host-oom"}
+    assert curve.chosen == 8
+    assert curve.beside == "num_workers=1"
+    assert figures.batch_curve(examples.partial()) is None
+
+
+def test_without_matplotlib_the_report_says_how_to_get_figures(tmp_path: Path) -> None:
+    code = WITHOUT_PLOTS + (
+        "from pathlib import Path; from tests.report import examples;"
+        "from advisor.report import writing;"
+        "writing.write(examples.improved(), Path(sys.argv[1]))"
+    )
+    report_md = tmp_path / "report.md"
+    subprocess.run([sys.executable, "-c", code, str(report_md)], cwd=ROOT, check=True)
+    text = report_md.read_text()
+    assert text.count('pip install "gpu-advisor[plots]"') == 1
+    assert "![" not in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
+
+
+def test_rendering_again_without_matplotlib_keeps_the_figures(tmp_path: Path) -> None:
+    """Those of the same report; the figures of another one are not shown."""
+    report_md = tmp_path / "report.md"
+    writing.write(examples.improved(), report_md)
+    before = report_md.read_text()
+    code = WITHOUT_PLOTS + (
+        "from pathlib import Path; from advisor.report import writing;"
+        "place = Path(sys.argv[1]); report = writing.load(place.with_suffix('.json'));"
+        "writing.write(report.model_copy(update={'created': sys.argv[2]}), place)"
+    )
+    for created, same in ((examples.improved().created, True), ("2030-01-01T00:00:00Z", False)):
+        command = [sys.executable, "-c", code, str(report_md), created]
+        subprocess.run(command, cwd=ROOT, check=True)
+        assert (report_md.read_text() == before) is same
+        assert ("](report-figures/batch.svg)" in report_md.read_text()) is same
+
+
+def test_rendering_alone_does_not_import_matplotlib() -> None:
+    code = (
+        "import sys; from tests.report import examples;"
+        "from advisor.report import rendering, progress;"
+        "rendering.render(examples.improved());"
+        "sys.exit(any(name in sys.modules for name in ('matplotlib', 'rich', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_figures_lie_beside_the_report(tmp_path: Path) -> None:
+    writing.write(examples.improved(), tmp_path / "tuned here.md")
+    text = (tmp_path / "tuned here.md").read_text()
+    targets = re.findall(r"!\[[^\n]*\]\((\S+)\)", text)
+    assert targets
+    for target in targets:
+        assert (tmp_path / target.replace("%20", " ")).is_file()
+
+
+def canvas_of(paint: Callable[[Canvas], None], height: float) -> Canvas:
+    """The painted figure, laid out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = Figure(figsize=(7.2, height), layout="constrained")
+    paint(canvas)
+    canvas.draw(FigureCanvasAgg(canvas).get_renderer())
+    return canvas
+
+
+def overlapping(canvas: Canvas) -> list[tuple[str, str]]:
+    """Texts that lie on one another."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(canvas).get_renderer()
+    texts = [text for axes in canvas.axes for text in axes.texts if text.get_text()]
+    boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+    return [
+        (one, other)
+        for at, (one, box) in enumerate(boxes)
+        for other, its in boxes[at + 1 :]
+        if box.overlaps(its)
+    ]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_no_label_lies_on_another_and_no_point_outside(name: str) -> None:
+    for figure in figures.plan(golden.report(name)):
+        canvas = canvas_of(figure.paint, figure.height)
+        assert overlapping(canvas) == []
+        for axes in canvas.axes:
+            low, high = axes.get_ylim()
+            for line in axes.lines:
+                if line.get_transform() == axes.transData:
+                    assert all(low <= float(y) <= high for y in line.get_ydata())
+
+
+@pytest.mark.parametrize("chosen", [1, 32])
+def test_of_two_batches_either_may_be_the_best(chosen: int) -> None:
+    whole = figures.batch_curve(examples.improved())
+    assert whole is not None
+    rates = {1: [0.4, 0.36], 32: [0.12, 0.1]} if chosen == 1 else {1: [0.12, 0.1], 32: [0.4, 0.36]}
+    memory = {1: 0.36, 32: 0.42}
+    two = dataclasses.replace(
+        whole, rates=rates, memory_gib=memory, chosen=chosen, failed={}, noise=0.12
+    )
+    paint = functools.partial(figures._paint_batch, curve=two)
+    assert overlapping(canvas_of(paint, 3.4)) == []

@@ -1,0 +1,160 @@
+"""Wording by golden reports; rules that every report keeps."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from markdown_it import MarkdownIt
+
+from advisor import numbers
+from advisor.__main__ import build_parser
+from advisor.report import rendering, sections
+from advisor.report.figures import FILES
+from advisor.report.schema import DecisionEntry, Report, SuggestionEntry
+from tests.report import examples, golden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+MOST_LINES = 80
+
+
+def render(report: Report) -> str:
+    return rendering.render(report, "report", "figures", FILES)
+
+
+def memo(text: str) -> list[str]:
+    """Lines above the details."""
+    return text.partition("\n## Details")[0].splitlines()
+
+
+@examples.every_report
+def test_the_wording_is_that_of_the_golden_report(name: str) -> None:
+    """`python -m tests.report.golden` renders them again."""
+    assert golden.markdown(name) == (golden.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+
+
+def crowded(report: Report) -> Report:
+    """`report` with far more of everything than a page holds."""
+    decisions = [
+        DecisionEntry(
+            path=f"model.layers[{at}].size", kind="other", class_="quality", document="c.json",
+            outcome="listed", from_=at, to=at, reason="Never tuned by itself.",
+        )
+        for at in range(70)
+    ]  # fmt: skip
+    gain = report.gain
+    suggestion = SuggestionEntry(title="t", detail="d", gain=gain, patch="--- a\n+++ b\n")
+    lines = [f"+    key{at}: {at}" for at in range(60)]
+    return report.model_copy(
+        update={
+            "decisions": [*report.decisions, *decisions],
+            "changes": [*report.changes] * 8,
+            "suggestions": [suggestion] * 12,
+            "notes": [f"Note {at}." for at in range(20)],
+            "load_note": "Others were at work.",
+            "isolation_note": "Not isolated.",
+            "baseline_note": "Baseline and comparison disagree.",
+            "tuned_command": "python run.py --batch-size 8",
+            "diff": "\n".join(["--- a", "+++ b", "@@ -1 +1 @@", *lines]),
+        }
+    )
+
+
+@examples.every_report
+@pytest.mark.parametrize("more", [False, True])
+def test_the_memo_fits_eighty_lines(name: str, more: bool) -> None:
+    report = golden.report(name)
+    assert len(memo(render(crowded(report) if more else report))) <= MOST_LINES
+
+
+@examples.every_report
+def test_nothing_is_shown_as_not_measured(name: str) -> None:
+    assert numbers.NOT_MEASURED not in render(golden.report(name))
+
+
+@pytest.mark.parametrize("name", [n for n in golden.NAMES if golden.report(n).changes])
+def test_the_ratio_of_the_headline_is_that_of_the_table(name: str) -> None:
+    """The rates divide to the printed gain."""
+    report = golden.report(name)
+    assert report.gain is not None
+    before, after = report.before.units_per_s, report.after.units_per_s
+    assert before is not None
+    assert after is not None
+    assert after / before == pytest.approx(report.gain.ratio, rel=0.005)
+    lines = memo(render(report))
+    row = next(line for line in lines if line.startswith(f"| {numbers.plural(report.unit)}/s"))
+    ratio = re.search(r"(?:more than )?[\d.]+x", lines[0])
+    assert ratio is not None
+    assert ratio[0] in row
+
+
+def test_a_baseline_that_disagrees_is_in_the_first_lines() -> None:
+    text = golden.markdown("baseline-disagrees").splitlines()
+    assert any("Baseline and comparison disagree" in line for line in text[:6])
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Words of every command of ours in `text`."""
+    fences = re.findall(r"^gpu-advisor .*$", text, re.MULTILINE)
+    spans = re.findall(r"`(gpu-advisor [^`]+)`", text)
+    for line in (*fences, *spans):
+        yield shlex.split(line)[1:]
+
+
+@examples.every_report
+def test_the_command_line_takes_every_printed_command(name: str) -> None:
+    for subcommand, *words in commands(golden.markdown(name)):
+        own = words[: words.index("--")] if "--" in words else words
+        if own or subcommand in {"doctor", "profile"}:
+            build_parser(subcommand).parse_args(own)
+
+
+@examples.every_report
+def test_strings_of_the_user_stay_text(name: str) -> None:
+    """No heading, link, image, HTML or code block beyond those of the sections."""
+
+    def parts(report: Report) -> dict[str, list[str]]:
+        tokens = PARSER.parse(render(report))
+        inline = [child for token in tokens for child in token.children or ()]
+        return {
+            "headings": [t.tag for t in tokens if t.type == "heading_open"],
+            "html": [t.content for t in tokens if t.type == "html_block"]
+            + [child.content for child in inline if child.type == "html_inline"],
+            "links": [child.type for child in inline if child.type == "link_open"],
+            "images": [str(child.attrs["src"]) for child in inline if child.type == "image"],
+            "blocks": [t.info for t in tokens if t.type in ("fence", "code_block")],
+        }
+
+    report = golden.report(name)
+    calm, found = parts(report), parts(examples.hostile(report))
+    for kind in ("headings", "blocks"):
+        assert found[kind] == calm[kind]
+    assert found["links"] == []
+    assert all(re.fullmatch(r"figures/\w+\.svg", source) for source in found["images"])
+    tags = r"</?details>|<summary>[^<]*</summary>|\s"
+    assert not any(re.sub(tags, "", html) for html in found["html"])
+
+
+def test_settings_of_another_phase_are_left_out() -> None:
+    report = examples.improved()
+    (other,) = [entry for entry in report.decisions if not entry.in_phase]
+    assert f"`{other.path}`" not in render(report)
+
+
+def test_labels_that_set_the_same_values_share_a_letter() -> None:
+    named = sections.variants(golden.report("quality-gated"))
+    assert named["batch_size=8 num_workers=1"] == named["num_workers=1 batch_size=8"]
+    assert named["original"] == "A"
+
+
+@pytest.mark.parametrize("report", [examples.partial(decisions=[]), examples.improved()])
+def test_every_section_renders_alone_or_not_at_all(report: Report) -> None:
+    page = sections.Page(report=report)
+    for section in sections.SECTIONS:
+        text = section(page)
+        assert text is None or text.strip() == text

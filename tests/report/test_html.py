@@ -1,0 +1,143 @@
+"""The HTML page: the Markdown again, with nothing in it that acts."""
+
+from __future__ import annotations
+
+import base64
+import html as escapes
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.errors import OutputRefusedError
+from advisor.report import html, rendering, writing
+from advisor.report.figures import FILES
+from tests.report import examples, golden
+from tests.report.test_golden import PARSER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.warm import Server
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M0 0"/></svg>'
+DRAWN = dict.fromkeys(FILES, SVG)
+VOID = {"meta", "img", "br", "wbr", "hr"}
+
+
+class Tree(HTMLParser):
+    """Tags with their attributes, and the text that a reader sees."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes nothing"
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "title", "footer"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join("".join(self.words).split())
+
+
+@examples.every_report
+def test_the_page_has_the_words_of_the_markdown(name: str) -> None:
+    report = golden.report(name)
+    shown = PARSER.render(rendering.render(report, "report", html.FIGURES, FILES))
+    calm = re.sub(r"<[^>]*>", "", shown)
+    assert Tree(html.page(report, DRAWN)).text == "".join(escapes.unescape(calm).split())
+
+
+@examples.every_report
+def test_the_page_is_whole_and_needs_no_other_file(name: str) -> None:
+    tree = Tree(html.page(golden.report(name), DRAWN))
+    assert not tree.open
+    for tag, attrs in tree.tags:
+        assert tag not in {"script", "link", "iframe", "object", "form", "svg", "a"}
+        assert not any(each.startswith("on") for each in attrs)
+        if "src" in attrs:
+            kind, _, data = (attrs["src"] or "").partition(",")
+            assert kind == "data:image/svg+xml;base64"
+            assert base64.b64decode(data) == SVG
+            assert attrs["alt"]
+
+
+def test_the_cells_of_a_wide_table_carry_their_heads() -> None:
+    """A narrow screen shows each row as a list."""
+    tree = Tree(html.page(examples.improved(), DRAWN))
+    labels = {attrs["data-label"] for tag, attrs in tree.tags if "data-label" in attrs}
+    assert {"before", "after", "batch", "peak memory"} <= labels
+    assert all(attrs.get("scope") in {"col", "row"} for tag, attrs in tree.tags if tag == "th")
+
+
+@examples.every_report
+def test_strings_of_the_user_stay_text(name: str) -> None:
+    report = golden.report(name)
+    calm, bad = (Tree(html.page(each, DRAWN)) for each in (report, examples.hostile(report)))
+    assert "javascript:b" in bad.text
+    kinds = [{(tag, *attrs) for tag, attrs in each.tags} for each in (calm, bad)]
+    added = {("code",), ("wbr",), ("table", "class"), ("tbody",), ("tr",), ("summary",)}
+    added |= {("th", "scope"), ("td", "data-label"), ("thead",), ("details",)}
+    assert kinds[1] <= kinds[0] | added
+    for fixed in ("h1", "h2"):
+        counts = [[tag for tag, _ in each.tags].count(fixed) for each in (calm, bad)]
+        assert counts[0] == counts[1], fixed
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "<script>alert(1)</script>",
+        "a <img src=x onerror=alert(1)> b",
+        "<details onclick=x>",
+        "<summary><b onclick=x>y</b></summary>",
+        "[a](javascript:alert(1)) <http://a.b>",
+        "![x](http://a.b/c.png)",
+    ],
+)
+def test_html_in_the_markdown_is_text(bad: str) -> None:
+    """Only the few tags of the sections pass, and no attribute."""
+    found = Tree(html._html(html._parser().parse(bad), DRAWN)).tags
+    assert {tag for tag, _ in found} <= {"p", "summary"}
+    assert not any(attrs for _, attrs in found)
+
+
+def test_the_page_goes_beside_the_json_and_over_no_file_of_the_user(
+    gpu_advisor: Server, tmp_path: Path
+) -> None:
+    record = tmp_path / "report.json"
+    record.write_text(writing.dump(examples.partial()), encoding="utf-8")
+    done = gpu_advisor.call("report", str(record), "--html", cwd=tmp_path)
+    place = tmp_path / "report.html"
+    assert (done.returncode, done.stdout.strip()) == (0, str(place))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+    writing.claim_page(place)  # may be written again
+    mine = tmp_path / "mine.html"
+    mine.write_text("<p>mine</p>")
+    done = gpu_advisor.call("report", str(record), "--html", str(mine), cwd=tmp_path)
+    assert done.returncode == OutputRefusedError.exit_code
+    assert mine.read_text() == "<p>mine</p>"
+    with pytest.raises(OutputRefusedError, match=r"name it \*\.html"):
+        writing.claim_page(tmp_path / "page.txt")
+
+
+def test_secrets_are_masked_on_the_page(tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    secret = "hf_" + "a1B2c3D4" * 4
+    report = examples.partial(command=f"python run.py --token {secret}")
+    writing.write_page(report, place, writing.claim_page(place), tmp_path / "report.json")
+    assert secret not in place.read_text()

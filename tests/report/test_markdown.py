@@ -1,0 +1,102 @@
+"""Text of unknown origin is shown in Markdown and does nothing else there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.report import markdown
+from tests.report.test_golden import PARSER
+
+SPECIAL = st.text(alphabet="`|\\*_[]()<>&!#~-+=.1$ ab\n\té\"'{}", max_size=40)
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<!-- open",
+    "[go](javascript:alert(1))",
+    "![](https://example.org/seen.png)",
+    "a | b | c",
+    "a\\|b",
+    "one\n\n# two\n- three",
+    "`` ` ``` ````",
+    "</details>",
+    "\x1b[31mred\x1b[0m",
+    "\u202egnp.exe",
+    "{{ 7 * 7 }}{% raw %}",
+    "1. first",
+    "---",
+]
+
+
+def inline_types(rendered: str) -> set[str]:
+    """Kinds of inline tokens that a document holds."""
+    return {
+        child.type for token in PARSER.parse(rendered) for child in token.children or () if child
+    }
+
+
+@given(SPECIAL)
+def test_prose_stays_one_paragraph_of_text_and_code(raw: str) -> None:
+    tokens = PARSER.parse(str(markdown.text(raw)))
+    assert {token.type for token in tokens} <= {"paragraph_open", "inline", "paragraph_close"}
+    assert inline_types(str(markdown.text(raw))) <= {"text", "text_special", "code_inline"}
+
+
+@given(SPECIAL.filter(lambda raw: "`" not in raw))
+def test_prose_without_code_reads_as_written(raw: str) -> None:
+    tokens = PARSER.parse(str(markdown.text(raw)))
+    read = "".join(c.content for token in tokens for c in token.children or ())
+    # What would become a link is parted by a mark that nobody sees.
+    assert read.replace(markdown.JOINER, "") == " ".join(raw.split())
+
+
+@given(SPECIAL)
+def test_code_shows_exactly_what_was_given(raw: str) -> None:
+    children = [
+        c for token in PARSER.parse(f"x {markdown.code(raw)} y") for c in token.children or ()
+    ]
+    shown = " ".join(raw.split())
+    assert [c.type for c in children] == ["text", "code_inline", "text"]
+    assert children[1].content.strip() == shown
+
+
+@given(SPECIAL, SPECIAL)
+def test_a_table_row_keeps_its_cells(first: str, second: str) -> None:
+    row = f"| {markdown.cell(first)} | {markdown.cell(markdown.code(second))} | end |"
+    tokens = PARSER.parse(f"| a | b | c |\n|---|---|---|\n{row}\n")
+    cells = [tokens[at + 1] for at, token in enumerate(tokens) if token.type == "td_open"]
+    assert len(cells) == 3
+    assert cells[2].content == "end"
+
+
+@given(SPECIAL)
+def test_a_fence_cannot_be_closed_from_inside(raw: str) -> None:
+    tokens = PARSER.parse(f"{markdown.fenced(raw, 'text')}\nafter\n")
+    assert [token.type for token in tokens][:2] == ["fence", "paragraph_open"]
+
+
+@pytest.mark.parametrize("raw", HOSTILE)
+def test_hostile_text_stays_text(raw: str) -> None:
+    for shown in (markdown.text(raw), markdown.code(raw), markdown.cell(raw)):
+        assert inline_types(f"x {shown}") <= {"text", "text_special", "code_inline"}
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+def test_code_spans_of_our_own_sentences_survive() -> None:
+    assert markdown.text("`a_b` < 3 * `c`") == "`a_b` &lt; 3 \\* `c`"
+
+
+def test_values_are_spelled_as_in_the_config() -> None:
+    assert markdown.value(True) == "`true`"
+    assert markdown.value("16-mixed") == '`"16-mixed"`'
+    assert markdown.value([256, 256]) == "`[256, 256]`"
+    assert markdown.value(None) == "not set"
+    assert len(markdown.value("x" * 500)) < 70
+
+
+def test_a_clip_is_the_first_line() -> None:
+    assert markdown.clip("one\ntwo") == "one..."
+    assert markdown.clip("one") == "one"
+    assert markdown.clip("") == ""
+    assert len(markdown.clip("x" * 500, 80)) == 80

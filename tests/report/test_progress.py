@@ -1,0 +1,202 @@
+"""Progress goes to stderr: a live table on a terminal, one plain line a trial elsewhere."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from advisor.report.progress import Progress
+from advisor.report.schema import TrialEntry
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STORY = """
+import sys
+from advisor.report.schema import TrialEntry
+from advisor.report.progress import Progress
+
+with Progress(unit="tile", budget_s=600) as progress:
+    progress.stage("baseline")
+    progress.trial_started(1, "original", "baseline")
+    progress.trial_done(TrialEntry(id="a", purpose="baseline", label="original", outcome="ok",
+        units_per_s=0.51, wait_share=0.21, peak_mem_gib=0.4, wall_s=6.21))
+    progress.stage("search")
+    progress.note("12 workers on 2 CPUs: [bold]fewer[/bold] are tried")
+    for n, (label, rate) in enumerate((("batch_size=4", 1.2), ("batch_size=8", 1.61)), 2):
+        progress.trial_started(n, label, "search")
+        progress.trial_done(TrialEntry(id=str(n), purpose="search", label=label, outcome="ok",
+            units_per_s=rate, wait_share=0.0, peak_mem_gib=0.4, wall_s=6.2))
+    progress.trial_started(4, "batch_size=[red]16", "search")
+    progress.trial_done(TrialEntry(id="d", purpose="search", label="batch_size=[red]16",
+        outcome="gpu-oom", wall_s=3.0))
+print("result")
+sys.exit("rich" in sys.modules)
+"""
+
+
+def on_terminal(columns: int, **environment: str) -> tuple[str, str]:
+    """What the story writes to a terminal of that width, and to stdout."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    process = subprocess.Popen(
+        [sys.executable, "-c", STORY],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env=clean | {"TERM": "xterm-256color"} | environment,
+    )
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:  # Linux says so when the other end has gone
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(master)
+    stdout, _ = process.communicate(timeout=30)
+    return seen.decode(), stdout.decode()
+
+
+def lines(seen: str) -> list[str]:
+    """Lines as they stood on the terminal: without colours, cut where the cursor moved."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", re.sub(r"\x1b\[[0-9;]*m", "", seen)).split(
+        "\n"
+    )
+
+
+def entry(**fields: object) -> TrialEntry:
+    known = {"id": "x", "purpose": "search", "label": "batch_size=8", "outcome": "ok"}
+    return TrialEntry.model_validate(known | fields)
+
+
+def plain(**how: object) -> tuple[Progress, io.StringIO]:
+    stream = io.StringIO()
+    return Progress(unit="tile", stream=stream, **how), stream  # type: ignore[arg-type]
+
+
+def test_elsewhere_each_trial_is_one_plain_line_on_stderr() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STORY], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, "rich was imported without a terminal"
+    assert done.stdout == "result\n"
+    assert re.sub(r"\d s of", "0 s of", done.stderr).splitlines() == [
+        "baseline: the command as it is (0 s of 10 min)",
+        "trial 1  original  baseline  0.510 tiles/s  wait 21 %  peak 0.40 GiB  6.2 s",
+        "search: batch, workers and other settings (0 s of 10 min)",
+        "12 workers on 2 CPUs: [bold]fewer[/bold] are tried",
+        "trial 2  batch_size=4  search  1.20 tiles/s  wait 0 %  peak 0.40 GiB  6.2 s",
+        "trial 3  batch_size=8  search  1.61 tiles/s  wait 0 %  peak 0.40 GiB  6.2 s",
+        "trial 4  batch_size=[red]16  search  gpu-oom  3.0 s",
+    ]
+
+
+def test_on_a_terminal_there_is_a_table_with_the_best_so_far() -> None:
+    seen, stdout = on_terminal(100)
+    assert stdout == "result\n"
+    assert "best so far 1.61 tiles/s (batch_size=8), 3.16x the original" in seen
+    assert "batch_size=[red]16" in seen  # a label is no markup
+    assert "[bold]fewer[/bold]" in seen
+    assert "of 10 min" in seen
+    assert "\x1b[?25l" in seen
+    assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")  # the cursor is given back
+
+
+@pytest.mark.parametrize("columns", [100, 60, 40, 20, 8])
+def test_a_narrow_terminal_gets_lines_that_fit(columns: int) -> None:
+    seen, _ = on_terminal(columns)
+    assert max(map(len, lines(seen))) <= columns
+    assert "1.61 tiles/s" in seen or columns < 40
+
+
+def test_no_color_is_respected() -> None:
+    colour = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|38|9[0-7])(?:;\d+)*m")
+    assert colour.search(on_terminal(100)[0])
+    assert not colour.search(on_terminal(100, NO_COLOR="1")[0])
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    seen, _ = on_terminal(100, TERM="dumb")
+    assert "\x1b" not in seen
+    assert "trial 3  batch_size=8  search" in seen
+
+
+def test_trials_that_end_in_another_order_keep_their_numbers() -> None:
+    progress, stream = plain()
+    progress.trial_started(7, "batch_size=8", "search")
+    progress.trial_started(8, "batch_size=16", "search")
+    progress.trial_done(entry(label="batch_size=16"))
+    progress.trial_done(entry(label="batch_size=8"))
+    assert [line.split("  ")[0] for line in stream.getvalue().splitlines()] == [
+        "trial 8",
+        "trial 7",
+    ]
+
+
+def test_a_trial_from_history_says_so() -> None:
+    progress, stream = plain()
+    progress.trial_done(entry(units_per_s=2.0, reused=True))
+    assert stream.getvalue() == "trial 1  batch_size=8  search  2.00 tiles/s  from history\n"
+
+
+def test_what_was_not_measured_is_left_out_or_named() -> None:
+    progress, stream = plain()
+    progress.trial_done(entry())
+    assert stream.getvalue() == "trial 1  batch_size=8  search  not measured\n"
+
+
+def test_a_label_stays_on_one_line() -> None:
+    progress, stream = plain()
+    progress.trial_done(entry(label="a\nb\x1b[31m"))
+    assert len(stream.getvalue().splitlines()) == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_reader_that_went_away_does_not_stop_the_work() -> None:
+    read, write = os.pipe()
+    stream = os.fdopen(write, "w")
+    progress = Progress(unit="tile", stream=stream)
+    os.close(read)
+    progress.note("nobody listens")
+    progress.trial_done(entry())
+    progress.finish()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    stream.close()
+
+    closed = io.StringIO()
+    progress = Progress(unit="tile", stream=closed)
+    closed.close()
+    progress.note("nobody listens")
+
+
+def test_elapsed_is_told_against_the_budget() -> None:
+    now = iter([0.0, 72.3])
+    progress, stream = plain(budget_s=600.0, clock=lambda: next(now))
+    progress.stage("confirm")
+    words = "confirm: original against candidate, in interleaved rounds"
+    assert stream.getvalue() == f"{words} (1 min 12 s of 10 min)\n"
+
+
+def test_the_best_so_far_is_never_the_original() -> None:
+    """Its own better run is no gain over it."""
+    progress, _ = plain()
+    for rate in (1.0, 1.36):
+        progress.trial_done(entry(label="original", purpose="baseline", units_per_s=rate))
+    assert progress._state.best == "original 1.18 tiles/s"
+    progress.trial_done(entry(units_per_s=2.36))
+    assert progress._state.best == "best so far 2.36 tiles/s (batch_size=8), 2.00x the original"

@@ -1,0 +1,165 @@
+"""report.json is written whole, read with care, and is all that report.md is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from advisor import schemas
+from advisor.errors import OutputRefusedError, ReportError
+from advisor.report import writing
+from advisor.report.schema import HEADLINE, ChangeEntry, Gain, Report, Side
+from tests.report import examples, golden
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@examples.every_report
+def test_what_is_written_is_read_back_and_rendered_again_to_the_byte(
+    name: str, tmp_path: Path
+) -> None:
+    writing.write(golden.report(name), tmp_path / "report.md")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    read = writing.load(tmp_path / "report.json")
+    assert read == golden.report(name)
+    writing.write(read, tmp_path / "report.md")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@examples.every_report
+def test_the_json_holds_to_its_schema(name: str) -> None:
+    jsonschema.validate(
+        json.loads(writing.dump(golden.report(name))), json.loads(schemas.report_schema())
+    )
+
+
+def test_the_headline_stands_at_the_top_of_the_json() -> None:
+    report = examples.improved()
+    headline = writing.headline(report)
+    assert tuple(headline) == HEADLINE
+    written = json.loads(writing.dump(report))
+    assert next(iter(written)) == "schema_version"
+    assert list(written)[2 : len(HEADLINE) + 2] == list(HEADLINE)
+    assert {key: written[key] for key in HEADLINE} == headline
+    assert headline["gain"] == {"ratio": 1.42, "low": 1.35, "high": 1.49, "pairs": 6}
+    assert {"from", "to", "class", "path"} <= set(headline["changes"][0])
+    assert "from_" not in json.dumps(written)
+
+
+def test_a_gain_that_was_not_confirmed_is_null() -> None:
+    assert writing.headline(examples.partial())["gain"] is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "could not be read"),
+        (b"# a report", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[]", "schema_version None"),
+        (b'{"schema_version": 7}', "schema_version 7; this gpu-advisor reads 3"),
+        (b'{"schema_version": 2}', "schema_version 2; this gpu-advisor reads 3"),
+        (b'{"schema_version": 3}', "verdict: Field required"),
+    ],
+)
+def test_a_report_that_cannot_be_read_is_named(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ReportError, match=said) as caught:
+        writing.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_wrong_field_is_named_with_its_value(tmp_path: Path) -> None:
+    fields = json.loads(writing.dump(examples.improved()))
+    fields["before"]["units_per_s"] = "fast"
+    (tmp_path / "report.json").write_text(json.dumps(fields))
+    with pytest.raises(ReportError, match=r"before\.units_per_s: .*'fast'"):
+        writing.load(tmp_path / "report.json")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputRefusedError, match="cannot be written: Not a directory"):
+        writing.write(examples.partial(), tmp_path / "file" / "report.md")
+    with pytest.raises(OutputRefusedError, match=r"name the report \*\.md"):
+        writing.write(examples.partial(), tmp_path / "report.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_writing_replaces_whole_files_and_leaves_no_draft(tmp_path: Path) -> None:
+    """A reader that holds the old file keeps it whole; the new one has its usual mode."""
+    path = tmp_path / "deep" / "report.md"
+    writing.write(examples.partial(), path)
+    before = path.stat().st_ino
+    with path.open() as held:
+        writing.write(examples.partial(reason="A power cut."), path)
+        assert "A power cut." not in held.read()
+    assert "A power cut." in path.read_text()
+    assert path.stat().st_ino != before
+    assert not list(path.parent.glob(".*.tmp"))
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_report_is_finished_unless_its_call_ended_before_its_search(tmp_path: Path) -> None:
+    """Also one of a call that proved nothing; what cannot be read is none."""
+    path = tmp_path / "report.md"
+    assert not writing.holds_finished(path)
+    writing.write(examples.partial(unfinished=True), path)
+    assert not writing.holds_finished(path)
+    writing.write(examples.partial(), path)
+    assert writing.holds_finished(path)
+    (tmp_path / "report.json").write_text("{}")
+    assert not writing.holds_finished(path)
+
+
+def test_a_linked_report_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "report.md"
+    link.symlink_to(tmp_path / "real" / "report.md")
+    writing.write(examples.partial(), link)
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "report.md").is_file()
+    assert (tmp_path / "real" / "report.json").is_file()
+
+
+def test_what_json_cannot_hold_is_not_measured() -> None:
+    side = Side(units_per_s=math.nan, peak_mem_gib=math.inf, quality={"rmse": math.nan, "b": 1.0})
+    assert (side.units_per_s, side.peak_mem_gib, side.quality) == (None, None, {"b": 1.0})
+    with pytest.raises(ValueError, match="ratio"):
+        Gain(ratio=math.nan, low=1.0, high=2.0, pairs=6)
+
+
+def test_a_log_that_is_no_unicode_does_not_stop_the_report(tmp_path: Path) -> None:
+    broken = b"caf\xe9".decode("utf-8", "surrogateescape")
+    report = examples.partial(reason=broken, notes=[broken])
+    writing.write(report, tmp_path / "report.md")
+    assert "caf?" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_values_keep_their_type() -> None:
+    """`true` is not 1, 1.0 is not 1, and a list stays a list."""
+    for value in (True, 1, 1.0, "1", [256, 256], ["a", None], None):
+        change = ChangeEntry(
+            path="a.b", kind="k", document="c", class_="free", from_=value, to=value
+        )
+        read = type(change).model_validate_json(change.model_dump_json(by_alias=True))
+        assert read.from_ == value
+        assert type(read.from_) is type(value)
+
+
+def test_an_unknown_field_is_an_error() -> None:
+    fields = json.loads(writing.dump(examples.improved())) | {"gian": 1}
+    with pytest.raises(ValueError, match="gian"):
+        Report.model_validate(fields)
