@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"report"},
     {"patches", "tuner", "executor"},
     {"history", "versions", "state", "quality"},
-    {"runner", "knobs", "options"},
+    {"runner", "knobs"},
     {"sandbox"},
     {"config", "machine", "stats", "settings", "probe"},
     {"files", "masking", "numbers", "objective"},

@@ -66,7 +66,7 @@ def test_options_that_nobody_typed_are_shown_with_the_place_of_their_default(
 ) -> None:
     text = "import argparse\np = argparse.ArgumentParser()\n"
     text += "p.add_argument('-b', '--batch-size', type=int, default=4)\n"
-    text += "p.add_argument('-j', '--workers', type=int, default=2)\n"
+    text += "p.add_argument('-j', '--workers', type=int, default=2)\np.parse_args()\n"
     (config.parent / "main.py").write_text(text)
     found = as_json(inspect("--json", "--", "python", "main.py", "-b", "8"))
     knobs = {knob["path"]: (knob["value"], knob["default_of"]) for knob in found["knobs"]}

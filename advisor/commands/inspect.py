@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor import config as documents
-from advisor import knobs, options
+from advisor import knobs
+from advisor.commands import program_options
 from advisor.commands.invocation import configs_among, why_not_taken
 from advisor.config.formats import SUFFIXES
 from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
@@ -89,14 +90,12 @@ def inspect(
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
     if command:
-        unknown = dict(options.unknown_overrides(command, Path.cwd()))
-        taken = [word for word in command if word not in unknown]
-        known = () if paths else options.of_command(taken, Path.cwd())
-        document = documents.of_command(taken, known)
+        known = program_options.recorded(tuple(command), Path.cwd()) if not paths else None
+        document = documents.of_command(command, known.options if known else ())
         found = _with_overrides(_and_followed(document, knobs.find(document), shown), inspected)
-        found = replace(found, notes=(*found.notes, *unknown.values()))
-        if not paths and (why := options.why_unread(command, Path.cwd())):
-            found = replace(found, notes=(*found.notes, f"only what is typed is known: {why}"))
+        if known and known.why_unknown:
+            note = f"only the typed options are known: {known.why_unknown}"
+            found = replace(found, notes=(*found.notes, note))
         inspected.append(Inspected(name=COMMAND_LINE, document=document, findings=found))
     return Inspection(documents=tuple(inspected), shown=shown)
 

@@ -11,7 +11,8 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from advisor import config as documents
-from advisor import knobs, options, settings
+from advisor import knobs, settings
+from advisor.commands import program_options
 from advisor.config.argv import first_own_word
 from advisor.config.formats import SUFFIXES
 from advisor.errors import CommandMissingError, ConfigReadOnlyError, SettingsError
@@ -65,7 +66,7 @@ class Invocation:
 
     def _declared(self, command: str | None) -> documents.Document:
         argv = self.argv if command is None else split(command, self.path, self.cwd)
-        return command_document(argv, self.cwd, self.config)
+        return command_document(argv, self.cwd, self.config, environment(self.workload))
 
 
 def resolve(
@@ -74,13 +75,15 @@ def resolve(
     *,
     workload: str | None = None,
     use_case: str = "optimize",
+    with_options: bool = True,
 ) -> Invocation:
     """The invocation that CONFIG, the name of a workload, and what stood after `--` mean.
 
     What is named here wins over what gpu-advisor.toml says; a command alone is enough. Raises the
     Config errors for a config that cannot be read, SettingsError (also for a workload that is not
     there), and CommandMissingError with what was found when there is no command, or it never
-    names the config.
+    names the config. `with_options`: without a config the program is started until it has parsed
+    its arguments.
     """
     document = documents.read(config) if config else None
     near = config.parent if config and config.parent.exists() else Path()
@@ -99,24 +102,35 @@ def resolve(
         raise CommandMissingError(_no_command(config, found, use_case))
     if config is not None and (why := why_not_taken(argv, config, document, cwd)):
         raise CommandMissingError(why)
+    entry = _of_its_phase(entry or Workload(command=shlex.join(argv)), argv)
     return Invocation(
         config=document,
         path=config,
         argv=argv,
-        command_line=command_document(argv, cwd, document),
+        command_line=command_document(argv, cwd, document, environment(entry))
+        if with_options
+        else documents.of_command(argv),
         cwd=cwd,
         name=name,
-        workload=_of_its_phase(entry or Workload(command=shlex.join(argv)), argv),
+        workload=entry,
         settings=found,
     )
 
 
 def command_document(
-    command: tuple[str, ...], cwd: Path, config: documents.Document | None
+    command: tuple[str, ...],
+    cwd: Path,
+    config: documents.Document | None,
+    env: tuple[tuple[str, str], ...] = (),
 ) -> documents.Document:
-    """A command as a document; without a config it has the options of the program's source."""
-    known = options.of_command(command, cwd) if config is None else ()
+    """A command as a document; without a config it has the options of the program's parser."""
+    known = program_options.recorded(command, cwd, env).options if config is None else ()
     return documents.of_command(command, known)
+
+
+def environment(workload: Workload) -> tuple[tuple[str, str], ...]:
+    """Variables that gpu-advisor.toml adds for the command."""
+    return tuple(sorted(workload.env.items()))
 
 
 def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
@@ -214,7 +228,7 @@ def _is_imported(
         or detect_isolation(str(cwd)).kind != "overlay"
     ):
         return False
-    return options.imports(argv, cwd, config)
+    return program_options.imports(argv, cwd, config)
 
 
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:

@@ -78,7 +78,9 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
     if args.config is not None:
         versions.recover(args.config)
-    asked = invocation.resolve(args.config, command, workload=args.workload, use_case="profile")
+    asked = invocation.resolve(
+        args.config, command, workload=args.workload, use_case="profile", with_options=False
+    )
     workload = _as_flags_say(asked.workload, args)
     environ = {**os.environ, **workload.env}
     invocation.require_program(asked.argv, asked.cwd, environ)

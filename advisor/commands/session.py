@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor import files, knobs, objective, settings, versions
-from advisor import options as options_of_program
-from advisor.commands import invocation
+from advisor.commands import invocation, program_options
 from advisor.commands.settings_entry import Entry, place
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.knobs.default_arguments import with_absent
@@ -305,7 +304,8 @@ def left_untuned(asked: invocation.Invocation) -> list[str]:
     """What is not tuned although the command depends on it, where no config was named."""
     if asked.path is not None:
         return []
-    why = options_of_program.why_unread(asked.argv, asked.cwd)
+    env = invocation.environment(asked.workload)
+    why = program_options.recorded(asked.argv, asked.cwd, env).why_unknown
     unread = [f"only the options that you typed are tuned: {why}"] if why else []
     return [
         *unread,

@@ -1,54 +1,529 @@
-"""What the program's argparse parsers returned, and which of it nobody had typed."""
+"""Record what the program's own argument parser declares and returns.
+
+`install` listens during a measured run: values, and which of them were defaults.
+`start_recording` serves a run that ends once its arguments are parsed. It records every option
+that a parser declares. Libraries built on argparse or click need nothing of their own here.
+"""
 
 from __future__ import annotations
 
+import builtins
 import functools
-from typing import Any
+import inspect
+import json
+import os
+import re
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator
 
 from .session import Session
 
 NAMES_KEPT = 400
+OPTIONS_KEPT = 2000
+GRACE_S = 1.0
+"""Wait after a complete parse: some programs parse twice."""
+LONG_GRACE_S = 20.0
+"""Wait where words are left over for another parser."""
+PLAIN = (str, int, float, bool, type(None))
+TAKES_BOOL_TEXT = "its type is bool, which reads every text as true"
+TAKES_SEVERAL = "it takes several values"
+LEAVE = getattr(sys.modules.get("posix"), "_exit", os._exit)
+"""The system's own exit: no handler of the program runs."""
+
+Record = Dict[str, Any]
+"""One option, as the parent reads it."""
+
+
+# --- a measured run ---------------------------------------------------------------------------
 
 
 def install(argparse: Any, session: Session) -> None:
     """Listen to every ArgumentParser; a parser inside another (subcommands) counts with it."""
-    parser = argparse.ArgumentParser
-    parse, convert = parser.parse_known_args, parser._get_values
-    typed: list[set[str]] = []
-    """One set of destinations for the outermost parser at work."""
 
-    @functools.wraps(parse)
-    def parse_known_args(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outermost = not typed
-        if outermost:
-            typed.append(set())
-        try:
-            result = parse(self, *args, **kwargs)
-            if outermost:
-                _keep(session, result[0], typed[0])
-            return result
-        finally:
-            if outermost:
-                typed.clear()
-
-    @functools.wraps(convert)
-    def _get_values(self: Any, action: Any, words: Any) -> Any:
-        if typed and (words or action.option_strings):
-            typed[0].add(action.dest)
-        return convert(self, action, words)
-
-    parser.parse_known_args = parse_known_args
-    parser._get_values = _get_values
-
-
-def _keep(session: Session, namespace: Any, typed: set[str]) -> None:
-    try:
-        for name, value in list(vars(namespace).items())[:NAMES_KEPT]:
-            plain = value is None or isinstance(value, (str, int, float, bool))
-            session.arguments[str(name)] = value if plain else str(value)[:200]
+    def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
+        for name, value in list(vars(result[0]).items())[:NAMES_KEPT]:
+            session.arguments[str(name)] = value if isinstance(value, PLAIN) else str(value)[:200]
             if name in typed:
                 session.defaulted = [other for other in session.defaulted if other != name]
             elif name not in session.defaulted:
                 session.defaulted.append(str(name))
-    except Exception as problem:
-        session.fail(problem)
+
+    _listen(argparse, keep, session.fail)
+
+
+def _listen(argparse: Any, keep: Callable[..., None], fail: Callable[[Exception], None]) -> None:
+    """Call `keep` with each outermost parser, its result, typed names and nested parsers."""
+    parser = argparse.ArgumentParser
+    convert = parser._get_values
+    at_work: list[tuple[set[str], list[Any]]] = []
+
+    def listening(parse: Any) -> Any:
+        @functools.wraps(parse)
+        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if at_work:
+                at_work[0][1].append(self)
+                return parse(self, *args, **kwargs)
+            at_work.append((set(), []))
+            try:
+                result = parse(self, *args, **kwargs)
+                try:
+                    keep(self, result, *at_work[0])
+                except Exception as problem:
+                    fail(problem)
+                return result
+            finally:
+                at_work.clear()
+
+        return wrapped
+
+    @functools.wraps(convert)
+    def _get_values(self: Any, action: Any, words: Any) -> Any:
+        if at_work and (words or action.option_strings):
+            at_work[0][0].add(action.dest)
+        return convert(self, action, words)
+
+    # jsonargparse only calls the inner one, tyro replaces it.
+    for name in ("parse_known_args", "_parse_known_args"):
+        setattr(parser, name, listening(getattr(parser, name)))
+    parser._get_values = _get_values
+
+
+# --- a run that only parses -------------------------------------------------------------------
+
+
+def start_recording(path: str, when_imported: Callable[[Any], None]) -> None:
+    """Record the options of every parser into `path`, then end the process."""
+    recorder = Recorder(path)
+    hooks: dict[str, Callable[[Any], None]] = {
+        "argparse": recorder.hook_argparse,
+        "tyro._backends._argparse": recorder.hook_argparse,
+        "optparse": recorder.hook_optparse,
+        "click.core": recorder.hook_click,
+        "typer._click.core": recorder.hook_click,
+        "absl.flags._flagvalues": recorder.hook_absl,
+        "fire.core": recorder.hook_fire,
+        "docopt": recorder.hook_docopt,
+        "omegaconf": recorder.hook_omegaconf,
+        "hydra._internal.config_loader_impl": recorder.hook_hydra,
+    }
+    when_imported({name: [hook] for name, hook in hooks.items()})
+    recorder.hook_exec()
+
+
+class Recorder:
+    """The options found so far, and the moment at which the process ends."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.options: dict[str, Record] = {}
+        self._ends_at = float("inf")
+        self._thread: threading.Thread | None = None
+
+    def add(self, options: Iterable[Record], library: str, *, complete: bool) -> None:
+        """Keep `options`; after a `complete` parse the process soon ends. Never raises."""
+        try:
+            if _is_program():
+                self._add(list(options), library, complete)
+        except Exception as problem:
+            print(f"gpu-advisor: options not recorded: {problem!r}", file=sys.stderr)
+
+    def _add(self, options: list[Record], library: str, complete: bool) -> None:
+        for option in options:
+            key = f"{option.get('command') or ''} {option['flags'][0]}"
+            if len(self.options) < OPTIONS_KEPT:
+                self.options[key] = {"library": library, **option}
+        self._write()
+        self._ends_at = time.monotonic() + (GRACE_S if complete else LONG_GRACE_S)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._end, daemon=True)
+            self._thread.start()
+
+    def _end(self) -> None:
+        while time.monotonic() < self._ends_at:
+            time.sleep(0.05)
+        LEAVE(0)
+
+    def _write(self) -> None:
+        """Replace the record whole; whatever ends the process, it is there."""
+        draft = f"{self.path}.{os.getpid()}"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump({"options": list(self.options.values())}, file)
+        os.replace(draft, self.path)
+
+    # Each hook knows one library.
+
+    def hook_argparse(self, argparse: Any) -> None:
+        """argparse, and every library built on it."""
+        add_argument = argparse._ActionsContainer._add_action
+
+        @functools.wraps(add_argument)
+        def _add_action(container: Any, action: Any) -> Any:
+            if not hasattr(action, "_declared_at"):
+                action._declared_at = _user_line()
+            return add_argument(container, action)
+
+        argparse._ActionsContainer._add_action = _add_action
+
+        def keep(parser: Any, result: Any, typed: set[str], nested: list[Any]) -> None:
+            if type(parser).__module__.startswith(("hydra.", "torch.distributed")):
+                return
+            if "hydra" in str(getattr(parser, "description", "")).lower():
+                self.add((), "hydra", complete=False)
+                return
+            found = list(_of_argparse(parser, None))
+            for each in nested:
+                if each is not parser:
+                    found += _of_argparse(each, _command_of(each, [parser, *nested]))
+            self.add(found, "argparse", complete=not result[1])
+
+        _listen(argparse, keep, print)
+
+    def hook_optparse(self, optparse: Any) -> None:
+        """optparse of the standard library."""
+
+        def options(parser: Any, *_: Any) -> Iterator[Record]:
+            groups = [parser, *parser.option_groups]
+            for option in (each for group in groups for each in group.option_list):
+                flags = [*option._long_opts, *option._short_opts]
+                form = {"store": "apart", "store_true": "bare"}.get(option.action)
+                default = parser.defaults.get(option.dest)
+                if form:
+                    yield _record(flags, default, form, choices=option.choices, help=option.help)
+
+        _after(optparse.OptionParser, "parse_args", self, "optparse", options)
+
+    def hook_click(self, core: Any) -> None:
+        """click and typer: every command that is reached."""
+        init = core.Parameter.__init__
+        make_context = core.Command.make_context
+
+        @functools.wraps(init)
+        def __init__(this: Any, *args: Any, **kwargs: Any) -> None:
+            this._declared_at = _user_line()
+            init(this, *args, **kwargs)
+
+        @functools.wraps(make_context)
+        def wrapped(this: Any, name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+            context = make_context(this, name, args, parent, **extra)
+            found = _of_click(this, name if parent is not None else None)
+            self.add(found, "click", complete=not hasattr(this, "list_commands"))
+            return context
+
+        core.Parameter.__init__ = __init__
+        core.Command.make_context = wrapped
+
+    def hook_absl(self, flagvalues: Any) -> None:
+        """absl.flags, with the configs of ml_collections."""
+
+        def options(values: Any, *_: Any) -> Iterator[Record]:
+            for module, flags in values.flags_by_module_dict().items():
+                for flag in flags if not module.startswith("absl") else ():
+                    if hasattr(flag.value, "to_dict"):
+                        for path, value in _flat(flag.value.to_dict()):
+                            yield _record([f"--{flag.name}.{path}"], value, "joint", at=module)
+                    choices = getattr(flag.parser, "enum_values", None)
+                    plain = flag.default if isinstance(flag.default, PLAIN) else None
+                    several = TAKES_SEVERAL if isinstance(flag.default, list) else None
+                    yield _record([f"--{flag.name}"], plain, "joint", choices=choices,
+                                  help=flag.help, at=module, why=several)  # fmt: skip
+
+        _after(flagvalues.FlagValues, "__call__", self, "absl", options)
+
+    def hook_fire(self, core: Any) -> None:
+        """fire: the arguments of the function that the words reach."""
+        before = core.Fire
+
+        @functools.wraps(before)
+        def Fire(component: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: N802
+            words = [word for word in sys.argv[1:] if not word.startswith("-")]
+            command, target = None, component
+            for word in words[:1]:
+                each = target.get(word) if isinstance(target, dict) else getattr(target, word, None)
+                command, target = (word, each) if callable(each) else (None, target)
+            self.add(_of_signature(target, command), "fire", complete=True)
+            return before(component, *args, **kwargs)
+
+        core.Fire = Fire
+        if "fire" in sys.modules:
+            sys.modules["fire"].Fire = Fire  # type: ignore[attr-defined]
+
+    def hook_docopt(self, docopt: Any) -> None:
+        """docopt: the options of the usage text."""
+
+        def options(doc: Any, *_: Any) -> Iterator[Record]:
+            for option in docopt.parse_defaults(doc):
+                flags = [flag for flag in (option.long, option.short) if flag]
+                default, form = option.value, "apart" if option.argcount else "bare"
+                if isinstance(default, str):
+                    default = _number(default)
+                yield _record(flags, default, form)
+
+        _after(docopt, "docopt", self, "docopt", options)
+
+    def hook_omegaconf(self, omegaconf: Any) -> None:
+        """OmegaConf: a config that is merged with words of the command line."""
+        conf = omegaconf.OmegaConf
+        from_words: list[Any] = []
+        for name in ("from_cli", "from_dotlist"):
+            before = getattr(conf, name)
+
+            def wrapped(*args: Any, _before: Any = before, **kwargs: Any) -> Any:
+                found = _before(*args, **kwargs)
+                from_words.append(found)
+                return found
+
+            setattr(conf, name, staticmethod(wrapped))
+
+        for name in ("merge", "unsafe_merge"):
+            merge = getattr(conf, name)
+
+            def merged(*parts: Any, _before: Any = merge, **kwargs: Any) -> Any:
+                result = _before(*parts, **kwargs)
+                if any(part is words for part in parts for words in from_words):
+                    found = _of_config(omegaconf, result, _user_line())
+                    self.add(found, "omegaconf", complete=True)
+                return result
+
+            setattr(conf, name, staticmethod(merged))
+
+    def hook_hydra(self, loader: Any) -> None:
+        """Hydra: the composed config, each of its values an override."""
+
+        kind = loader.ConfigLoaderImpl
+        before = kind.load_configuration
+
+        @functools.wraps(before)
+        def load_configuration(this: Any, config_name: Any, *args: Any, **kwargs: Any) -> Any:
+            result = before(this, config_name, *args, **kwargs)
+            self.add(_of_hydra(result, config_name), "hydra", complete=True)
+            return result
+
+        kind.load_configuration = load_configuration
+
+    def hook_exec(self) -> None:
+        """Globals that executed code overrides by the words of the command line."""
+        before = builtins.exec
+
+        def run(source: Any, globals: Any = None, locals: Any = None, **extra: Any) -> None:  # noqa: A002
+            frame = sys._getframe(1)
+            names = frame.f_globals if globals is None else globals
+            declared = set(names)
+            inner = locals if locals is not None else names
+            if globals is None and locals is None:
+                inner = frame.f_locals
+            before(source, names, inner, **extra)
+            text = source if isinstance(source, str) else ""
+            if "sys.argv" in text and "globals()" in text:
+                found = {name: names[name] for name in names if name in declared}
+                self.add(_of_globals(found), "globals", complete=True)
+
+        builtins.exec = run
+
+
+# --- what each library declares ---------------------------------------------------------------
+
+
+def _record(flags: Any, default: Any, form: str, **more: Any) -> Record:
+    choices = more.get("choices")
+    plain = [c for c in choices if isinstance(c, PLAIN)] if choices else []
+    return {
+        "flags": [str(flag) for flag in flags],
+        "default": default if isinstance(default, PLAIN) else None,
+        "form": form,
+        "choices": plain[:100],
+        "help": str(more["help"])[:400] if isinstance(more.get("help"), str) else None,
+        "at": more.get("at"),
+        "why": more.get("why"),
+        "command": more.get("command"),
+    }
+
+
+def _of_argparse(parser: Any, command: str | None) -> Iterator[Record]:
+    for action in parser._actions:
+        kind = type(action).__name__
+        if not action.option_strings or any(w in kind for w in ("Help", "Version", "Subparsers")):
+            continue
+        if "--print_config" in kind or kind.startswith(("ActionPrintConfig", "_ActionPrintConfig")):
+            continue
+        flags, form, why = list(action.option_strings), "apart", None
+        type_ = getattr(action, "type", None)
+        name = getattr(type_, "__name__", "")
+        if "BooleanOptional" in kind or any(f"--no-{f[2:]}" in flags for f in flags):
+            form = "pair"
+            flags = [flag for flag in flags if not flag.startswith("--no-")] or flags
+        elif action.nargs == 0:
+            if getattr(action, "const", None) is not True:
+                continue
+            form = "bare"
+        elif action.nargs not in (None, "?", 1) or "Append" in kind:
+            why = TAKES_SEVERAL
+        elif name == "bool" and action.nargs is None and type_ is bool:
+            why = TAKES_BOOL_TEXT
+        default = _default_of(parser, action)
+        flags.sort(key=lambda flag: -len(flag) if flag.startswith("--") else 0)
+        yield _record(
+            flags,
+            False if form == "bare" and default is None else default,
+            form,
+            choices=action.choices if isinstance(action.choices, (list, tuple, set)) else None,
+            help=action.help,
+            at=getattr(action, "_declared_at", None),
+            why=why,
+            command=command,
+        )
+
+
+def _default_of(parser: Any, action: Any) -> Any:
+    """The default as the program would see it: converted where it is text."""
+    default = parser._defaults.get(action.dest, action.default)
+    if isinstance(default, str) and callable(action.type) and action.type is not str:
+        try:
+            default = action.type(default)
+        except Exception:
+            return default
+    shown = re.search(r"\(default: (.*?)\)", action.help or "")
+    if not isinstance(default, PLAIN) and shown:  # tyro keeps the value itself elsewhere
+        return {"True": True, "False": False, "None": None}.get(shown[1], _number(shown[1]))
+    return default
+
+
+def _command_of(parser: Any, around: Any) -> str | None:
+    """The word of the command line that calls `parser`."""
+    for outer in around:
+        for action in outer._actions:
+            choices = getattr(action, "choices", None)
+            for name, inner in choices.items() if isinstance(choices, dict) else ():
+                if inner is parser and name in sys.argv:
+                    return str(name)
+    return None
+
+
+def _of_click(command: Any, name: str | None) -> Iterator[Record]:
+    for param in command.params:
+        is_help = getattr(param, "name", None) in ("help", "install_completion", "show_completion")
+        if getattr(param, "param_type_name", "") != "option" or is_help:
+            continue
+        flags = sorted(param.opts, key=lambda flag: -len(flag))
+        form = "apart"
+        if param.secondary_opts:
+            if f"--no-{flags[0].lstrip('-')}" not in param.secondary_opts:
+                continue
+            form = "pair"
+        elif getattr(param, "is_flag", False):
+            form = "bare"
+        default = param.default() if callable(param.default) else param.default
+        several = getattr(param, "multiple", False) or param.nargs != 1
+        yield _record(
+            flags,
+            default if isinstance(default, PLAIN) else None,
+            form,
+            choices=getattr(getattr(param, "type", None), "choices", None),
+            help=getattr(param, "help", None),
+            at=getattr(param, "_declared_at", None),
+            why=TAKES_SEVERAL if several else None,
+            command=name,
+        )
+
+
+def _of_signature(target: Any, command: str | None) -> Iterator[Record]:
+    try:
+        parameters = inspect.signature(target).parameters.values()
+        code = getattr(inspect.unwrap(target), "__code__", None)
+    except (TypeError, ValueError):
+        return
+    at = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" if code else None
+    for each in parameters:
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY) and each.name != "self":
+            default = None if each.default is each.empty else each.default
+            yield _record([f"--{each.name}"], default, "joint", at=at, command=command)
+
+
+def _of_config(omegaconf: Any, config: Any, at: str | None) -> Iterator[Record]:
+    if omegaconf.OmegaConf.is_config(config):
+        config = omegaconf.OmegaConf.to_container(config, resolve=False)
+    for path, value in _flat(config):
+        refers = isinstance(value, str) and "${" in value
+        yield _record([path], value, "joint", at=at, why="it refers to other values"
+                      if refers else None)  # fmt: skip
+
+
+def _of_hydra(config: Any, name: Any) -> Iterator[Record]:
+    omegaconf = sys.modules["omegaconf"]
+    plain = omegaconf.OmegaConf.to_container(config, resolve=False)
+    plain.pop("hydra", None)
+    yield from _of_config(omegaconf, plain, f"{name}.yaml")
+
+
+def _of_globals(names: Dict[str, Any]) -> Iterator[Record]:
+    at = os.path.basename(str(names.get("__file__") or "")) or None
+    for name, value in list(names.items()):
+        if not name.startswith("_") and value is not None and isinstance(value, PLAIN):
+            yield _record([f"--{name}"], value, "joint", at=at)
+
+
+def _flat(node: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Paths and values of nested mappings; lists and other objects are left out."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        path = f"{above}.{key}" if above else str(key)
+        if isinstance(value, dict):
+            yield from _flat(value, path)
+        elif isinstance(value, PLAIN) and value != "???":
+            yield path, value
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+# --- shared ----------------------------------------------------------------------------------
+
+
+def _after(
+    holder: Any,
+    name: str,
+    recorder: Recorder,
+    library: str,
+    options: Callable[..., Iterator[Record]],
+) -> None:
+    """Record `options(*args)` after each call of a function of `holder`."""
+    before = getattr(holder, name)
+
+    @functools.wraps(before)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        result = before(*args, **kwargs)
+        recorder.add(options(*args), library, complete=True)
+        return result
+
+    setattr(holder, name, wrapped)
+
+
+def _is_program() -> bool:
+    """Whether this process runs the program itself, and no launcher of it."""
+    script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
+    path = os.path.realpath(sys.argv[0] if sys.argv else "")
+    return _module_path(path).endswith(_module_path(script))
+
+
+def _module_path(path: str) -> str:
+    for end in (".py", "/__main__"):
+        path = path[: -len(end)] if path.endswith(end) else path
+    return path
+
+
+def _user_line() -> str | None:
+    """`train.py:12`: the nearest caller outside of installed packages."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        is_library = "site-packages" in file or file.startswith((sys.base_prefix, "<"))
+        if not is_library and os.path.dirname(__file__) not in file:
+            return f"{os.path.basename(file)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None

@@ -20,7 +20,11 @@ def _load_probe(spec_path: str) -> None:
     package = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules[name] = package
     spec.loader.exec_module(package)  # type: ignore[union-attr]
-    importlib.import_module(name + ".boot").start(spec_path)
+    boot = importlib.import_module(name + ".boot")
+    boot.start(spec_path)
+    if os.environ.get("GPU_ADVISOR_PARSE_ONLY"):
+        arguments = importlib.import_module(name + ".arguments")
+        arguments.start_recording(os.environ["GPU_ADVISOR_PARSE_ONLY"], boot.when_imported)
 
 
 def _chain() -> None:

@@ -1,0 +1,461 @@
+"""Options of a program, recorded from its own parser: they are what it says and hears itself.
+
+Every program here prints its arguments. What was recorded must be what it prints, and what a
+changed command sets must be what it then prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from advisor.commands import program_options
+from advisor.config import of_command, split_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Program:
+    """Files, a command, what is recorded, what is set, and what the program then prints."""
+
+    files: dict[str, str]
+    command: str
+    defaults: dict[str, Any]
+    set: dict[str, Any]
+    prints: dict[str, Any] = field(default_factory=dict)
+    needs: str = "argparse"
+
+
+ARGPARSE = """\
+import argparse, json
+def main():
+    parser = argparse.ArgumentParser(description="digits")
+    parser.add_argument('--batch-size', type=int, default=64, metavar='N',
+                        help='input batch size for training (default: 64)')
+    parser.add_argument("-j", "--workers", default="4", type=int)
+    parser.add_argument("--lr", default=1e-1, type=float)
+    parser.add_argument("data", nargs="*")
+    parser.add_argument("--amp", action="store_true")
+    parser.add_argument("--pin", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--shuffle", type=bool, default=True)
+    print(json.dumps(vars(parser.parse_args())))
+if __name__ == '__main__':
+    main()
+"""
+
+SUBCOMMANDS = {
+    "main.py": """\
+import argparse, json, os
+from tool import parts
+top = argparse.ArgumentParser()
+top.add_argument("--seed", type=int, default=-1)
+shared = argparse.ArgumentParser(add_help=False)
+shared.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+commands = top.add_subparsers(dest="command", required=True)
+train = commands.add_parser("train", parents=[shared])
+parts.loader(train)
+test = commands.add_parser("test", parents=[shared])
+test.add_argument("--test-batch", dest="batch_size", type=int, default=8)
+print(json.dumps(vars(top.parse_args())))
+""",
+    "tool/__init__.py": "",
+    "tool/parts.py": """\
+import os
+def loader(parser):
+    group = parser.add_argument_group("loader")
+    group.add_argument("--batch-size", type=int, default=len(os.sep) * 32)
+    group.add_argument("--num-workers", type=int, default=0, choices=[0, 1, 2])
+""",
+}
+
+TWICE = """\
+import argparse, json
+first = argparse.ArgumentParser(add_help=False)
+first.add_argument("--model", default="small")
+known, rest = first.parse_known_args()
+second = argparse.ArgumentParser(parents=[first])
+second.add_argument("--batch-size", type=int, default={"small": 32}[known.model])
+print(json.dumps(vars(second.parse_args())))
+"""
+
+NANO = {
+    "train.py": """\
+import json
+out_dir = 'out'
+batch_size = 12 # if gradient_accumulation_steps > 1, this is the micro-batch size
+gradient_accumulation_steps = 5 * 8
+compile = True
+config_keys = [k for k,v in globals().items() if not k.startswith('_')
+               and isinstance(v, (int, float, bool, str))]
+exec(open('configurator.py').read()) # overrides from command line or config file
+print(json.dumps({k: globals()[k] for k in config_keys}))
+""",
+    "configurator.py": """\
+import sys
+from ast import literal_eval
+for arg in sys.argv[1:]:
+    if '=' not in arg:
+        exec(open(arg).read())
+    else:
+        key, val = arg[2:].split('=')
+        globals()[key] = literal_eval(val)
+""",
+    "config/small.py": "# small\nbatch_size = 64\n",
+}
+
+OPTPARSE = """\
+import json
+from optparse import OptionParser
+parser = OptionParser()
+parser.add_option("-b", "--batch", type="int", default=4, help="samples")
+parser.add_option("--fast", action="store_true", default=False)
+print(json.dumps(vars(parser.parse_args()[0])))
+"""
+
+CLICK = """\
+import json
+import click
+@click.group()
+def cli():
+    pass
+@cli.command()
+@click.option("--batch-size", "-b", default=16, show_default=True, help="per step")
+@click.option("--workers", type=click.IntRange(0, 8), default=2)
+@click.option("--amp/--no-amp", default=False)
+@click.option("--mode", type=click.Choice(["a", "b"]), default="a")
+@click.argument("data", required=False)
+def fit_model(**said):
+    print(json.dumps(said))
+cli()
+"""
+
+TYPER = """\
+import json
+import typer
+def main(batch_size: int = 16, pin: bool = True):
+    print(json.dumps({"batch_size": batch_size, "pin": pin}))
+typer.run(main)
+"""
+
+HF = """\
+import json
+from dataclasses import dataclass, field
+from transformers import HfArgumentParser
+@dataclass
+class ModelArguments:
+    block_size: int = field(default=1024, metadata={"help": "tokens"})
+    bf16: bool = False
+parsed, = HfArgumentParser(ModelArguments).parse_args_into_dataclasses()
+print(json.dumps(vars(parsed)))
+"""
+
+ABSL = """\
+import json
+from absl import app, flags
+flags.DEFINE_integer("batch_size", 128, "Batch size.", lower_bound=1)
+flags.DEFINE_bool("use_bf16", False, "Half.")
+def main(argv):
+    print(json.dumps({"batch_size": flags.FLAGS.batch_size, "use_bf16": flags.FLAGS.use_bf16}))
+app.run(main)
+"""
+
+HYDRA = {
+    "conf/config.yaml": "defaults:\n  - data: mnist\n  - _self_\ntrainer: {amp: false, lr: 0.1}\n",
+    "conf/data/mnist.yaml": "batch_size: 32 # per step\nnum_workers: 0\n",
+    "conf/data/cifar.yaml": "batch_size: 128\nnum_workers: 4\n",
+    "main.py": """\
+import json
+import hydra
+@hydra.main(config_path="conf", config_name="config", version_base=None)
+def main(cfg):
+    print(json.dumps({f"{a}.{b}": v for a, part in cfg.items() for b, v in part.items()}))
+main()
+""",
+}
+
+OMEGACONF = """\
+import json
+from omegaconf import OmegaConf
+base = OmegaConf.create({"data": {"batch_size": 8, "workers": 2}})
+merged = OmegaConf.merge(base, OmegaConf.from_cli())
+print(json.dumps({f"data.{key}": value for key, value in merged.data.items()}))
+"""
+
+FIRE = """\
+import json
+import fire
+def train(batch_size=16, amp=False):
+    print(json.dumps({"batch_size": batch_size, "amp": amp}))
+fire.Fire({"train": train})
+"""
+
+DOCOPT = '''\
+"""Usage: main.py [options]
+
+Options:
+  -b N, --batch N  samples [default: 4]
+  --fast           no checks
+"""
+import json
+from docopt import docopt
+print(json.dumps(docopt(__doc__)))
+'''
+
+FUNCTION = """\
+import json
+{imports}
+def main(batch_size: int = 16, workers: int = 2):
+    print(json.dumps({{"batch_size": batch_size, "workers": workers}}))
+{call}
+"""
+
+SIMPLE = """\
+import json
+from dataclasses import dataclass
+from simple_parsing import ArgumentParser
+@dataclass
+class Options:
+    batch_size: int = 16  # samples of one step
+parser = ArgumentParser()
+parser.add_arguments(Options, dest="options")
+print(json.dumps(vars(parser.parse_args().options)))
+"""
+
+PROGRAMS = {
+    "argparse": Program(
+        {"main.py": ARGPARSE},
+        "python main.py folder --lr 0.5",
+        {"--batch-size": 64, "--workers": 4, "--lr": 0.5, "--amp": False, "--pin": True},
+        {"--batch-size": 128, "--workers": 0, "--lr": 0.25, "--amp": True, "--pin": False},
+    ),
+    "short and abbreviated flags of a module": Program(
+        {"pkg/__init__.py": "", "pkg/cli.py": ARGPARSE},
+        "python -u -m pkg.cli -j2 --batch 8 a b",
+        {"--batch-size": 8, "--workers": 2, "--amp": False},
+        {"--batch-size": 16, "--workers": 3},
+    ),
+    "subcommands, parents, groups": Program(
+        SUBCOMMANDS,
+        "python main.py --seed 3 train",
+        {"--batch-size": 32, "--num-workers": 0, "--precision": "fp32", "--seed": 3},
+        {"--batch-size": 64, "--num-workers": 2, "--precision": "bf16", "--seed": 4},
+    ),
+    "the other subcommand": Program(
+        SUBCOMMANDS,
+        "python main.py test",
+        {"--test-batch": 8, "--seed": -1},
+        {"--test-batch": 64},
+        {"batch_size": 64},
+    ),
+    "two parsers": Program(
+        {"main.py": TWICE},
+        "python main.py",
+        {"--model": "small", "--batch-size": 32},
+        {"--batch-size": 64},
+    ),
+    "variables that a command overrides": Program(
+        NANO,
+        "python train.py config/small.py --compile=False",
+        {"--batch_size": 64, "--gradient_accumulation_steps": 40, "--compile": False},
+        {"--batch_size": 24, "--gradient_accumulation_steps": 20},
+    ),
+    "optparse": Program(
+        {"main.py": OPTPARSE},
+        "python main.py",
+        {"--batch": 4, "--fast": False},
+        {"--batch": 8, "--fast": True},
+    ),
+    "click": Program(
+        {"main.py": CLICK},
+        "python main.py fit-model folder",
+        {"--batch-size": 16, "--workers": 2, "--amp": False, "--mode": "a"},
+        {"--batch-size": 32, "--workers": 4, "--amp": True},
+        needs="click",
+    ),
+    "typer": Program(
+        {"main.py": TYPER},
+        "python main.py",
+        {"--batch-size": 16, "--pin": True},
+        {"--batch-size": 32, "--pin": False},
+        needs="typer",
+    ),
+    "transformers": Program(
+        {"main.py": HF},
+        "python main.py",
+        {"--block_size": 1024, "--bf16": False},
+        {"--block_size": 512, "--bf16": True},
+        needs="transformers",
+    ),
+    "absl": Program(
+        {"main.py": ABSL},
+        "python main.py rest",
+        {"--batch_size": 128, "--use_bf16": False},
+        {"--batch_size": 256, "--use_bf16": True},
+        needs="absl",
+    ),
+    "hydra": Program(
+        HYDRA,
+        "python main.py trainer.lr=0.3 data=cifar",
+        {"data.batch_size": 128, "data.num_workers": 4, "trainer.amp": False, "trainer.lr": 0.3},
+        {"data.batch_size": 64, "data.num_workers": 2, "trainer.amp": True},
+        needs="hydra",
+    ),
+    "omegaconf": Program(
+        {"main.py": OMEGACONF},
+        "python main.py data.workers=1",
+        {"data.batch_size": 8, "data.workers": 1},
+        {"data.batch_size": 64},
+        needs="omegaconf",
+    ),
+    "fire": Program(
+        {"main.py": FIRE},
+        "python main.py train --amp=True",
+        {"--batch_size": 16, "--amp": True},
+        {"--batch_size": 64},
+        needs="fire",
+    ),
+    "docopt": Program(
+        {"main.py": DOCOPT},
+        "python main.py",
+        {"--batch": 4, "--fast": False},
+        {"--batch": 8, "--fast": True},
+        {"--batch": "8", "--fast": True},
+        needs="docopt",
+    ),
+    "jsonargparse": Program(
+        {"main.py": FUNCTION.format(imports="from jsonargparse import CLI", call="CLI(main)")},
+        "python main.py",
+        {"--batch_size": 16, "--workers": 2},
+        {"--batch_size": 64},
+        needs="jsonargparse",
+    ),
+    "tyro": Program(
+        {"main.py": FUNCTION.format(imports="import tyro", call="tyro.cli(main)")},
+        "python main.py",
+        {"--batch-size": 16, "--workers": 2},
+        {"--batch-size": 64},
+        needs="tyro",
+    ),
+    "simple-parsing": Program(
+        {"main.py": SIMPLE},
+        "python main.py",
+        {"--batch_size": 16},
+        {"--batch_size": 64},
+        needs="simple_parsing",
+    ),
+}
+
+
+def words(command: str) -> tuple[str, ...]:
+    first, *rest = shlex.split(command)
+    return (sys.executable if first == "python" else first, *rest)
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def printed_by(folder: Path, command: tuple[str, ...]) -> dict[str, Any]:
+    environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_options_are_those_that_the_program_prints_and_hears(tmp_path: Path, case: str) -> None:
+    program = PROGRAMS[case]
+    pytest.importorskip(program.needs)
+    write(tmp_path, program.files)
+    command = words(program.command)
+    recorded = program_options.recorded(command, tmp_path)
+    assert recorded.why_unknown is None
+    document = of_command(command, recorded.options)
+    assert {f: document.scalars[f].value for f in program.defaults} == program.defaults
+
+    after = printed_by(tmp_path, split_command(document.with_values(program.set)))
+    prints = program.prints or {
+        flag.lstrip("-").replace("-", "_"): value for flag, value in program.set.items()
+    }
+    assert {name: after[name] for name in prints} == prints
+
+
+def test_an_option_says_where_it_is_declared_and_why_it_cannot_be_set(tmp_path: Path) -> None:
+    write(tmp_path, {"main.py": ARGPARSE})
+    command = words("python main.py")
+    document = of_command(command, program_options.recorded(command, tmp_path).options)
+    batch = document.scalars["--batch-size"]
+    assert batch.default_of == "main.py:4"
+    assert batch.comment == "input batch size for training (default: 64)"
+    assert not document.scalars["--sizes"].editable
+    assert not document.scalars["--shuffle"].editable, "every text is true"
+
+
+def test_the_program_ends_once_its_arguments_are_parsed(tmp_path: Path) -> None:
+    """It does not go on, and what it wrote meanwhile is not kept where writes can be undone."""
+    text = ARGPARSE.replace("    print(", "    import time; args = (").replace(
+        "if __name__", "    time.sleep(30)\n    open('trained', 'w').close()\nif __name__"
+    )
+    write(tmp_path, {"main.py": text})
+    assert program_options.recorded(words("python main.py"), tmp_path).options
+    assert not (tmp_path / "trained").exists()
+
+
+UNKNOWN = {
+    "a shell command": ("bash -c 'python main.py'", "leads to no Python file"),
+    "a script that is not there": ("python gone.py", "leads to no Python file"),
+    "a program that is no Python": ("ls -l", "leads to no Python file"),
+    "a script that does not parse": ("python broken.py", "SyntaxError"),
+    "a program without options": ("python silent.py", "parses no arguments"),
+    "a value that the program refuses": ("python main.py --batch-size x", "invalid int value"),
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_a_program_without_a_record_says_why(tmp_path: Path, case: str) -> None:
+    files = {"main.py": ARGPARSE, "broken.py": "def (:\n", "silent.py": "print(1)\n"}
+    write(tmp_path, files)
+    command, why = UNKNOWN[case]
+    found = program_options.recorded(words(command), tmp_path)
+    assert found.options == ()
+    assert why in (found.why_unknown or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "expected"),
+    [
+        ("import settings", "python main.py", True),
+        ("from tool import deep", "python main.py", True),
+        ("import json", "python main.py", False),
+        ("import json", "python main.py --config=settings", True),
+        ("import json", "python main.py settings.other", False),
+    ],
+)
+def test_a_python_config_is_recognised_by_its_import(
+    tmp_path: Path, text: str, command: str, *, expected: bool
+) -> None:
+    files = {"main.py": text, "settings.py": "batch_size = 4\n", "tool/__init__.py": ""}
+    write(tmp_path, files | {"tool/deep.py": "import settings\n"})
+    found = program_options.imports(words(command), tmp_path, tmp_path / "settings.py")
+    assert found == expected
