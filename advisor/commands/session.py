@@ -13,7 +13,7 @@ from advisor.commands import invocation, program_options
 from advisor.commands.settings_entry import Entry, place
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.knobs.default_arguments import with_absent
-from advisor.machine import profiles, target
+from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.progress import Progress
@@ -230,13 +230,7 @@ class Job:
     @property
     def memory_limit_gib(self) -> float:
         """What a candidate may use: of the target card, or of this host."""
-        host = 0.9 * self.machine.ram_limit_gib
-        if self.target.profile is not None:
-            usable = profiles.usable_gib(self.target.profile)
-            return usable if self.target.gpu else min(usable, host)
-        if self.target.gpu is not None and self.target.gpu.memory_free_gib is not None:
-            return 0.92 * self.target.gpu.memory_free_gib
-        return host  # no GPU, or one that says nothing before the program has run on it
+        return target.memory_limit_gib(self.target, 0.9 * self.machine.ram_limit_gib)
 
 
 def prepare(options: Options, command: list[str] | None) -> Job:

@@ -54,6 +54,9 @@ UNSEEN = "GPU_ADVISOR_OTHERS"
 No run waits for others then, and none is contended or uncontended.
 """
 
+UNREADABLE = (psutil.Error, OSError, ValueError, IndexError, RuntimeError)
+"""Errors of psutil where parts of /proc are missing."""
+
 Key = tuple[int, float]
 """Process id and its time of creation."""
 
@@ -90,7 +93,7 @@ class LoadMonitor:
         begun = time.monotonic()
         if unseen() or (begun < self._due and not force):
             return
-        with contextlib.suppress(psutil.Error, OSError, ValueError, IndexError):  # no whole /proc
+        with contextlib.suppress(*UNREADABLE):
             self._readings.append(self._read())
         self._due = begun + max(SAMPLE_S, (time.monotonic() - begun) / LIGHT)
 

@@ -6,9 +6,13 @@ the reason in one plain sentence.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.machine import profiles
@@ -16,7 +20,10 @@ from advisor.machine.readings import Device, GpuReader, optional, read_memory
 from advisor.model import Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+ROOT = Path("/")
+CU_INIT_LIMIT_S = 20.0
 
 
 def read_gpus(
@@ -62,6 +69,42 @@ def open_readers(
         shown = [device for device in (*shown, *devices) if device.index == index][:1]
         note = f"NVML lists no GPU with index {index}."
     return ([GpuReader(device, nvml) for device in shown], None) if shown else ([], note)
+
+
+# --- device files -------------------------------------------------------------------------
+
+UVM = "dev/nvidia-uvm"
+CU_INIT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
+
+
+def uvm_loaded(root: Path = ROOT) -> bool:
+    """Return True where CUDA's unified memory device is there."""
+    return (root / UVM).exists()
+
+
+def load_uvm(root: Path = ROOT, start: Callable[[], object] | None = None) -> bool:
+    """Have the driver make /dev/nvidia-uvm, if NVML lists a card; return True if it is there.
+
+    The driver's helper is set-uid and does nothing in a user namespace, so a program in a sandbox
+    would find no device. `start` is one cuInit, in a process of its own.
+    """
+    if uvm_loaded(root):
+        return True
+    nvml, _ = _load()
+    if nvml is None or not _devices(nvml)[0]:
+        return False
+    (start or _cu_init)()
+    return uvm_loaded(root)
+
+
+def _cu_init() -> None:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", CU_INIT],
+            capture_output=True,
+            check=False,
+            timeout=CU_INIT_LIMIT_S,
+        )
 
 
 # --- the library --------------------------------------------------------------------------

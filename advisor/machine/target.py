@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 CPU_PRECISIONS = ("float32", "bfloat16")
 
+FREE_SHARE = 0.92
+"""Share of the free memory that a candidate may use."""
 CONTEXT_GIB = 0.5
 """What CUDA itself takes on the card that stands in, on top of the cap."""
 
@@ -62,6 +64,21 @@ def resolve(name: str, machine: Machine) -> Target:
     else:
         found = _absent(profile, here, machine)
     return found if found.gpu is here else replace(found, environment=_only(found.gpu))
+
+
+def memory_limit_gib(found: Target, host_gib: float) -> float:
+    """Return the memory a candidate may use, on the target's card or else in `host_gib`.
+
+    Others may hold a part of the card, so no limit lies above what is free now.
+    """
+    free = found.gpu.memory_free_gib if found.gpu else None
+    limits = [] if free is None else [FREE_SHARE * free]
+    if found.profile is not None:
+        total = found.gpu.memory_total_gib if found.gpu and found.present else None
+        limits.append(profiles.usable_gib(found.profile, total))
+    if found.gpu is None or not limits:
+        limits.append(host_gib)
+    return min(limits)
 
 
 def computed_on(found: Target, machine: Machine, card: Card) -> Target:

@@ -3,7 +3,6 @@
 prepare.py    Trial to Job: files, directories, argv, environment
 launch.py     starts the job through its supervisor and ends it
 supervisor.py   the process between: nothing outlives the parent
-keeper.py     the same for the folder that several trials share
 output.py     streams: tails, logs, lines counted by a pattern
 records.py    the probe's records: their format, their parser, their folder
 limits.py     how long a trial may take
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import LoadMonitor, on_card
+from advisor.machine.gpu import load_uvm
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify
@@ -90,6 +90,8 @@ def run_trial(
     StateBusyError where a candidate of this name is there already.
     """
     job = prepare(trial)
+    if job.sandbox.throws_away:
+        load_uvm()
     sandbox = job.sandbox
     before = fs_changes.snapshot(trial.cwd, job.scratch) if sandbox.by_names else None
     tally = Tally(trial.plan.unit_regex)

@@ -12,7 +12,6 @@ from advisor.commands.doctor.command import as_json, as_text, checked
 from advisor.commands.doctor.interpreter import TorchFacts
 from advisor.commands.doctor.table import Readings, Row, examine, verdict
 from advisor.machine.condition import CardCondition
-from advisor.machine.disk import DiskRead
 from advisor.machine.host_condition import Governor, HostCondition, Limit
 from advisor.machine.readings import GpuProcess, GpuSample
 from advisor.model import Disturbance, Gpu, Neighbour
@@ -86,7 +85,6 @@ WELL = Readings(
     environ={},
     cards=(H100,),
     nvidia_devices=1,
-    disk=DiskRead(folder="/data", files=2, bytes_read=256 << 20, seconds=0.1, filesystem="ext4"),
     isolation=Capability(kind="overlay"),
     crowd=Disturbance(disturbed=False, others_cpus=0.1, steal_share=0.0),
     swapped_pages=0,
@@ -156,10 +154,10 @@ GONE_WRONG: list[tuple[str, Readings, str, str]] = [
     ("PCIe link", card(pcie_width=8), "x8", "lspci"),
     ("PCIe link", card(pcie_generation=3), "generation 3 x16", "lspci"),
     (
-        "PCIe link",  # the slot allows no more: the driver's maximum says the same as the link
-        card(pcie_generation=4, pcie_generation_max=4),
-        "generation 4 x16",
-        "lspci",
+        "CUDA device files",
+        replace(WELL, uvm_missing=True),
+        "/dev/nvidia-uvm is missing",
+        "nvidia-modprobe",
     ),
     ("ECC", card(ecc_errors=3), "3 uncorrected errors", "-q -d ECC"),
     (
@@ -202,32 +200,6 @@ GONE_WRONG: list[tuple[str, Readings, str, str]] = [
         host(limits=(Limit(name="address space", soft=2**32, hard=None),)),
         "4294967296 address space",
         "ulimit -v unlimited",
-    ),
-    (
-        "data disk",
-        replace(
-            WELL,
-            disk=DiskRead(
-                folder="/mnt/my data", files=1, bytes_read=40 << 20, seconds=1.0, filesystem="nfs4"
-            ),
-        ),
-        "42 MB/s",
-        "rsync -a '/mnt/my data'/",
-    ),
-    (
-        "data disk",
-        replace(
-            WELL,
-            disk=DiskRead(folder="/d", files=1, bytes_read=150 << 20, seconds=1.0, rotational=True),
-        ),
-        "a disk that turns",
-        "rsync",
-    ),
-    (
-        "data disk",
-        replace(WELL, disk=DiskRead(folder="/d", files=90, bytes_read=9 << 20, seconds=1.0)),
-        "90 small files/s",
-        "tar cf",
     ),
     (
         "debug settings",
@@ -300,6 +272,8 @@ def test_what_costs_something_is_told_with_its_value_and_a_command(
     [
         # the link of an idle card sleeps, and wakes under load
         card(pcie_generation=1, now=replace(H100.now, util_pct=0.0, event_reasons=0x1)),
+        # an H100 in a host of the generation before
+        card(pcie_generation=4, pcie_generation_max=4),
         # a power cap is the normal state of a busy card
         card(now=replace(H100.now, event_reasons=0x4)),
         # a desktop that holds little and does nothing
@@ -312,11 +286,6 @@ def test_what_costs_something_is_told_with_its_value_and_a_command(
         ),
         # swap that was filled once and is left alone costs nothing
         host(swap_used_gib=7.9),
-        # virtual disks often claim to turn
-        replace(
-            WELL,
-            disk=DiskRead(folder="/d", files=1, bytes_read=256 << 20, seconds=0.2, rotational=True),
-        ),
         replace(WELL, environ={"CUDA_LAUNCH_BLOCKING": "0"}),
         # what denies writes does not throw them away, and nothing is lost either
         replace(WELL, isolation=Capability(kind="landlock", refused=(("overlay", "EPERM"),))),

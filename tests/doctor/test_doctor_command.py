@@ -84,7 +84,6 @@ def test_strict_exits_with_1_where_something_is_to_fix(
     ("flag", "words"),
     [
         (("--python", "/no/such/python"), "no such program"),
-        (("--data", "/no/such/folder"), "no such folder"),
     ],
 )
 def test_what_was_named_and_is_not_there_is_a_mistake_of_the_call(

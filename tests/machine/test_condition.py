@@ -1,13 +1,12 @@
-"""What state cards, host and disk are in: real files, fake trees, and a scripted driver."""
+"""State of cards and host: real files, fake trees, and a scripted driver."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from nvml_stub import H100
 
-from advisor.machine import disk, host
+from advisor.machine import host
 from advisor.machine.condition import CardCondition, nvidia_devices, read_conditions
 from advisor.machine.host_condition import read_governor, read_host_condition
 from advisor.machine.readings import GIB
@@ -94,35 +93,3 @@ def test_the_governor_is_that_of_the_cpus_we_may_use(
     found = read_governor(tmp_path)
     assert found is not None
     assert (found.names, found.driver, found.preference) == (("performance",), "acpi-cpufreq", "")
-
-
-def test_a_disk_is_read_and_left_as_it_was(tmp_path: Path) -> None:
-    """The largest files first; links, pipes and holes are not read, and nothing is changed."""
-    (tmp_path / "data").mkdir()
-    big = tmp_path / "data" / "big.bin"
-    big.write_bytes(os.urandom(1 << 20) * 12)
-    os.truncate(tmp_path / "data" / "big.bin", (12 << 20) - 7)  # no multiple of a block
-    with (tmp_path / "hole").open("wb") as file:
-        file.truncate(1 << 30)
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/zero")
-    before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
-    found = disk.read_rate(tmp_path)
-    assert (found.files, found.bytes_read) == (1, (12 << 20) - 7)
-    assert found.mb_per_s is not None
-    assert not found.small_files
-    assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-
-
-def test_a_disk_is_read_no_longer_than_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bounded by bytes and by time; too little read tells no rate."""
-    (tmp_path / "a").write_bytes(os.urandom(1 << 20) * 4)
-    monkeypatch.setattr(disk, "MOST_BYTES", 2 << 20)
-    found = disk.read_rate(tmp_path)
-    assert found.bytes_read == 2 << 20
-    assert found.mb_per_s is None
-    monkeypatch.setattr(disk, "MOST_S", 0.0)
-    assert disk.read_rate(tmp_path).bytes_read == 0
-    assert disk.read_rate(tmp_path / "absent").files == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from nvml_stub import H100, LAPTOP
 from advisor.machine import gpu
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nvml_stub import NvmlStub
 
     from advisor.model import Gpu
@@ -199,3 +198,31 @@ def test_a_reader_takes_the_first_visible_card(nvml: StubProcess) -> None:
 def reader_uuid(index: int | None, environ: dict[str, str]) -> str | None:
     readers, note = gpu.open_readers(index, environ)
     return readers[0].uuid if readers else note
+
+
+def load_uvm(root: str, makes: str | None) -> tuple[bool, int]:
+    """Whether the device file is there afterwards, and how often CUDA was started."""
+    started = []
+
+    def start() -> None:
+        started.append(1)
+        if makes:
+            Path(root, makes).touch()
+
+    return gpu.load_uvm(Path(root), start), len(started)
+
+
+def test_cuda_is_started_once_where_its_device_file_is_missing(
+    nvml: StubProcess, tmp_path: Path
+) -> None:
+    """The driver's set-uid helper makes it, which it cannot do in a user namespace."""
+    (tmp_path / "dev").mkdir()
+    assert nvml.call(load_uvm, str(tmp_path), None) == (False, 1)
+    assert nvml.call(load_uvm, str(tmp_path), gpu.UVM) == (True, 1)
+    assert nvml.call(load_uvm, str(tmp_path), gpu.UVM) == (True, 0)
+
+
+def test_cuda_is_not_started_without_a_card(nvml: StubProcess, tmp_path: Path) -> None:
+    """On a host without a GPU nothing is missing."""
+    nvml.stub.write(H100, count=0)
+    assert nvml.call(load_uvm, str(tmp_path), None) == (False, 0)

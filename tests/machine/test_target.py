@@ -163,3 +163,22 @@ def test_a_card_that_was_asked_for_by_name_stays() -> None:
     here = machine(H100)
     aimed = target.resolve("rtx-3090", here)
     assert target.computed_on(aimed, here, on("9", "other")) == aimed
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "limit"),
+    [
+        ("auto", H100, 79.6 * 0.91 - 500 / 1024),  # of the card's own total, not of 80 GiB
+        ("auto", replace(H100, memory_free_gib=20.0), 0.92 * 20.0),  # others hold the rest
+        ("auto", UNKNOWN, 0.92 * 47.7),
+        ("rtx-3090", replace(H100, memory_free_gib=30.0), 24.0 * 0.91 - 350 / 1024),  # stands in
+        ("auto", None, 7.0),
+        ("rtx-3090", None, 7.0),
+    ],
+)
+def test_no_candidate_may_use_more_than_the_card_has_free(
+    name: str, gpu: Gpu | None, limit: float
+) -> None:
+    """The smaller of the target's usable memory and what the card gives now."""
+    found = target.resolve(name, machine(gpu) if gpu else CPU_ONLY)
+    assert target.memory_limit_gib(found, 7.0) == pytest.approx(limit)

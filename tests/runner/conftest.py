@@ -65,7 +65,7 @@ def by_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def processes_of(scratch: str) -> list[psutil.Process]:
-    """Every living process of the trials in this folder, with their supervisors and its keeper."""
+    """Every living process of the trials in this folder, with their supervisors."""
     found, wanted = [], os.fsencode(scratch)
     for pid in psutil.pids():
         told = [_variable(pid), *_read(pid, "cmdline").split(b"\0")]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.executor.engines import scratch_dir
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial, TrialFile
 from advisor.runner import run_trial
 from advisor.runner.job import prepare
@@ -258,11 +260,21 @@ def abandon(case: Case, after_s: float) -> TrialResult:
         deadline = time.monotonic() + GONE_S
         while True:  # what tries the isolation is no process of a trial, and goes by itself
             running = processes_of(str(temporary))
-            kept = tuple(map(str, temporary.iterdir()))
+            kept = tuple(map(str, _swept(temporary)))
             if not (running or kept) or time.monotonic() > deadline:
                 break
             time.sleep(0.05)
         return TrialResult(outcome=None, processes=tuple(map(str, running)), files=(*left(), *kept))
+
+
+def _swept(temporary: Path) -> list[Path]:
+    """What is left once the next call has removed the folders of killed ones."""
+    for folder in scratch_dir.calls_in(temporary):
+        with contextlib.suppress(OSError):
+            os.utime(folder, (1, 1))
+    for folder in scratch_dir.abandoned(temporary):
+        scratch_dir.remove_tree(str(folder))
+    return list(temporary.iterdir())
 
 
 PARENT = """\

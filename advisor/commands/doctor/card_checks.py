@@ -40,6 +40,16 @@ def presence(readings: Readings) -> Seen:
     return Seen(value=f"none: {note}", ok=True)
 
 
+def device_files(readings: Readings) -> Seen:
+    if not readings.cards:
+        return Seen(value="no GPU", ok=True)
+    if readings.uvm_missing:
+        return Seen(
+            value="/dev/nvidia-uvm is missing", ok=False, fix="sudo nvidia-modprobe -u -c 0"
+        )
+    return Seen(value="there", ok=True)
+
+
 def driver(card: CardCondition) -> Seen:
     version = card.gpu.driver
     if version is None:
@@ -98,15 +108,18 @@ def pcie(card: CardCondition) -> Seen:
     asleep = (card.now.util_pct or 0.0) < BUSY_PCT and generation < generation_max
     if asleep:
         value += f" (asleep: it wakes to generation {generation_max} under load)"
-    could = (generation_max, width_max)
+    # the host's own generation is no fault of the slot; lanes that are missing are one
     profile = profiles.load_all().get(card.gpu.profile or "")
-    datasheet = re.fullmatch(r"(\d+)x(\d+)", profile.pcie) if profile else None
-    if datasheet:
-        could = max(could[0], int(datasheet[1])), max(could[1], int(datasheet[2]))
-    runs = generation_max if asleep else generation
-    good = f"generation {could[0]} x{could[1]}, what the card could do"
+    datasheet = re.fullmatch(r"\d+x(\d+)", profile.pcie) if profile else None
+    lanes = max(width_max, int(datasheet[1])) if datasheet else width_max
+    good = f"generation {generation_max} x{lanes}, what card and host can do together"
     fix = "sudo lspci -vv -d 10de: | grep -E 'LnkCap:|LnkSta:'  # then another slot, or the BIOS"
-    return Seen(value=value, ok=(runs, width) >= could and width >= could[1], good=good, fix=fix)
+    return Seen(
+        value=value,
+        ok=(asleep or generation >= generation_max) and width >= lanes,
+        good=good,
+        fix=fix,
+    )
 
 
 def ecc(card: CardCondition) -> Seen:
@@ -157,6 +170,12 @@ PRESENCE: tuple[Check[Readings], ...] = (
         good="every card of this machine can be used",
         why="without one the model computes on the CPU",
         look=presence,
+    ),
+    Check(
+        name="CUDA device files",
+        good="/dev/nvidia-uvm is there",
+        why="CUDA needs it; a program in a user namespace cannot have it made",
+        look=device_files,
     ),
 )
 

@@ -18,10 +18,10 @@ from advisor.commands.doctor.host_checks import HOST_CHECKS
 from advisor.commands.doctor.interpreter import ask_torch
 from advisor.commands.doctor.table import Readings, Row, examine, verdict
 from advisor.commands.doctor.torch_checks import TORCH_CHECKS
-from advisor.errors import AdvisorError, UsageError
+from advisor.errors import AdvisorError
 from advisor.machine import contention
 from advisor.machine.condition import nvidia_devices, read_conditions
-from advisor.machine.disk import read_rate
+from advisor.machine.gpu import uvm_loaded
 from advisor.machine.host_condition import read_host_condition, swapped_pages
 from advisor.sandbox.capabilities import detect_isolation
 
@@ -44,12 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the interpreter whose torch is asked (default: that of the command after `--`, "
         "else the first python on PATH)",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="FOLDER",
-        help="where your data lies: some of its files are read for a second (default: here)",
-    )
     parser.add_argument("--json", action="store_true", help="print the checks as one JSON object")
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 when there is something to fix"
@@ -59,25 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Print the verdict and every check; 0, or with --strict 1 where one is not good.
 
-    Raises UsageError for an interpreter or a folder that is not there.
+    Raises UsageError for an interpreter that is not there.
     """
-    folder = args.data or Path()
-    if not os.path.isdir(folder):  # noqa: PTH112  a folder that may not be looked into is none
-        msg = f"--data {folder}: there is no such folder. Name the one that holds the files."
-        raise UsageError(msg)
-    rows = checked(take(folder, args.python, command or [], os.environ))
+    rows = checked(take(args.python, command or [], os.environ))
     sys.stdout.write(as_json(rows) if args.json else as_text(rows))
     return int(args.strict and any(row.status == "fix" for row in rows))
 
 
-def take(
-    data: Path, python: str | None, command: Sequence[str], environ: Mapping[str, str]
-) -> Readings:
+def take(python: str | None, command: Sequence[str], environ: Mapping[str, str]) -> Readings:
     """Read everything; some three seconds, most of it the import of torch in its interpreter."""
     cards, no_cards = read_conditions(environ)
     swapped = swapped_pages()
     crowd = contention.look(LOOK_S)  # before anything of ours works beside it
-    disk = read_rate(data)
     isolation = _isolation(environ)
     torch = ask_torch(python, command, environ)
     now = swapped_pages()
@@ -87,7 +74,7 @@ def take(
         cards=cards,
         no_cards=no_cards,
         nvidia_devices=nvidia_devices(),
-        disk=disk,
+        uvm_missing=bool(cards) and not uvm_loaded(),
         isolation=isolation,
         crowd=crowd,
         swapped_pages=None if swapped is None or now is None else now - swapped,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
-from advisor import numbers
 from advisor.commands.doctor.table import Check, Readings, Seen
 from advisor.machine.contention import OTHERS_SHARE, STEAL_SHARE
 from advisor.sandbox.capabilities import FORCED, Capability
@@ -17,11 +15,6 @@ LEAST_FREE_SHARE, LEAST_FREE_GIB = 0.10, 1.0
 """RAM that must be left, or the kernel begins to drop cached files and to swap."""
 LEAST_SHM_GIB = 1.0
 LEAST_FILES = 1024
-SLOW_MB_PER_S = 100.0
-SLOW_FILES_PER_S = 500.0
-"""A disk that turns finds some hundred files a second, an SSD thousands."""
-TURNING_MB_PER_S = 300.0
-"""A disk that says it turns, and reads no faster than this, does turn."""
 FREE_CLOCKS = {"performance", "schedutil", "ondemand", "conservative", "interactive"}
 """Governors that go up to the highest clock under load."""
 SELF_CLOCKING = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp", "intel_cpufreq")
@@ -112,33 +105,6 @@ def limits(readings: Readings) -> Seen:
     return Seen(value=", ".join(told), ok=not few and not bound, fix="; ".join(fix))
 
 
-def data_disk(readings: Readings) -> Seen:
-    disk = readings.disk
-    if disk is None:
-        return Seen()
-    files = numbers.many(disk.files, "file")
-    read = f"{disk.bytes_read / 2**20:.1f} MiB from {files} in {disk.folder}"
-    if disk.small_files:
-        rate, least, unit = disk.files_per_s, SLOW_FILES_PER_S, "small files/s"
-    else:
-        rate, least, unit = disk.mb_per_s, SLOW_MB_PER_S, "MB/s"
-    if rate is None:
-        return Seen(value=f"too little to tell: {read}; --data FOLDER names where your data lies")
-    turns = disk.rotational and not disk.small_files and rate < TURNING_MB_PER_S
-    kind = ", ".join(filter(None, [disk.filesystem, "a disk that turns" if turns else ""]))
-    value = f"{rate:,.0f} {unit} with one reader ({read}{f'; {kind}' if kind else ''})"
-    where = shlex.quote(disk.folder)
-    fix = f"rsync -a {where}/ /path/on/a/local/ssd/"
-    if disk.small_files:
-        fix = f"tar cf /path/on/a/local/ssd/data.tar -C {where} .  # one large file, read in order"
-    return Seen(
-        value=value,
-        ok=rate >= least and not turns,
-        good=f"at least {least:,.0f} {unit}, and no disk that turns",
-        fix=fix,
-    )
-
-
 def costly_settings(readings: Readings) -> Seen:
     found = [
         name for name in COSTLY_SETTINGS if readings.environ.get(name, "") not in {"", "0", "false"}
@@ -226,12 +192,6 @@ HOST_CHECKS: tuple[Check[Readings], ...] = (
         good=f"at least {LEAST_FILES} open files, address space and CPU time unlimited",
         why="each tensor that a worker hands over holds a file open; CUDA reserves address space",
         look=limits,
-    ),
-    Check(
-        name="data disk",
-        good=f"at least {SLOW_MB_PER_S:g} MB/s, and no disk that turns",
-        why="the loader can be no faster than what it reads from",
-        look=data_disk,
     ),
     Check(
         name="debug settings",

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from advisor.commands.doctor.interpreter import TorchFacts
     from advisor.machine.condition import CardCondition
-    from advisor.machine.disk import DiskRead
     from advisor.machine.host_condition import HostCondition
     from advisor.model import Disturbance
     from advisor.sandbox.capabilities import Capability
@@ -35,7 +34,8 @@ class Readings:
     """Why there is no card."""
     nvidia_devices: int | None = None
     """Cards on the bus, whether or not a driver knows them."""
-    disk: DiskRead | None = None
+    uvm_missing: bool = False
+    """The driver lists a card, but CUDA's own device file is not there."""
     isolation: Capability | str | None = None
     """Or why it could not be found out."""
     crowd: Disturbance | None = None

@@ -6,9 +6,8 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import StateUnusableError, TrialFailedError
-from advisor.runner import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +44,9 @@ def require_room(folder: str | Path) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for all trials of this call; gone afterwards, and when this process is killed; when
-    whatever would remove it is killed, too, with the next call.
+    """Make a folder for all trials of this call, and remove it afterwards.
+
+    The next call removes the folder of one that was killed.
 
     Raises TrialFailedError where there is no room for it, StateUnusableError where no place.
     """
@@ -58,25 +57,27 @@ def scratch_folder() -> Iterator[Path]:
         raise StateUnusableError(msg) from problem
     require_room(temporary)
     for left in abandoned(Path(temporary)):
-        keeper.remove(str(left))
+        remove_tree(str(left))
     folder = Path(temporary, f"{PREFIX}{secrets.token_hex(6)}")
-    kept = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-B", keeper.__file__, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
     try:
-        folder.mkdir(mode=0o700)  # now that somebody would remove it
+        folder.mkdir(mode=0o700)
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):  # a file system without locks
                 held.enter_context(locked(folder))
             yield folder
     finally:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it goes on without us
-            kept.communicate(timeout=5.0)
+        remove_tree(str(folder))
+
+
+def remove_tree(folder: str) -> None:
+    """Remove `folder`, with the folders of an overlay that nobody may enter."""
+    for place, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)  # noqa: PTH118  any bytes
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK) and not os.path.islink(path):  # noqa: PTH114
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)  # noqa: PTH101
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def calls_in(temporary: Path) -> Iterator[Path]:

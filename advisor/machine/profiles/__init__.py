@@ -93,9 +93,13 @@ def match(device_name: str, memory_gib: float | None = None) -> GpuProfile | Non
     return min(hits, key=lambda p: abs(p.memory_gib - (memory_gib or p.memory_gib)), default=None)
 
 
-def usable_gib(profile: GpuProfile) -> float:
-    """Memory a program's tensors may take on this card: all, less context and margin."""
-    return profile.memory_gib * (1 - MARGIN) - profile.context_mib / 1024
+def usable_gib(profile: GpuProfile, total_gib: float | None = None) -> float:
+    """Return the memory for a program's tensors: all, less context and margin.
+
+    `total_gib` is the card's own total, which is less than the datasheet's.
+    """
+    total = min(profile.memory_gib, total_gib or profile.memory_gib)
+    return total * (1 - MARGIN) - profile.context_mib / 1024
 
 
 def describe(profile: GpuProfile) -> str:
