@@ -147,8 +147,10 @@ def test_names_that_the_terminal_cannot_show_end_nothing(
     """Neither bytes that are no text nor letters that an encoding lacks; what is JSON stays so."""
     folder = os.fsencode(tmp_path) + "/\u753b".encode() + b"\xff"
     os.mkdir(folder)  # noqa: PTH102  pathlib takes no bytes
+    python = folder + b"/python"
+    os.symlink("/usr/bin/false", python)
     done = subprocess.run(
-        [sys.executable, "-m", "advisor", "doctor", *flags, "--data", folder],
+        [sys.executable, "-m", "advisor", "doctor", *flags, "--python", python],
         cwd=ROOT,
         capture_output=True,
         check=False,
