@@ -148,7 +148,7 @@ def test_names_that_the_terminal_cannot_show_end_nothing(
     folder = os.fsencode(tmp_path) + "/\u753b".encode() + b"\xff"
     os.mkdir(folder)  # noqa: PTH102  pathlib takes no bytes
     python = folder + b"/python"
-    os.symlink("/usr/bin/false", python)
+    os.symlink("/usr/bin/false", python)  # noqa: PTH211
     done = subprocess.run(
         [sys.executable, "-m", "advisor", "doctor", *flags, "--python", python],
         cwd=ROOT,
