@@ -94,6 +94,5 @@ def _made(folder: Path) -> Path:
         raise PermissionError(13, "the folder is read-only", str(folder))
     ignore = folder / ".gitignore"
     if not ignore.exists() or not ignore.stat().st_size:
-        atomic.remove_drafts(ignore)
         atomic.place(ignore, b"*\n", 0o600)
     return folder

@@ -9,9 +9,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from advisor import versions
+from advisor.config import originals, swap
 from advisor.errors import AdvisorError
-from advisor.files import atomic
 from benchmarks.rewriting import ORIGINAL, Failures, child, rewrite, strays
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def edits(count: int, folder: Path, chance: random.Random, failures: Failures) -
             failures.note(f"edit {number}: the editor ended with {status}")
         if config.read_bytes() != edited:
             failures.note(f"edit {number} ({how}) is lost: {config.read_bytes()[:60]!r}")
-        versions.recover(config)
+        originals.recover(config)
         if stray := strays(config):
             failures.note(f"edit {number} ({how}): left behind: {stray}")
     return dict(done)
@@ -58,17 +57,17 @@ def edits(count: int, folder: Path, chance: random.Random, failures: Failures) -
 def counted_exchanges() -> Iterator[list[None]]:
     """As many entries as exchanges there were meanwhile."""
     seen: list[None] = []
-    plain = atomic.exchange
+    plain = swap.exchange
 
     def counted(one: Path, other: Path) -> bool:
         seen.append(None)
         return plain(one, other)
 
-    atomic.exchange = counted
+    swap.exchange = counted
     try:
         yield seen
     finally:
-        atomic.exchange = plain
+        swap.exchange = plain
 
 
 def edit(config: Path, edited: bytes, how: str, delay_s: float) -> None:

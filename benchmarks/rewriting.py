@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import advisor
 from advisor import config as documents
-from advisor import versions
+from advisor.config import originals
+from advisor.config.originals import Versions
 from advisor.errors import AdvisorError
 from advisor.model import Change
 from advisor.state import state_folder
-from advisor.versions import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ PACKAGE = str(Path(advisor.__file__).parent)
 
 def rewrite(config: Path, batch_size: int = 8) -> None:
     """What `optimize` does at its beginning and at its end."""
-    versions.recover(config)
+    originals.recover(config)
     kept = Versions(state_folder(config.parent), config)
     with kept.held():
         document = documents.read(config)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor import config as documents
-from advisor import versions as versions_module
 from advisor.commands.revert import revert
+from advisor.config.originals import Versions, recover
 from advisor.errors import (
     ConfigMissingError,
     RevertConflictError,
@@ -25,7 +25,6 @@ from advisor.errors import (
 )
 from advisor.model import Change, JsonScalar
 from advisor.state import state_folder
-from advisor.versions import Versions, recover
 from benchmarks import edits, kills
 from benchmarks.rewriting import Failures
 
@@ -208,27 +207,6 @@ def test_what_a_killed_call_left_beside_the_config_goes_and_nothing_else(config:
     assert recover(config) == []
     names = {path.name for path in config.parent.iterdir()}
     assert names == {config.name, ".gpu-advisor", *mine}
-
-
-def test_a_candidate_of_a_living_trial_stays(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions_module, "ORPHAN_S", 0.0)
-    rewrite(config, batch_size=8)
-    candidate = config.parent / ".train.gpu-advisor-002.json"
-    candidate.write_text("{}")
-    trial = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", candidate.name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert trial.stdout is not None
-    trial.stdout.readline()
-    try:
-        recover(config)
-        assert candidate.exists()
-    finally:
-        trial.communicate()
-    recover(config)
-    assert not candidate.exists()
 
 
 def test_two_calls_do_not_rewrite_one_config_at_once(config: Path) -> None:

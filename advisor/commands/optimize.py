@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from advisor import config as documents
 from advisor import numbers
 from advisor.commands.session import DEFAULT_REPORT, Job, add_arguments, options_of, prepare
+from advisor.config.originals import Versions
 from advisor.errors import (
     OPTIMIZE_EXIT_CODES,
     AdvisorError,
@@ -42,7 +43,6 @@ from advisor.tuner.asking import Stop
 from advisor.tuner.decisions import decisions
 from advisor.tuner.facts import PriorData, TuningContext
 from advisor.tuner.proof import proven_candidate
-from advisor.versions import Versions
 
 if TYPE_CHECKING:
     import argparse

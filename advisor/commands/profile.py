@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import knobs, masking, numbers, versions
+from advisor import knobs, masking, numbers
 from advisor.commands import invocation
+from advisor.config import originals
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
 from advisor.executor.engines.local import LocalEngine
 from advisor.executor.engines.scratch_dir import cancellable
@@ -77,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
     """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
     if args.config is not None:
-        versions.recover(args.config)
+        originals.recover(args.config)
     asked = invocation.resolve(
         args.config, command, workload=args.workload, use_case="profile", with_options=False
     )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from advisor import config as documents
 from advisor import numbers
 from advisor.config.files import read_bytes
+from advisor.config.originals import Versions, remove_candidates, undo
 from advisor.errors import RevertConflictError
 from advisor.state import existing_folders, project_root
-from advisor.versions import Versions, remove_candidates, undo
 
 if TYPE_CHECKING:
     import argparse
@@ -46,7 +46,6 @@ def revert(config: Path, *, everything: bool = False) -> int:
     config, or somebody undid the change. All of them are taken back in one step, or none.
     """
     read_bytes(config)
-    remove_candidates(config)
     kept_in = [
         versions
         for state in existing_folders(project_root(config))
@@ -62,6 +61,7 @@ def revert(config: Path, *, everything: bool = False) -> int:
     with versions.held():
         for note in versions.recover():
             sys.stderr.write(f"gpu-advisor: {note}\n")
+        remove_candidates(config)
         kept = versions.all()
         undone = list(reversed(kept if everything else kept[-1:]))
         current = content = read_bytes(config)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import files, knobs, objective, settings, versions
+from advisor import files, knobs, objective, settings
 from advisor.commands import invocation, program_options
 from advisor.commands.settings_entry import Entry, place
+from advisor.config import originals
+from advisor.config.originals import Versions
 from advisor.errors import NotMeasuredError, UsageError
 from advisor.knobs.default_arguments import with_absent
 from advisor.machine import target
@@ -22,7 +24,6 @@ from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s
 from advisor.state import existing_folders, project_root, state_folder
 from advisor.tuner.facts import Source
-from advisor.versions import Versions
 
 if TYPE_CHECKING:
     import argparse
@@ -235,10 +236,10 @@ class Job:
 
 def prepare(options: Options, command: list[str] | None) -> Job:
     """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
-    left = versions.recover(options.config) if options.config else []
+    left = originals.recover(options.config) if options.config else []
     asked = invocation.resolve(options.config, command, workload=options.workload)
     if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
-        left = versions.recover(asked.path)
+        left = originals.recover(asked.path)
         asked = invocation.resolve(asked.path, command, workload=options.workload)
     if asked.config is not None:
         asked = replace(asked, config=with_absent(asked.config))

@@ -11,7 +11,8 @@ constants.py   value of a Python expression, without running it
 assigned.py    leaves that count where statements follow each other
 options.py     option that a command's program offers beside the typed ones
 files.py       bytes from the disk
-replacing.py   atomic swap of a config's bytes, and recovery after a kill
+swap.py        atomic swap of a config's bytes, and recovery after a kill
+originals.py   originals of rewritten configs, and the way back
 diffing.py     diff of two versions, secrets masked
 
 Libraries considered in place of modules by hand, by cases that stayed byte-exact:
@@ -32,7 +33,7 @@ from advisor.config.document import (
 )
 from advisor.config.formats import Format
 from advisor.config.options import Option
-from advisor.config.replacing import recover, write_atomic
+from advisor.config.swap import recover, write_atomic
 
 __all__ = [
     "Absent",

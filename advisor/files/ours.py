@@ -132,7 +132,6 @@ def claim(
     for place in claimed:
         _refuse_foreign(place, found)
         _refuse_unwritable(place)
-        atomic.remove_drafts(place)
     return found
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.config.originals import candidate_path
 from advisor.sandbox.capabilities import cache_variables, detect_isolation, trial_policy
 from advisor.sandbox.policy import SandboxPolicy
 
@@ -179,15 +180,6 @@ def _probe_plan(plan: MeasurePlan) -> MeasurePlan:
     """Leave the end of the window to the monitor where the user's own pattern counts."""
     counted = plan.unit_regex is not None and plan.mode == "window"
     return dataclasses.replace(plan, mode="observe") if counted else plan
-
-
-def candidate_path(original: str, trial_id: str) -> str:
-    """Place a candidate beside its original, so that its relative includes are found."""
-    path = Path(original).absolute()
-    tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
-    if path.suffix == ".py":  # a name that can be imported
-        return str(path.with_name(f"gpu_advisor_{tag.replace('-', '_')}_{path.name}"))
-    return str(path.with_name(f".{path.stem}.gpu-advisor-{tag}{path.suffix}"))
 
 
 def replace_paths(command: Sequence[str], cwd: str, copies: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
 
-from advisor.config import read, recover, replacing, write_atomic
+from advisor.config import read, recover, write_atomic
+from advisor.config import swap as swapping
 from advisor.errors import (
     ConfigMissingError,
     ConfigReadOnlyError,
@@ -16,7 +17,6 @@ from advisor.errors import (
     ConfigUnreadableError,
     EditRefusedError,
 )
-from advisor.files import atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def test_a_full_or_failing_disk_leaves_the_old_file(
 
 def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -> None:
     """`save` just before our file and the user's change places: after our last look."""
-    plain = atomic.exchange
+    plain = swapping.exchange
     saves = [save]
 
     def exchange(one: Path, other: Path) -> bool:
@@ -106,7 +106,7 @@ def save_in_between(monkeypatch: pytest.MonkeyPatch, save: Callable[[], None]) -
             saves.pop()()
         return plain(one, other)
 
-    monkeypatch.setattr(atomic, "exchange", exchange)
+    monkeypatch.setattr(swapping, "exchange", exchange)
 
 
 def renamed_over(path: Path) -> None:
@@ -162,7 +162,7 @@ def test_where_files_cannot_change_places_a_rename_does_it(
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 1\n")
-    monkeypatch.setattr(atomic, "exchange", lambda *_: False)
+    monkeypatch.setattr(swapping, "exchange", lambda *_: False)
     write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
     assert path.read_bytes() == b"a: 2\n"
     assert list(tmp_path.iterdir()) == [path]
@@ -177,7 +177,7 @@ def test_an_edit_that_a_killed_call_had_taken_out_is_put_back(
     save_in_between(monkeypatch, lambda: renamed_over(path))
     child = os.fork()
     if not child:
-        monkeypatch.setattr(replacing, "_came_out", lambda *_: os.kill(os.getpid(), 9))
+        monkeypatch.setattr(swapping, "_came_out", lambda *_: os.kill(os.getpid(), 9))
         write_atomic(path, b"a: 2\n", expected=b"a: 1\n")
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 9
@@ -193,7 +193,7 @@ def test_two_saves_of_others_are_both_kept(tmp_path: Path) -> None:
     """One came out when the call was killed, another came after it: the older gets a name."""
     path = tmp_path / "c.yaml"
     path.write_bytes(b"a: 4\n")
-    swap = replacing._Swap.of(path, b"a: 1\n", b"a: 2\n")
+    swap = swapping._Swap.of(path, b"a: 1\n", b"a: 2\n")
     swap.ready.write_bytes(b"a: 3\n")
     told = recover(path)
     assert path.read_bytes() == b"a: 4\n"
@@ -205,7 +205,7 @@ def test_two_saves_of_others_are_both_kept(tmp_path: Path) -> None:
 def test_files_of_another_config_are_not_touched(tmp_path: Path) -> None:
     path, other = tmp_path / "c.yaml", tmp_path / "d.yaml"
     path.write_bytes(b"a: 1\n")
-    swap = replacing._Swap.of(other, b"a: 1\n", b"a: 2\n")
+    swap = swapping._Swap.of(other, b"a: 1\n", b"a: 2\n")
     swap.draft.write_bytes(b"a:")
     assert recover(path) == []
     assert swap.draft.exists()

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.config.originals import candidate_path
 from advisor.errors import StateBusyError
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.runner import monitor, run_trial
-from advisor.runner.job import candidate_path, prepare
+from advisor.runner.job import prepare
 from advisor.runner.launch import START
 from tests.runner.conftest import MakeTrial, processes_of, program
 

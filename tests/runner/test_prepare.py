@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.config.originals import candidate_path
 from advisor.errors import ConfigReadOnlyError
 from advisor.model import MeasurePlan, Run, TrialFile
 from advisor.runner import run_trial
-from advisor.runner.job import Job, candidate_path, prepare, replace_paths
+from advisor.runner.job import Job, prepare, replace_paths
 
 if TYPE_CHECKING:
     from tests.runner.conftest import MakeTrial

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from advisor import config as documents
+from advisor.config.originals import Versions
 from advisor.errors import (
     FAILURE_EXIT_CODES,
     BudgetTooSmallError,
@@ -21,7 +22,6 @@ from advisor.errors import (
 )
 from advisor.model import Change
 from advisor.state import state_folder
-from advisor.versions import Versions
 from tests.light import PYTHONPATH, WITHOUT_PLOTS
 from tests.sandbox.conftest import NAMESPACE
 

@@ -1,8 +1,8 @@
-"""Originals of the configs that were rewritten, and the way back.
+"""Originals of rewritten configs, and `revert`.
 
-Each rewrite keeps the bytes it replaced and the spans it edited in the state folder, so that
-`gpu-advisor revert` gives the original back byte for byte, or, in a file that was edited since,
-puts back only the values that are still ours.
+Each rewrite keeps the bytes that it replaced and the values that it edited in the state folder.
+`gpu-advisor revert` gives the original back byte for byte. In a file that was edited since, it
+puts back only the values that still stand as they were written.
 
 One rewrite is one folder, made whole under another name and then renamed, so that a call killed
 at any moment leaves a rewrite that is either kept or not. It is kept before the config is
@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor import config as documents
+from advisor.config import document as documents
+from advisor.config import swap
+from advisor.config.diffing import masked_diff
 from advisor.config.files import read_bytes
 from advisor.errors import (
     AdvisorError,
@@ -33,7 +35,6 @@ from advisor.errors import (
     StateUnusableError,
 )
 from advisor.files import atomic
-from advisor.runner.job import candidate_path
 from advisor.state import existing_folders, project_root
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
     from advisor.model import Change
 
-ORPHAN_S = 8.0
-"""Longest that a trial outlives its call: its supervisor ends it, kindly first."""
 _HALF = ".half-"
 """How the name of a folder begins that is being made or taken away."""
 
@@ -101,14 +100,14 @@ class Versions:
     def keep(self, original: documents.Document, tuned: bytes, changes: list[Change]) -> Version:
         """Remember a rewrite; called before the config is replaced. Raises StateUnusableError."""
         taken = [int(entry.name) for entry in self._folder.glob("[0-9]" * 4)]
-        told = tuple(
+        changed = tuple(
             {"path": c.path, "old": c.old, "new": c.new, "text": original.scalars[c.path].text}
             for c in changes
         )
         version = Version(
-            number=max(taken, default=0) + 1, original=original.raw, tuned=tuned, changes=told
+            number=max(taken, default=0) + 1, original=original.raw, tuned=tuned, changes=changed
         )
-        facts = {"config": str(self._config), "created": time.time(), "changes": told}
+        facts = {"config": str(self._config), "created": time.time(), "changes": changed}
         half = self._folder / f"{_HALF}{secrets.token_hex(6)}"
         try:
             half.mkdir(parents=True, mode=0o700)
@@ -164,7 +163,7 @@ class Versions:
 
         To be called while `held`.
         """
-        told = documents.recover(self._config)
+        notes = swap.recover(self._config)
         for half in self._folder.glob(f"{_HALF}*"):
             shutil.rmtree(half, ignore_errors=True)
         with contextlib.suppress(AdvisorError):
@@ -173,7 +172,7 @@ class Versions:
                 if in_place(version, current, self._config):
                     break
                 self.forget(version)
-        return told
+        return notes
 
     def _place(self, version: Version) -> Path:
         return self._folder / f"{version.number:04d}"
@@ -225,15 +224,15 @@ def recover(config: Path) -> list[str]:
 
     Returns what is worth telling, in sentences. Raises StateBusyError.
     """
-    told: list[str] = []
+    notes: list[str] = []
     for state in existing_folders(project_root(config)):
         folder = state / "versions" / _key(state, config)
         if folder.is_dir() and os.access(folder, os.W_OK):  # else no call could leave anything
             versions = Versions(state, config)
             with versions.held():
-                told += versions.recover()
+                notes += versions.recover()
     remove_candidates(config)
-    return told
+    return notes
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
@@ -272,7 +271,7 @@ def undo(version: Version, current: bytes, config: Path) -> bytes:
             msg = (
                 f"{config} was edited since it was tuned: {change['path']} {shown}, we wrote"
                 f" {json.dumps(change['new'])}. Nothing was changed. Put it back by hand:\n"
-                + documents.masked_diff(_parsed(version.tuned, config), document, str(config))
+                + masked_diff(_parsed(version.tuned, config), document, str(config))
             )
             raise RevertConflictError(msg)
         spans.append((scalar.span, change["text"].encode()))
@@ -293,32 +292,21 @@ def _key(state: Path, path: Path) -> str:
     return hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
 
 
+def candidate_path(original: str, trial_id: str) -> str:
+    """Place a candidate beside its original, so that its relative includes are found."""
+    path = Path(original).absolute()
+    tag = re.sub(r"[^A-Za-z0-9_-]", "-", trial_id)
+    if path.suffix == ".py":  # a name that can be imported
+        return str(path.with_name(f"gpu_advisor_{tag.replace('-', '_')}_{path.name}"))
+    return str(path.with_name(f".{path.stem}.gpu-advisor-{tag}{path.suffix}"))
+
+
 def remove_candidates(config: Path) -> None:
     """Remove the copies of `config` that a killed call's trials had beside it."""
     start, end = Path(candidate_path(str(config), "TAG")).name.rsplit("TAG", 1)
     name = re.compile(re.escape(start) + r"\d+" + re.escape(end))
     with contextlib.suppress(OSError):
         for entry in os.scandir(config.absolute().parent):
-            if name.fullmatch(entry.name) and _ended(entry.name):
+            if name.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
                     Path(entry.path).unlink()
-
-
-def _ended(name: str) -> bool:
-    """Whether no trial uses the candidate `name`; one whose call was killed is ended shortly."""
-    deadline = time.monotonic() + ORPHAN_S
-    while _in_use(name):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
-def _in_use(name: str) -> bool:
-    """Whether some process of this host was started with `name` in its command."""
-    wanted = re.compile(rb"(?<![\w-])" + re.escape(os.fsencode(name)))
-    for command in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if wanted.search(command.read_bytes()):
-                return True
-    return False

@@ -1,4 +1,4 @@
-"""A config's bytes replaced in one step, so that nobody's edit in between is lost.
+"""Atomic swap of a config's bytes: an edit of another program in between is never lost.
 
 The new bytes are written beside the config under a name that tells both what is expected to come
 out and what goes in. Then the two files change places, and what came out is compared with what
@@ -9,10 +9,14 @@ killed at any of these moments leaves a file whose name and content tell the nex
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import hashlib
 import os
+import platform
 import re
+import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +32,12 @@ from advisor.files import atomic
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
+"""Number of the system call, where the C library has no function for it."""
+_NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
 MAX_PUT_BACK = 20
 """Saves in a row, each between two system calls of ours, after which the newest is left."""
@@ -51,7 +61,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
     swap = _Swap.of(target, expected, content)
     try:
         _tidy(swap)
-        atomic.create(swap.draft, content, facts)
+        _create(swap.draft, content, facts)
         try:
             _copy_attributes(target, swap.draft)
             _make_newer(swap.draft, facts)
@@ -77,13 +87,13 @@ def recover(path: Path) -> list[str]:
         target = _real(path)
     except AdvisorError:
         return []
-    told: list[str] = []
+    notes: list[str] = []
     with contextlib.suppress(OSError):
         for entry in sorted(os.scandir(target.parent), key=lambda entry: entry.name):
             swap = _Swap.named(target, entry.name)
             if swap is not None and entry.is_file(follow_symlinks=False):
-                told += _tidy(swap)
-    return told
+                notes += _tidy(swap)
+    return notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ class _Swap:
 
 def _put_in_place(swap: _Swap) -> bool:
     """Whether the new bytes replaced the expected ones; if not, `swap.ready` holds ours again."""
-    if not atomic.exchange(swap.ready, swap.target):
+    if not exchange(swap.ready, swap.target):
         # Not offered by this file system: a look and a rename, as close together as can be.
         if _digest(swap.target.read_bytes()) != swap.came_out:
             return False
@@ -132,7 +142,7 @@ def _put_in_place(swap: _Swap) -> bool:
     if _came_out(swap.ready, swap.came_out):
         return True
     for _ in range(MAX_PUT_BACK):  # what came out is newer than what we know: back with it
-        atomic.exchange(swap.ready, swap.target)
+        exchange(swap.ready, swap.target)
         if _came_out(swap.ready, swap.went_in):
             return False
     return False
@@ -164,16 +174,16 @@ def _tidy(swap: _Swap) -> list[str]:
     there = _digest_of(swap.target)
     if there is None:
         swap.ready.replace(swap.target)
-    elif there != swap.went_in or not atomic.exchange(swap.ready, swap.target):
+    elif there != swap.went_in or not exchange(swap.ready, swap.target):
         rescued = swap.target.with_name(f"{swap.target.name}.rescued-{held}")
         swap.ready.replace(rescued)
         return [f"{rescued} holds what another program saved while {swap.target} was replaced"]
     swap.ready.unlink(missing_ok=True)
-    told = (
+    note = (
         f"{swap.target} was saved by another program while an earlier call replaced it; "
         "that program's version was put back"
     )
-    return [told]
+    return [note]
 
 
 def _real(path: Path) -> Path:
@@ -215,3 +225,42 @@ def _digest_of(path: Path) -> str | None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _create(path: Path, content: bytes, like: os.stat_result) -> None:
+    """Make a new file with the mode, and where the system allows the owner, of `like`.
+
+    Raises OSError, FileExistsError too; then nothing is left.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(OSError):
+            os.fchown(handle, like.st_uid, like.st_gid)
+        atomic.fill(handle, content, stat.S_IMODE(like.st_mode))
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two files change places in one step; False where the system does not offer that.
+
+    Raises OSError.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    where = (_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(*where)
+    elif platform.system() == "Linux" and platform.machine() in _RENAMEAT2:
+        failed = library.syscall(_RENAMEAT2[platform.machine()], *where)
+    else:
+        return False
+    if not failed:
+        return True
+    code = ctypes.get_errno()
+    if code in _NOT_OFFERED:
+        return False
+    raise OSError(code, os.strerror(code), str(other))
