@@ -10,6 +10,7 @@ their centre, not that they are normal. Too few values give the honest answer: (
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from functools import cache, lru_cache
@@ -20,8 +21,14 @@ from advisor.model import Interval
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RANGE_PER_SIGMA = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078)
-"""Expected range of k = 2, 3, ... 10 draws of a normal distribution, in standard deviations."""
+ALPHA = 0.025
+"""Chance that one bound of a comparison is wrong."""
+RANGE_PER_SIGMA = (1.128, 1.693)
+"""Expected range of two and of three normal draws, in standard deviations."""
+PAIR_GAP_PER_SIGMA = 0.9539
+"""Median distance of two normal draws, in standard deviations."""
+RANK_SHARE = 0.75
+"""Share of `ALPHA` that the ranks of all runs may use; the rest is for the pairs."""
 
 
 # --- Wilcoxon and Walsh -------------------------------------------------------------------
@@ -29,7 +36,7 @@ RANGE_PER_SIGMA = (1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078
 
 @cache
 def signed_rank_counts(n: int) -> tuple[int, ...]:
-    """For s = 0 ... n(n+1)/2: how many subsets of {1 ... n} have the sum s.
+    """Counts of the subsets of {1 ... n} by their sum, from 0 to n(n+1)/2.
 
     Divided by 2**n this is the exact null distribution of the signed-rank statistic W+.
     """
@@ -63,8 +70,10 @@ def fewest_pairs(alpha: float) -> int:
 
 @cache
 def pairs_that_outlive(outliers: int, alpha: float) -> int:
-    """The smallest number of pairs with bounds at `alpha` a side that `outliers` of them, however
-    far out, cannot move beyond the others."""
+    """The smallest number of pairs whose bounds outlive so many outliers.
+
+    However far out these lie, the bounds at `alpha` a side stay among the other pairs.
+    """
     n = fewest_pairs(alpha)
     while outliers * n - outliers * (outliers - 1) // 2 >= signed_rank_rank(n, alpha):
         n += 1
@@ -77,7 +86,7 @@ def walsh_averages(values: Sequence[float]) -> list[float]:
 
 
 def walsh_interval(values: Sequence[float], alpha: float) -> Interval:
-    """Hodges-Lehmann estimate of the centre, with exact bounds each wrong in at most `alpha`.
+    """Hodges-Lehmann estimate of the centre, with exact bounds at `alpha` a side.
 
     `values` are on an additive scale (log ratios). Raises ValueError if there are none, or if
     one is not finite.
@@ -103,10 +112,9 @@ def interval_of(averages: Sequence[float], n: int, alpha: float) -> Interval:
 
 @cache
 def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
-    """For u = 0 ... one * other: in how many orders of the values of two samples of these sizes
-    the first has u values of the second below its own, all pairs counted.
+    """Counts of the orders of two samples by Mann and Whitney's U, from 0 to one * other.
 
-    Divided by their sum this is the exact null distribution of Mann and Whitney's U.
+    Divided by their sum this is the exact null distribution of U.
     """
     if not one or not other:
         return (1,)
@@ -120,8 +128,10 @@ def rank_sum_counts(one: int, other: int) -> tuple[int, ...]:
 
 
 def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: float) -> Interval:
-    """How far `one` lies above `other`, by Hodges and Lehmann, with exact bounds each wrong in at
-    most `alpha` if both are drawn from one shape; infinite where they are too few."""
+    """Shift of `one` above `other`, with exact rank bounds at `alpha` a side.
+
+    The bounds hold if both are drawn from one shape; they are infinite where values are too few.
+    """
     shifts = sorted(a - b for a in one for b in other)
     counts = rank_sum_counts(len(one), len(other))
     allowed, below, k = alpha * sum(counts), 0, 0
@@ -139,39 +149,103 @@ def two_sample_interval(one: Sequence[float], other: Sequence[float], alpha: flo
     )
 
 
+# --- a comparison -------------------------------------------------------------------------
+
+
+def log_ratios(reference: Sequence[float], candidate: Sequence[float]) -> list[float]:
+    """Log of candidate over reference, pair by pair; all values above zero."""
+    return [math.log(new / old) for old, new in zip(reference, candidate, strict=True)]
+
+
+def paired_interval(
+    ratios: Sequence[float],
+    alpha: float = ALPHA,
+    *,
+    sigma_at_least: float = 0.0,
+    known_sigma: float = 0.0,
+) -> Interval:
+    """Centre of log ratios of rounds: exact from six rounds on, below that Student's.
+
+    Student's spread is never taken to be less than `sigma_at_least` or `known_sigma`: a few rounds
+    can agree by luck. One ratio has infinite bounds. Raises ValueError as `walsh_interval`.
+    """
+    if len(ratios) >= fewest_pairs(alpha):
+        return walsh_interval(ratios, alpha)
+    return t_interval(ratios, alpha, sigma_at_least=sigma_at_least, known_sigma=known_sigma)
+
+
+def comparison_interval(
+    ratios: Sequence[float],
+    reference: Sequence[float],
+    candidate: Sequence[float],
+    alpha: float = ALPHA,
+    *,
+    sigma_at_least: float = 0.0,
+    known_sigma: float = 0.0,
+) -> Interval:
+    """`paired_interval`, helped by the ranks of all runs while rounds are few.
+
+    `reference` and `candidate` are the logs of all runs of each arm that did not choose it. Where
+    their number lets ranks decide, that test takes its share of `alpha` and the pairs have the
+    rest. So an outlier in favour of the candidate cannot widen the bound against it.
+    """
+    known = {"sigma_at_least": sigma_at_least, "known_sigma": known_sigma}
+    orders = math.comb(len(reference) + len(candidate), len(candidate))
+    if len(ratios) >= fewest_pairs(alpha) or orders * RANK_SHARE * alpha < 1:
+        return paired_interval(ratios, alpha, **known)
+    ranks = two_sample_interval(candidate, reference, 1 / orders)
+    pairs = t_interval(ratios, alpha - 1 / orders, **known)
+    return Interval(
+        estimate=pairs.estimate,
+        low=max(ranks.low, pairs.low),
+        high=min(ranks.high, pairs.high),
+        n=pairs.n,
+        confidence=1 - 2 * alpha,
+    )
+
+
 # --- noise ------------------------------------------------------------------------------
 
 
+def robust_sigma(values: Sequence[float]) -> float:
+    """Standard deviation of two or more values; outliers up to a quarter do not move it.
+
+    Two or three values tell it by their range, more by the median distance of two of them.
+    """
+    if len(values) <= len(RANGE_PER_SIGMA) + 1:
+        return (max(values) - min(values)) / RANGE_PER_SIGMA[len(values) - 2]
+    return median_gap(values) / PAIR_GAP_PER_SIGMA
+
+
+def median_gap(*groups: Sequence[float]) -> float:
+    """Median distance of two values of one group, over all groups."""
+    return statistics.median(abs(a - b) for g in groups for a, b in itertools.combinations(g, 2))
+
+
 def noise_band(groups: Sequence[Sequence[float]]) -> float | None:
-    """Relative spread between equal processes; `groups` holds the window rates of each process.
+    """Relative spread between equal processes; a group holds the window rates of one.
 
     Twice the standard deviation of one process's rate: two runs of the same thing differ by less
-    in about five cases of six. Two to five processes are too few for a sample standard deviation,
-    so the spread between processes is their log range over its expected value for that number of
-    draws; the spread inside processes (standard error over windows, the worst process counts) is
-    a floor, because two processes can agree by luck. None if neither can be had: a single process
-    with fewer than two windows.
+    in about five cases of six. The spread inside processes (standard error over windows, the worst
+    process counts) is a floor, because two processes can agree by luck. None if neither can be
+    had: a single process with fewer than two windows.
     """
     logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
     logs = [group for group in logs if group]
     spreads = [statistics.stdev(g) / math.sqrt(len(g)) for g in logs if len(g) > 1]
     if len(logs) > 1:
-        centres = [statistics.fmean(group) for group in logs]
-        draws = min(len(centres), len(RANGE_PER_SIGMA) + 1)
-        spreads.append((max(centres) - min(centres)) / RANGE_PER_SIGMA[draws - 2])
+        spreads.append(robust_sigma([statistics.fmean(group) for group in logs]))
     return math.expm1(2 * max(spreads)) if spreads else None
 
 
 def pooled_band(groups: Sequence[Sequence[float]]) -> float | None:
-    """As `noise_band`, from the rates of all groups of equal processes together, each about its own
-    mean. None where no group has two."""
+    """As `noise_band`, from the rates of all groups of equal processes together.
+
+    A process that collapsed does not move it. None where no group has two.
+    """
     logs = [[math.log(rate) for rate in group if rate > 0] for group in groups]
-    apart = [group for group in logs if len(group) > 1]
-    if not apart:
-        return None
-    degrees = sum(len(group) - 1 for group in apart)
-    squares = sum(statistics.variance(group) * (len(group) - 1) for group in apart)
-    return math.expm1(2 * math.sqrt(squares / degrees))
+    logs = [group for group in logs if len(group) > 1]
+    return math.expm1(2 * median_gap(*logs) / PAIR_GAP_PER_SIGMA) if logs else None
 
 
 # --- Student's t, for display and power ---------------------------------------------------
@@ -206,7 +280,7 @@ def t_interval(
 
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, degrees: int) -> float:
-    """The value that Student's t with `degrees` >= 1 stays below with `probability` in (0, 1)."""
+    """Quantile of Student's t with `degrees` >= 1, for a probability in (0, 1)."""
     if probability < 0.5:
         return -t_quantile(1 - probability, degrees)
     low, high = 0.0, 1.0

@@ -149,4 +149,4 @@ def test_arms_are_interleaved_in_one_function() -> None:
         for node in nodes(path)
         if isinstance(node, ast.FunctionDef) and flips_an_order(node)
     }
-    assert found == {"advisor.executor.rounds.interleaved"}
+    assert found == {"advisor.executor.rounds._order"}

@@ -1,15 +1,16 @@
-"""What interleaved rounds say of two arms: an interval, and on what kind of machine."""
+"""Interleaved rounds of two to six variants, to gains with intervals."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from advisor import stats
-from advisor.executor.requests import disturbed
+from advisor.executor.requests import AFTER, BEFORE, contended
 from advisor.model import Interval, Run
+from advisor.stats import ALPHA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,172 +20,252 @@ if TYPE_CHECKING:
     from advisor.model import Failure, Neighbour
     from advisor.objective import Objective
 
-BEFORE, AFTER = "before", "after"
-ALPHA = 0.025
-"""How often a bound may be wrong."""
+__all__ = ["AFTER", "ALPHA", "BEFORE", "Comparison"]
+
 ALIKE = 0.25
-"""Two arms were disturbed alike where others held so nearly the same number of CPUs: the larger
-of a quarter of a CPU and a quarter of what they held."""
+"""Largest difference of the background load of two equally contended arms.
+
+The larger of a quarter of a CPU and a quarter of the load.
+"""
 FEWEST = 2
-"""Rounds that an interval needs."""
+"""Rounds that an interval needs; runs that tell a speed."""
+WON = 4
+"""Rounds that, all won, make a gain likely."""
 COLLAPSED = 2.0
 """A run collapsed where the other runs of its arm are so many times as fast."""
 MOST_COLLAPSED = 4
-"""Runs of one arm for which a proof goes on; what collapses more often is no accident."""
+"""Collapsed runs of one arm up to which rounds are added; more are no accident."""
+
+Verdict = Literal["proven", "likely", "undecided", "worse"]
+"""proven: faster by more than the smallest gain worth a change. likely: faster, but maybe by less,
+or by the number of rounds won alone. worse: slower for certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Rounds of one contest, in the order in which they were run."""
+    """Rounds of one test, in the order in which they were run."""
 
     ab_test: ABTest
     rounds: tuple[Round[TrialResult], ...]
+    outside: tuple[Run, ...] = ()
+    """Runs of the first variant that this call measured outside of the rounds."""
     failure: Failure | None = None
-    """What ended it: nothing is proven then."""
+    """The end of it: nothing is proven then."""
     cut_short: bool = False
     """The budget ended before the rounds did."""
     remaining_s: float
 
+    # --- rounds that count ----------------------------------------------------------------
+
     @property
     def uncontended(self) -> tuple[Round[TrialResult], ...]:
-        """Whole rounds that nobody disturbed."""
-        return tuple(r for r in self.rounds if not r.broken and self._why(r) is None)
-
-    def _why(self, round_: Round[TrialResult]) -> str | None:
-        return None if self.ab_test.purpose == "quality" else why_disturbed(round_.runs)
+        """Whole rounds that no background load slowed."""
+        return tuple(r for r in self.rounds if not r.failed and self._contended(r) is None)
 
     @property
     def counted(self) -> tuple[Round[TrialResult], ...]:
-        """The rounds that the interval rests on.
+        """The rounds behind the interval.
 
-        Where the machine stayed busy, rounds whose arms were disturbed alike stand in. Where that
-        leaves one alone, the one disturbed least unlike stands beside it, and the spread shows it.
-        Never several: a neighbour that slows the same arm every time would prove anything.
+        On a machine that stays busy these include rounds whose arms were contended alike.
         """
         quiet = self.uncontended
         if len(quiet) >= self.ab_test.rounds:
             return quiet
-        whole = tuple(r for r in self.rounds if not r.broken)
-        fair = tuple(r for r in whole if self._why(r) is None or alike(r.runs))
-        if len(fair) != FEWEST - 1:
-            return fair
-        least = min(whole, key=lambda r: math.inf if r in fair else _apart(_held(r.runs)))
-        return tuple(r for r in whole if r in fair or r is least)
+        whole = (r for r in self.rounds if not r.failed)
+        return tuple(r for r in whole if self._contended(r) is None or alike(r.runs))
 
     @property
-    def stood_in(self) -> bool:
-        """Whether disturbed rounds had to be counted."""
-        return any(self._why(r) is not None for r in self.counted)
+    def used_contended_rounds(self) -> bool:
+        """Whether contended rounds had to be counted."""
+        return any(self._contended(r) is not None for r in self.counted)
 
-    @property
-    def sigma(self) -> float:
-        """The least spread of a round's log gain: this host's, or what disturbed one arm alone.
-
-        Who holds one CPU more beside one arm may halve its rate.
-        """
-        if self.ab_test.purpose == "quality":
-            return self.ab_test.sigma
-        apart = [_apart(_held(r.runs)) for r in self.counted if not alike(r.runs)]
-        return max(self.ab_test.sigma, math.log1p(max(apart, default=0.0)))
-
-    @property
-    def measured(self) -> bool:
-        """Whether `sigma` is a spread that was measured, and not one that is feared."""
-        return self.sigma == self.ab_test.sigma > 0
-
-    def collapsed(self, arm: str) -> int:
-        """Runs of one arm in the counted rounds that collapsed; they count as they are."""
-        return collapsed([run.units_per_s for run in self.runs(arm)])
+    def _contended(self, round_: Round[TrialResult]) -> str | None:
+        return None if self.ab_test.purpose == "quality" else contended_arms(round_.runs)
 
     def runs(self, arm: str) -> tuple[Run, ...]:
         """Runs of one arm in the counted rounds."""
         return tuple(run for r in self.counted if (run := r.runs[arm].run) is not None)
 
-    def log_gains(self, objective: Objective) -> list[float]:
-        """ln of how many times better `after` was, a counted round."""
-        pairs = zip(self.runs(BEFORE), self.runs(AFTER), strict=True)
+    def collapsed(self, arm: str) -> int:
+        """Number of collapsed runs of one arm in the counted rounds; they count as they are."""
+        return collapsed([run.units_per_s for run in self.runs(arm)])
+
+    # --- gains ----------------------------------------------------------------------------
+
+    def log_gains(self, objective: Objective, arm: str = AFTER) -> list[float]:
+        """Log of the gain of `arm` over the first, by counted round."""
+        first = self.runs(self.ab_test.names[0])
+        pairs = zip(first, self.runs(arm), strict=True)
         return [objective.log_gain(before, after) for before, after in pairs]
 
-    def interval(self, objective: Objective) -> Interval | None:
-        """Gain of `after` over `before`; None without two rounds, or where an arm failed."""
-        return (
-            None
-            if self.failure
-            else bounds(self.log_gains(objective), self.sigma, measured=self.measured)
-        )
+    def typical(self, objective: Objective, arm: str) -> float | None:
+        """Median score of one arm in the counted rounds: the figure to show for it."""
+        scores = [objective.score(run) for run in self.runs(arm)]
+        return statistics.median(scores) if scores else None
 
-    @property
-    def is_futile(self) -> bool:
-        """Whether the rounds that are left would not prove what is sought, were the centre better
-        by a standard error than it looks so far.
+    def interval(self, objective: Objective, arm: str = AFTER) -> Interval | None:
+        """Gain of `arm` over the first variant, by all evidence of this call.
 
-        To end for that proves nothing that was not so, and leaves the clock to what may gain.
+        The estimate is the ratio of the `typical` scores. Where the first variant ran at another
+        speed outside of the rounds, the bounds cover the gain over that speed too. None without
+        two rounds, or where a variant failed.
         """
-        minimum_effect, rounds = self.ab_test.minimum_effect, self.ab_test.rounds
-        gains = (
-            self.log_gains(minimum_effect.objective) if minimum_effect and not self.failure else []
+        found = self._paired(objective, arm)
+        if found is None:
+            return None
+        gains = [self._gain(objective, self.ab_test.names[0], arm)]
+        if outside := self._drift(objective, arm):
+            gains.append(objective.gain(outside, self._typical(objective, arm)))
+        return Interval(
+            estimate=gains[0],
+            low=min(found.low, *gains),
+            high=max(found.high, *gains),
+            n=found.n,
+            confidence=found.confidence,
         )
-        if minimum_effect is None or not FEWEST < len(gains) < rounds:
-            return False
-        spread = statistics.stdev(gains)
-        max_rounds = statistics.fmean(gains) + spread / len(gains) ** 0.5
-        half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
-        return math.exp(max_rounds - half_width) <= 1 + minimum_effect.gain
 
-    def proven(self, objective: Objective, smallest_gain: float) -> bool:
-        """Whether the whole interval lies above the smallest gain worth a change, and so do all
-        runs together: what is faster and collapses for it is none."""
-        interval = self.interval(objective)
-        if interval is None or interval.low <= 1 + smallest_gain:
+    def _paired(self, objective: Objective, arm: str) -> Interval | None:
+        """Bounds of the rounds alone, as gains."""
+        ratios = [] if self.failure else self.log_gains(objective, arm)
+        if len(ratios) < FEWEST:
+            return None
+        first = (*self.runs(self.ab_test.names[0]), *self.outside)
+        return as_gains(
+            stats.comparison_interval(
+                ratios,
+                [_log_merit(objective, run) for run in first],
+                [_log_merit(objective, run) for run in self.runs(arm)],
+                sigma_at_least=self.ab_test.sigma,
+                known_sigma=self.ab_test.sigma,
+            )
+        )
+
+    def _typical(self, objective: Objective, arm: str) -> float:
+        return statistics.median(objective.score(run) for run in self.runs(arm))
+
+    def _gain(self, objective: Objective, first: str, arm: str) -> float:
+        return objective.gain(self._typical(objective, first), self._typical(objective, arm))
+
+    def _drift(self, objective: Objective, arm: str) -> float | None:
+        """Score of the first variant outside of the rounds, where it disagrees with theirs.
+
+        That is where the two differ by more than half of the interval's width.
+        """
+        found = self._paired(objective, arm)
+        if found is None or len(self.outside) < FEWEST:
+            return None
+        outside = statistics.median(objective.score(run) for run in self.outside)
+        change = objective.gain(self._typical(objective, self.ab_test.names[0]), outside)
+        half = (math.log(found.high) - math.log(found.low)) / 2
+        return outside if abs(math.log(change)) > half else None
+
+    def drift_note(self, objective: Objective, unit: str, arm: str = AFTER) -> str | None:
+        """Sentence on a first variant that ran at another speed outside of the rounds.
+
+        `unit` is that of the objective: `samples/s`.
+        """
+        outside = self._drift(objective, arm)
+        if outside is None:
+            return None
+        inside = self._typical(objective, self.ab_test.names[0])
+        return (
+            f"The original ran at {outside:.3g} {unit} before the comparison and at {inside:.3g} "
+            f"{unit} in it. The speed of this machine changed, and the interval covers both."
+        )
+
+    # --- verdicts -------------------------------------------------------------------------
+
+    def verdict(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> Verdict:
+        """Meaning of the rounds for a change that must gain at least so much, as a share."""
+        found = self.interval(objective, arm)
+        if found is None:
+            return "undecided"
+        if self.proven(objective, smallest_gain, arm):
+            return "proven"
+        if found.high < 1:
+            return "worse"
+        ratios = self.log_gains(objective, arm)
+        won = len(ratios) >= WON and min(ratios) > 0
+        return "likely" if (found.low > 1 or won) and found.estimate > 1 else "undecided"
+
+    def proven(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
+        """Whether the rounds prove more than the smallest gain worth a change.
+
+        All evidence of the call must still show a gain, and so must the mean of all runs: a
+        variant that is faster and collapses now and then may do less work in the end.
+        """
+        rounds, found = self._paired(objective, arm), self.interval(objective, arm)
+        if rounds is None or found is None or found.low <= 1 or rounds.low <= 1 + smallest_gain:
             return False
         before, after = (
-            statistics.fmean(objective.score(run) for run in self.runs(arm))
-            for arm in (BEFORE, AFTER)
+            statistics.fmean(objective.score(run) for run in self.runs(each))
+            for each in (self.ab_test.names[0], arm)
         )
         return objective.gain(before, after) > 1 + smallest_gain
 
+    @property
+    def is_futile(self) -> bool:
+        """Whether the rounds that are left will hardly prove the minimum effect.
 
-def bounds(
-    log_gains: Sequence[float], sigma: float = 0.0, *, measured: bool = False
-) -> Interval | None:
-    """Log gains of independent rounds to a gain with its 95 % bounds; None with fewer than two.
+        Judged with the centre better by a standard error than it is so far. To stop for that
+        proves nothing wrongly, and leaves the clock to other candidates.
+        """
+        effect, rounds = self.ab_test.minimum_effect, self.ab_test.rounds
+        gains = self.log_gains(effect.objective) if effect and not self.failure else []
+        if effect is None or not FEWEST < len(gains) < rounds:
+            return False
+        spread = statistics.stdev(gains)
+        best = statistics.fmean(gains) + spread / len(gains) ** 0.5
+        half_width = stats.t_quantile(1 - ALPHA, rounds - 1) * spread / rounds**0.5
+        return math.exp(best - half_width) <= 1 + effect.gain
 
-    The exact bounds of the signed-rank statistic where there are rounds enough. Below that,
-    Student's with a spread that is never taken to be less than `sigma`, which is known of this
-    host and, where it was `measured`, one more degree of freedom: two rounds can agree, or differ,
-    by luck.
-    """
-    if len(log_gains) < FEWEST:
-        return None
-    if len(log_gains) >= stats.fewest_pairs(ALPHA):
-        found = stats.walsh_interval(log_gains, ALPHA)
-    else:
-        known = sigma if measured else 0.0
-        found = stats.t_interval(log_gains, sigma_at_least=sigma, known_sigma=known)
+
+def as_gains(found: Interval) -> Interval:
+    """An interval of log gains as one of gains."""
     return Interval(
         estimate=math.exp(found.estimate),
         low=math.exp(found.low),
         high=math.exp(found.high),
         n=found.n,
+        confidence=found.confidence,
     )
 
 
-def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
-    """The gain of all steps together: A to B in the first, B to C in the next; None without any.
+def _log_merit(objective: Objective, run: Run) -> float:
+    """Log of the score on a scale on which more is better."""
+    return math.log(objective.gain(1.0, objective.score(run)))
 
-    Rounds of the steps are independent, so a sum of one of each is as good a draw of the whole as
-    a round of A against the last would be, and the same bounds hold for it.
+
+def chained(parts: Sequence[Comparison], objective: Objective) -> Interval | None:
+    """Gain of several steps together, A to B and then B to C; None without any.
+
+    Rounds of the steps are independent: a sum of one of each is as good a draw as a round of A
+    against C would be.
     """
-    if not parts or any(part.failure for part in parts):
+    if len(parts) == 1:
+        return parts[0].interval(objective)
+    each = [part.interval(objective) for part in parts]
+    if not parts or None in each:
         return None
     gains = [part.log_gains(objective) for part in parts]
-    sigma = math.sqrt(sum(part.sigma**2 for part in parts))
-    measured = all(part.measured for part in parts)
-    return bounds([sum(each) for each in zip(*gains, strict=False)], sigma, measured=measured)
+    sigma = math.sqrt(sum(part.ab_test.sigma**2 for part in parts))
+    sums = [sum(steps) for steps in zip(*gains, strict=False)]
+    found = as_gains(stats.paired_interval(sums, sigma_at_least=sigma, known_sigma=sigma))
+    estimate = math.prod(step.estimate for step in each if step is not None)
+    return Interval(
+        estimate=estimate,
+        low=min(found.low, estimate),
+        high=max(found.high, estimate),
+        n=found.n,
+        confidence=found.confidence,
+    )
+
+
+# --- collapsed runs -----------------------------------------------------------------------
 
 
 def collapsed(rates: Sequence[float]) -> int:
-    """How many of these lie at less than half of the median of the others."""
+    """Number of rates that lie at less than half of the median of the others."""
     found = 0
     for place, rate in enumerate(rates):
         others = [*rates[:place], *rates[place + 1 :]]
@@ -193,11 +274,10 @@ def collapsed(rates: Sequence[float]) -> int:
 
 
 def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
-    """Rounds after which `planned` ones are enough, by the rates of both arms so far.
+    """Rounds that outlive the collapsed runs so far, at least `planned`.
 
-    One run that collapsed decides six rounds whatever the others say. So there are as many as
-    outlive those of the arm that has more of them, whichever it is; all of them count. Nothing but
-    the number of collapsed runs is looked at, so the bounds hold as if it had been fixed before.
+    One collapsed run decides six rounds against the rest. Only the number of collapsed runs is
+    used, of the arm that has more of them, so the bounds hold as if it had been fixed before.
     """
     most = max(collapsed(rates) for rates in runs.values())
     if not most or most > MOST_COLLAPSED:
@@ -205,39 +285,33 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
     return max(planned, stats.pairs_that_outlive(most, ALPHA))
 
 
+# --- background load ----------------------------------------------------------------------
+
+
 def alike(runs: Mapping[str, TrialResult]) -> bool:
-    """Whether what others held meanwhile was nearly the same in all arms of a round."""
-    return held_alike(_held(runs))
+    """Whether the background load was nearly the same in all arms of a round."""
+    return loads_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
 
 
-def _held(runs: Mapping[str, TrialResult]) -> list[float | None]:
-    return [a.run.disturbance.others_cpus for a in runs.values() if a.run is not None]
-
-
-def _apart(others_cpus: Sequence[float | None]) -> float:
+def loads_alike(others_cpus: Sequence[float | None]) -> bool:
+    """Whether these are nearly the same number of CPUs; None is none that is known."""
     held = [cpus or 0.0 for cpus in others_cpus]
-    return max(held) - min(held)
+    return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 
 
-def held_alike(others_cpus: Sequence[float | None]) -> bool:
-    """Whether these are nearly the same number of CPUs, one an arm; None is none that is known."""
-    most = max(cpus or 0.0 for cpus in others_cpus)
-    return _apart(others_cpus) <= max(ALIKE, ALIKE * most)
-
-
-def why_disturbed(runs: Mapping[str, TrialResult]) -> str | None:
-    """The arms of a round that were disturbed, by name; None if none was."""
-    names = [arm for arm, attempt in runs.items() if attempt.run and disturbed(attempt.run)]
+def contended_arms(runs: Mapping[str, TrialResult]) -> str | None:
+    """Names of the contended arms of a round; None if none was."""
+    names = [arm for arm, attempt in runs.items() if attempt.run and contended(attempt.run)]
     return ", ".join(names) or None
 
 
 def neighbours(runs: Sequence[Run]) -> tuple[Neighbour, ...]:
-    """Who disturbed `runs`, by name: the most that each of them held, the busiest first."""
+    """Programs that ran beside `runs`, each once with its highest load, the busiest first."""
     return busiest(other for run in runs for other in run.disturbance.who)
 
 
 def busiest(seen: Iterable[Neighbour]) -> tuple[Neighbour, ...]:
-    """Each name once, with the most it was seen to hold, the busiest first."""
+    """Each name once, with its highest load, the busiest first."""
     most: dict[str, Neighbour] = {}
     for other in seen:
         if other.name not in most or most[other.name].cpus < other.cpus:

@@ -1,4 +1,4 @@
-"""What a strategy asks for, and what came of it: frozen, so that all of it can be replayed."""
+"""Requests for measurements, and their results: frozen, so that all of it can be replayed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from typing import TYPE_CHECKING, Literal
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
 
 if TYPE_CHECKING:
+    from advisor.executor.program import Program
     from advisor.objective import Objective
 
 CommandName = Literal["own", "quality", "confirm-quality"]
 """The user's own command, or one of those declared for the quality measures."""
 KnobKey = tuple[str, str]
 """Document and path of a knob."""
+BEFORE, AFTER = "before", "after"
+"""Names of the two variants of most tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """What one process is to be: a candidate, and what is tried from inside on top of it."""
+    """Changes on top of the original, or a program of its own."""
 
     candidate: Candidate = field(default_factory=Candidate)
     whatif: str | None = None
+    """Change that the probe makes inside the process."""
     extra_s: float = 0.0
     """Paid once before the window: compilation."""
+    program: Program | None = None
+    """Another config or command than the executor's own."""
 
     @property
     def label(self) -> str:
@@ -34,7 +40,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRequest:
-    """One measured process, and what it is for."""
+    """One measured process, and its purpose."""
 
     variant: Variant
     purpose: Purpose
@@ -43,17 +49,17 @@ class TrialRequest:
     """The knob whose values are being tried."""
     command: CommandName = "own"
     repeat: int | None = None
-    """Which repetition, of which each has a seed of its own; None: the seed of the call, if any."""
+    """Number of the repetition, each with a seed of its own; None: the seed of the call, if any."""
     series: str = ""
-    """Names a repetition: two series of one measurement never stand in for each other."""
+    """Name of a repetition: two series of one measurement never stand in for each other."""
     fresh: bool = False
-    """History will not do."""
+    """No kept run will do."""
     expected_s: float = 0.0
-    """What it is to take; it is not begun with less left. 0: it is needed whatever it takes."""
+    """Expected time; it is not begun with less left. 0: it is needed whatever it takes."""
     limit_s: float | None = None
     """Given up, as one that did not fit, so long after its first step; None: with the budget."""
     title: str = ""
-    """Told in place of what it sets."""
+    """Label in place of the changes."""
 
     @property
     def label(self) -> str:
@@ -63,7 +69,7 @@ class TrialRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimumEffect:
-    """The smallest gain that rounds are to prove."""
+    """The smallest gain that rounds must prove."""
 
     objective: Objective
     gain: float
@@ -72,30 +78,46 @@ class MinimumEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ABTest:
-    """Two arms to be run against each other in interleaved rounds of fresh processes."""
+    """Variants to be run in interleaved rounds of fresh processes."""
 
     purpose: Purpose
     title: str
-    before: TrialRequest
-    after: TrialRequest
+    requests: tuple[TrialRequest, ...]
+    """One a variant; the others are compared with the first."""
+    names: tuple[str, ...] = (BEFORE, AFTER)
     rounds: int
-    """Rounds that nobody disturbed, fixed before the first."""
+    """Uncontended rounds, fixed before the first."""
     max_rounds: int = 0
-    """So many where the rounds turn out to take less of the budget than was feared. The clock alone
+    """More rounds, where they turn out to take less of the budget than expected. The clock alone
     decides that, so the bounds hold as if it had been fixed."""
     minimum_effect: MinimumEffect | None = None
-    """Rounds end where it is out of reach. None: they are run whatever they say."""
+    """Rounds end where it is out of reach. None: all of them are run."""
     sigma: float = 0.0
-    """Standard deviation of a log ratio of two equal processes, as it is known beforehand."""
+    """Standard deviation of a log ratio of two equal processes, known beforehand."""
     reseeded: bool = False
-    """Each round has a seed of its own, the same for both arms; the first is that of the asks."""
+    """Each round has a seed of its own, the same for all variants."""
     finish_once: bool = False
-    """In the first round `after` finishes a whole item, which it has not done yet."""
+    """In the first round the last variant finishes a whole item, which it has not done yet."""
+
+    @property
+    def by_name(self) -> dict[str, TrialRequest]:
+        """The request of each variant."""
+        return dict(zip(self.names, self.requests, strict=True))
+
+    @property
+    def before(self) -> TrialRequest:
+        """The first variant, the reference."""
+        return self.requests[0]
+
+    @property
+    def after(self) -> TrialRequest:
+        """The last variant."""
+        return self.requests[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """One process that was asked for, and what came of it."""
+    """One process that was requested, and its result."""
 
     id: str
     request: TrialRequest
@@ -103,7 +125,7 @@ class TrialResult:
     reused: bool = False
     """Taken from history: measured by an earlier call."""
     repeated: bool = False
-    """Disturbed, and run again: nothing rests on it."""
+    """Contended, and run again: nothing rests on it."""
     remaining_s: float
     """Budget that was left after it."""
 
@@ -119,13 +141,13 @@ class TrialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedRun:
-    """It would not have fitted into what was left of the budget."""
+    """A process or a test that did not fit into the rest of the budget."""
 
     request: TrialRequest | ABTest
     needed_s: float
     remaining_s: float
 
 
-def disturbed(run: Run) -> bool:
-    """Whether others took so much from it that its figure is not its own."""
+def contended(run: Run) -> bool:
+    """Whether background load took so much of it that its rate is not its own."""
     return run.disturbance.disturbed is True

@@ -1,7 +1,7 @@
-"""Arms in turn, in fresh processes: whatever is measured against something else goes through here.
+"""Interleaved rounds of fresh processes, one of each arm in turn.
 
-The order flips with every round that counts, so that a drift of the machine favours neither arm. A
-round that somebody disturbed is run again as a whole: dropping one arm alone would favour it.
+The order flips, or is drawn anew, with every round that counts: a drift of the machine favours no
+arm. A contended round is run again as a whole; dropping one arm alone would favour it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from random import Random
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(Generic[R]):
-    """One run of every arm, or of those before one that broke."""
+    """One run of every arm, or of those up to one that failed."""
 
     number: int
     order: tuple[str, ...]
     runs: Mapping[str, R]
-    disturbed: str | None = None
-    """Why it does not count as it stands."""
-    broken: bool = False
+    contended: str | None = None
+    """Reason why it does not count as it stands."""
+    failed: bool = False
     """An arm failed; there is no later round."""
 
 
@@ -32,25 +33,35 @@ def interleaved(
     arms: Sequence[str],
     run: Callable[[str, int], R],
     *,
-    disturbed: Callable[[Mapping[str, R]], str | None],
-    broken: Callable[[R], bool] = lambda _: False,
+    contended: Callable[[Mapping[str, R]], str | None],
+    failed: Callable[[R], bool] = lambda _: False,
     counted: int = 0,
+    shuffle: Random | None = None,
 ) -> Iterator[Round[R]]:
-    """Rounds without end; who takes them says when there are enough.
+    """Rounds without end; the caller stops when there are enough.
 
-    `run` is given the arm and the number of the round, from 1. `disturbed` says why a whole round
-    does not count, or None. `counted` rounds were taken before.
+    `run` is given the arm and the number of the round, from 1. `contended` gives the reason why a
+    whole round does not count, or None. `counted` rounds were taken before. With `shuffle` the
+    order of each round is drawn; without, it flips.
     """
-    number = counted
+    number, order = counted, _order(arms, counted, shuffle)
     while True:
         number += 1
-        order = tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))
         runs: dict[str, R] = {}
         for arm in order:
             runs[arm] = run(arm, number)
-            if broken(runs[arm]):
-                yield Round(number=number, order=order, runs=runs, broken=True)
+            if failed(runs[arm]):
+                yield Round(number=number, order=order, runs=runs, failed=True)
                 return
-        why = disturbed(runs)
-        yield Round(number=number, order=order, runs=runs, disturbed=why)
-        counted += why is None
+        reason = contended(runs)
+        yield Round(number=number, order=order, runs=runs, contended=reason)
+        if reason is None:
+            counted += 1
+            order = _order(arms, counted, shuffle)
+
+
+def _order(arms: Sequence[str], counted: int, shuffle: Random | None) -> tuple[str, ...]:
+    """The order of the round after so many counted ones."""
+    if shuffle is not None:
+        return tuple(shuffle.sample(arms, len(arms)))
+    return tuple(arms) if counted % 2 == 0 else tuple(reversed(arms))

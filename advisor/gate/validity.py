@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from advisor.executor.comparison import busiest, held_alike
+from advisor.executor.comparison import busiest, loads_alike
 from advisor.executor.engines.idle import TOLD, WORTH_A_NAME
 from advisor.machine.readings import HARMFUL_EVENT_REASONS
 from advisor.model import Neighbour
@@ -50,7 +50,7 @@ def why_again(
         return by_card or by_others
     discarded = sum(pair.discarded is not None for pair in program.pairs)
     stays_busy = too_many(discarded + 1, len(program.pairs) + 1, first_look)
-    alike = held_alike([run.disturbance.others_cpus for run in (base, head)])
+    alike = loads_alike([run.disturbance.others_cpus for run in (base, head)])
     return None if stays_busy and alike else by_others
 
 
