@@ -1,20 +1,21 @@
-"""Every run, kept before anyone decides on it, and found again by what was run and where.
+"""Store of every run, found again by its program, settings and machine.
 
 One sqlite file in the project's state folder; a run is one JSON document, so a later version can
-read what an earlier one wrote, field by field. A key names the program's sources, the command, the
-values in force and the plan; the machine's key stands beside it, and runs are never mixed across.
+read what an earlier one wrote, field by field. A key names the program's sources and packages, the
+command, the values in force and the plan. Runs of two machines are never mixed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
+import shutil
 import sqlite3
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,7 +25,6 @@ from advisor.model import Failure, MeasurePlan, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -33,9 +33,11 @@ SEEN_VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
     "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GPU_ADVISOR_SEED",
-    "PYTHONHASHSEED", "LD_PRELOAD",
+    "PYTHONHASHSEED", "PYTHONPATH", "LD_PRELOAD",
 )  # fmt: skip
 """Variables of the caller that make another measurement of the same command."""
+RECENT = 10
+"""Newest runs of one trial that tell the noise of the host."""
 
 _RUN = TypeAdapter(Run)
 _FAILURE = TypeAdapter(Failure)
@@ -71,19 +73,50 @@ def trial_key(
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
-def program_key(cwd: Path, *, most_files: int = 3000) -> str:
-    """Digest over path, size and mtime of the Python sources below `cwd`.
+def program_key(cwd: Path, command: tuple[str, ...] = ()) -> str:
+    """Digest of the Python sources below `cwd`, and of the packages that `command` runs with.
 
-    An edited source makes earlier runs stale. Environments, hidden folders and what may not be
-    read are skipped, and past `most_files` the rest is left out, which can only make history less
-    fresh than it says.
+    An edited source, another Python or another torch makes earlier runs stale. Environments,
+    hidden folders and folders that may not be read are skipped.
     """
     digest = hashlib.sha256()
-    for path in itertools.islice(_sources(cwd), most_files):
+    for path in _sources(cwd):
         with contextlib.suppress(OSError):  # gone meanwhile
             stat = path.stat()
             digest.update(f"{path.relative_to(cwd)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    for line in installed_packages(command, cwd):
+        digest.update(f"{line}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
+    """Interpreter and packages of `command`, by their names and versions; nothing is run.
+
+    `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word of the command
+    is a program of a Python environment.
+    """
+    words = [part for word in command for part in word.split()]
+    for word in words:
+        found = shutil.which(word) or (str(cwd / word) if "/" in word else None)
+        if found is None:
+            continue
+        real = Path(os.path.realpath(found))
+        for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
+            if folders := sorted(prefix.glob("lib/python3*")):
+                return [str(real), *(line for folder in folders for line in _packages(folder))]
+    return []
+
+
+def _packages(library: Path) -> Iterator[str]:
+    """Packages of one `lib/python3.x`, and of the system's below `dist-packages`."""
+    for name in ("site-packages", "dist-packages"):
+        with contextlib.suppress(OSError):
+            for entry in sorted((library / name).iterdir()):
+                if entry.suffix in {".dist-info", ".egg-info", ".egg-link"}:
+                    yield f"{library.name}/{entry.name}"
+        with contextlib.suppress(OSError):  # built here, the version may stay the same
+            stat = (library / name / "torch" / "version.py").stat()
+            yield f"{library.name}/torch/{stat.st_mtime_ns}"
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -94,15 +127,18 @@ def _sources(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if entry.name.startswith(".") or entry.is_symlink():
             continue
-        if entry.is_dir():
-            if entry.name not in {"__pycache__", "node_modules"} and not _is_environment(entry):
-                yield from _sources(entry)
-        elif entry.suffix == ".py":
+        if entry.suffix == ".py" and entry.is_file():
             yield entry
+        elif (
+            entry.name not in {"__pycache__", "node_modules"}
+            and entry.is_dir()
+            and not _is_environment(entry)
+        ):
+            yield from _sources(entry)
 
 
 def _is_environment(folder: Path) -> bool:
-    """Whether it is a virtual environment, or a folder of somebody else's."""
+    """Whether it is a virtual environment, or a folder that may not be read."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except PermissionError:
@@ -110,16 +146,15 @@ def _is_environment(folder: Path) -> bool:
 
 
 class History:
-    """The store of one project. Safe for several processes: sqlite's own locking, short writes.
+    """Store of one project, safe for several processes by sqlite's own locking.
 
-    A store that cannot be read is moved aside, and one that cannot be written (a full disk, no
-    permission) is done without: what was measured is then known to this call only. Both are told
-    to `tell` in a sentence. What is kept has its secrets masked.
+    A damaged store is moved aside. Without one that can be written (a full disk, no permission),
+    runs are known to this call only. `note` gets a sentence on either. Secrets are masked.
     """
 
-    def __init__(self, path: Path, tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, path: Path, note: Callable[[str], None] = lambda _: None) -> None:
         self._path = path
-        self._tell = tell
+        self._note = note
         self._memory: sqlite3.Connection | None = None
         """Stands in for the file where that cannot be used."""
         self._run(lambda db: db.executescript(_SCHEMA))
@@ -136,9 +171,9 @@ class History:
                         self._in_file(lambda db: db.executescript(_SCHEMA))
                         return self._in_file(work)
                 else:
-                    self._tell(
-                        f"{self._path} cannot be used ({problem}): what is measured now will not "
-                        "be known to later calls"
+                    self._note(
+                        f"{self._path} cannot be used ({problem}): runs of this call will not be "
+                        "known to later calls"
                     )
             self._memory = sqlite3.connect(":memory:", check_same_thread=False)
             self._memory.executescript(_SCHEMA)
@@ -156,7 +191,7 @@ class History:
             for suffix in ("-journal", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     self._path.with_name(self._path.name + suffix).rename(f"{aside}{suffix}")
-        self._tell(
+        self._note(
             f"{self._path} is damaged ({problem}): moved to {aside.name}, a new one is begun"
         )
 
@@ -174,26 +209,26 @@ class History:
             )
         )
 
-    def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
+    def find(
+        self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
+    ) -> list[Run | Failure]:
         """Results of `key` on `machine`, newest first; documents of another format are skipped."""
+        now = time.time()
         rows = self._run(
             lambda db: db.execute(
                 "select outcome, doc from run where key = ? and machine = ? and format = ?"
-                " and created > ? order by created desc, id desc",
-                (key, machine, FORMAT, time.time() - max_age_s),
+                " and created > ? and created <= ? order by created desc, id desc",
+                (key, machine, FORMAT, now - max_age_s, now - min_age_s),
             ).fetchall()
         )
         found: list[Run | Failure] = []
         for outcome, doc in rows:
-            try:
-                result = (_RUN if outcome == "ok" else _FAILURE).validate_json(doc)
-            except ValidationError:
-                continue
-            found.append(result)
+            with contextlib.suppress(ValidationError):
+                found.append((_RUN if outcome == "ok" else _FAILURE).validate_json(doc))
         return found
 
     def host_spreads(self, machine: str, *, limit: int = 200) -> list[list[float]]:
-        """Rates of equal trials on `machine`, grouped by key: what this host's noise looks like."""
+        """Rates of recent equal trials on `machine`, grouped by trial: the noise of this host."""
         rows = self._run(
             lambda db: db.execute(
                 "select key, json_extract(doc, '$.units_per_s') from run"
@@ -207,7 +242,7 @@ class History:
         for key, rate in rows:
             if rate:
                 groups.setdefault(key, []).append(rate)
-        return [rates for rates in groups.values() if len(rates) > 1]
+        return [rates[:RECENT] for rates in groups.values() if len(rates) > 1]
 
 
 def _is_damaged(problem: sqlite3.DatabaseError) -> bool:

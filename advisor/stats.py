@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 ALPHA = 0.025
 """Chance that one bound of a comparison is wrong."""
-RANGE_PER_SIGMA = (1.128, 1.693)
-"""Expected range of two and of three normal draws, in standard deviations."""
+RANGE_PER_SIGMA = (1.128, 1.693, 2.059)
+"""Expected range of two, three and four normal draws, in standard deviations."""
 PAIR_GAP_PER_SIGMA = 0.9539
 """Median distance of two normal draws, in standard deviations."""
 RANK_SHARE = 0.75
@@ -210,11 +210,12 @@ def comparison_interval(
 def robust_sigma(values: Sequence[float]) -> float:
     """Standard deviation of two or more values; outliers up to a quarter do not move it.
 
-    Two or three values tell it by their range, more by the median distance of two of them.
+    Up to four values tell it by their range, more by the median distance of two of them, of which
+    the small bias is taken off.
     """
     if len(values) <= len(RANGE_PER_SIGMA) + 1:
         return (max(values) - min(values)) / RANGE_PER_SIGMA[len(values) - 2]
-    return median_gap(values) / PAIR_GAP_PER_SIGMA
+    return median_gap(values) / PAIR_GAP_PER_SIGMA / (1 + 0.5 / len(values))
 
 
 def median_gap(*groups: Sequence[float]) -> float:

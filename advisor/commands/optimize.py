@@ -176,6 +176,10 @@ class ProgressListener:
         """A result is there."""
         self.progress.trial_done(trial_entry(attempt))
 
+    def trial_stopped(self, label: str) -> None:
+        """The budget ended a process."""
+        self.progress.note(f"{label}: stopped, because the budget is spent")
+
 
 def engine_of(job: Job, off: threading.Event) -> LocalEngine:
     """Where the processes of this job run."""
@@ -206,10 +210,10 @@ def open_lab(job: Job, engine: Engine, started: float) -> Executor:
             limits=job.limits,
         ),
         commands=asked.quality_commands(),
-        recall=RunCache(
+        run_cache=RunCache(
             history=History(job.state / "history.sqlite", job.progress.note),
             machine_key=job.machine.key,
-            program_key=program_key(asked.cwd),
+            program_key=program_key(asked.cwd, asked.argv),
             trusted=not job.options.fresh,
         ),
         budget=Budget(total_s=job.budget_s, clock=engine.clock, started=started),
@@ -240,7 +244,7 @@ def facts_of(job: Job, lab: Executor) -> TuningContext:
         safe=job.options.safe,
         measure_s=job.options.window_s,
         earlier=PriorData(
-            host_noise=lab.recall.host_noise(), quality_reference=tuple((kept or {}).items())
+            host_noise=lab.run_cache.host_noise(), quality_reference=tuple((kept or {}).items())
         ),
     )
 
@@ -287,8 +291,8 @@ def conclude(
             program=lab.program,
             machine=job.machine,
             diff=text,
-            history_set_aside=lab.recall.set_aside,
-            background_load=lab.crowd,
+            history_set_aside=lab.run_cache.set_aside,
+            background_load=lab.background_load,
         ),
         build.RunInfo(
             config=job.config,

@@ -88,6 +88,12 @@ class Executor:
     program: Program
     commands: Mapping[CommandName, documents.Document]
     """Commands of the quality measures; the user's own command stands in the program."""
+    programs: Mapping[str, Program] = field(default_factory=dict)
+    """Programs of variants that are no changes of `program`, by name."""
+    program_commands: Mapping[str, Mapping[CommandName, documents.Document]] = field(
+        default_factory=dict
+    )
+    """Commands of their quality measures."""
     run_cache: RunCache
     budget: Budget
     listener: Listener
@@ -225,8 +231,10 @@ class Executor:
 
     def _build(self, request: TrialRequest) -> tuple[Trial, str]:
         id_ = f"{len(self.attempts) + len(self.stopped) + 1:03d}"
-        program = request.variant.program or self.program
-        command = self.commands.get(request.command) if program is self.program else None
+        name = request.variant.program
+        program = self.program if name is None else self.programs[name]
+        commands = self.commands if name is None else self.program_commands.get(name, {})
+        command = commands.get(request.command)
         trial = program.trial(id_, request, self.engine.scratch(id_), command)
         return trial, self.run_cache.key(program, trial, request.series)
 

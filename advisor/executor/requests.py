@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from advisor.model import Candidate, Failure, MeasurePlan, Purpose, Run
 
 if TYPE_CHECKING:
-    from advisor.executor.program import Program
     from advisor.objective import Objective
 
 CommandName = Literal["own", "quality", "confirm-quality"]
@@ -28,8 +27,8 @@ class Variant:
     """Change that the probe makes inside the process."""
     extra_s: float = 0.0
     """Paid once before the window: compilation."""
-    program: Program | None = None
-    """Another config or command than the executor's own."""
+    program: str | None = None
+    """Name of a program of its own: another config or command; None: the executor's."""
 
     @property
     def label(self) -> str:

@@ -1,4 +1,4 @@
-"""What earlier calls measured of the same program on the same machine, while it can be believed."""
+"""Kept runs of the same program on the same machine, while they can be trusted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from advisor.executor.requests import contended
 from advisor.history import History, trial_key
 from advisor.model import Run
-from advisor.stats import noise_band
+from advisor.stats import pooled_band
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from advisor.executor.program import Program
     from advisor.model import Failure, Trial
 
@@ -24,23 +27,27 @@ LASTING_FAILURES = {
     "crash-start",
     "crash-step",
 }
-"""Failures that would come again; the others (a time-out, a kill) may have been the machine's."""
+"""Failures that would come again; the others (a time-out, a kill) may be the machine's."""
 HELD_GIB = 0.1
-"""Memory of the card that others held: without them a program that ran out of it may fit."""
+"""GPU memory of others; without it a program that ran out may fit."""
+MOVED = 0.1
+"""Smallest change of the original's rate for which kept runs are set aside."""
 
 
 @dataclass(kw_only=True)
 class RunCache:
-    """The history of one program on one machine."""
+    """History of one program on one machine."""
 
     history: History
     machine_key: str
     program_key: str
     trusted: bool = True
-    """Whether earlier calls are believed; this call's own results always are."""
-    set_aside: bool = False
-    """Earlier calls were, because the original now runs at another speed."""
+    """Whether runs of earlier calls are used; those of this call always are."""
+    set_aside: str = ""
+    """Reason why the runs of earlier calls are not used any more; empty while they are."""
     since: float = field(default_factory=time.time)
+    _earlier: list[float] = field(default_factory=list)
+    """Rates of the original in earlier calls, until they were compared with this one's."""
 
     def key(self, program: Program, trial: Trial, series: str) -> str:
         """Identity of one measurement."""
@@ -50,12 +57,13 @@ class RunCache:
         )
         return f"{key} {series}" if series else key
 
-    def find(self, key: str) -> Run | Failure | None:
+    def find(self, key: str, *, earlier_calls: bool = True) -> Run | Failure | None:
         """The newest result of `key` that may stand in for a new one."""
-        age_s = MAX_AGE_S if self.trusted else time.time() - self.since
+        use_all = self.trusted and earlier_calls
+        age_s = MAX_AGE_S if use_all else time.time() - self.since
         for result in self.history.find(key, self.machine_key, max_age_s=age_s):
             if isinstance(result, Run):
-                if result.disturbance.disturbed is not True:
+                if not contended(result):
                     return result
             elif _lasts(result):
                 return result
@@ -65,11 +73,29 @@ class RunCache:
         """Keep `result`."""
         self.history.append(key, self.machine_key, result)
 
+    def note_earlier(self, key: str) -> None:
+        """Collect the rates of earlier calls for a baseline that is measured anew."""
+        age_s = time.time() - self.since
+        kept = self.history.find(key, self.machine_key, max_age_s=MAX_AGE_S, min_age_s=age_s)
+        sound = (run for run in kept if isinstance(run, Run) and not contended(run))
+        self._earlier = [run.units_per_s for run in sound]
+
+    def check_speed(self, rates: Sequence[float]) -> None:
+        """Set earlier runs aside where the original's rate moved beyond their own spread."""
+        earlier, self._earlier = self._earlier, []
+        if not self.trusted or not earlier or not rates:
+            return
+        before, after = statistics.median(earlier), statistics.median(rates)
+        if abs(after / before - 1) > max(MOVED, pooled_band([earlier]) or 0.0):
+            self.trusted = False
+            self.set_aside = (
+                f"Runs of earlier calls were set aside: the original ran at {before:.3g} units/s "
+                f"then and runs at {after:.3g} units/s today."
+            )
+
     def host_noise(self) -> float | None:
-        """Relative spread between equal processes, as this host showed it before."""
-        kept = self.history.host_spreads(self.machine_key)
-        bands = [band for rates in kept if (band := noise_band([[rate] for rate in rates]))]
-        return statistics.median(bands) if bands else None
+        """Relative spread between equal processes of earlier calls on this host."""
+        return pooled_band(self.history.host_spreads(self.machine_key))
 
 
 def _lasts(failure: Failure) -> bool:

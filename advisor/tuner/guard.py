@@ -266,10 +266,12 @@ def confirmed(
     ab_test = ABTest(
         purpose="quality",
         title=f"quality of {rung.variant.label}",
-        before=quality_ask(
-            Variant(candidate=anchor.candidate), CONFIRMING, anchor.run_s, "confirm-quality"
+        requests=(
+            quality_ask(
+                Variant(candidate=anchor.candidate), CONFIRMING, anchor.run_s, "confirm-quality"
+            ),
+            quality_ask(rung.variant, CONFIRMING, rung.run_s, "confirm-quality"),
         ),
-        after=quality_ask(rung.variant, CONFIRMING, rung.run_s, "confirm-quality"),
         rounds=rounds,
         reseeded=True,
     )

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from advisor.executor.requests import disturbed
+from advisor.executor.requests import contended
 
 if TYPE_CHECKING:
     from advisor.model import Run
@@ -44,7 +44,7 @@ class Prices:
         prices = replace(self, quiet_s=(), held_s=())
         for number, wall_s in short.items():
             if wall_s <= most_s:
-                prices = prices.with_wall(wall_s, held=disturbed(originals[number]))
+                prices = prices.with_wall(wall_s, held=contended(originals[number]))
         return prices
 
     def with_wall(self, wall_s: float, *, held: bool) -> Self:

@@ -59,8 +59,10 @@ def prove(now: TunerState, winner: Candidate) -> Stage:
         ab_test = ABTest(
             purpose="confirm",
             title=title + ", again" * again,
-            before=side(now, Variant(candidate=held), "confirm"),
-            after=side(now, Variant(candidate=winner), "confirm", now.front),
+            requests=(
+                side(now, Variant(candidate=held), "confirm"),
+                side(now, Variant(candidate=winner), "confirm", now.front),
+            ),
             rounds=rounds,
             max_rounds=wanted_rounds(now, expected, again=again),
             finish_once=finish_s > 0,

@@ -88,8 +88,7 @@ def hardly_moved(
     ab_test = ABTest(
         purpose="quality",
         title=f"rounding of {variant.label}",
-        before=short_run(now, Variant(candidate=now.best)),
-        after=short_run(now, variant),
+        requests=(short_run(now, Variant(candidate=now.best)), short_run(now, variant)),
         rounds=rounds,
         reseeded=True,
     )

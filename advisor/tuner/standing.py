@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from advisor import knobs
 from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
-from advisor.executor.requests import SkippedRun, TrialResult, disturbed
+from advisor.executor.requests import SkippedRun, TrialResult, contended
 from advisor.executor.startup_budget import StartupBudget, startup_times_s
 from advisor.model import (
     SAMPLER_FORWARDS,
@@ -281,7 +281,7 @@ class TunerState:
         run = answer.run
         if answer.request.plan.whole or answer.request.purpose not in {"search", "confirm"}:
             return now
-        return replace(now, prices=prices.with_wall(run.wall_s, held=disturbed(run)))
+        return replace(now, prices=prices.with_wall(run.wall_s, held=contended(run)))
 
     def settle(self, knob: KnobKey, outcome: str, reason: str, **data: JsonScalar) -> TunerState:
         """With one more word on `knob`; the last one counts."""

@@ -112,8 +112,10 @@ def settle(now: TunerState, proposal: Suggestion, later_s: float = 0.0) -> Stage
     ab_test = ABTest(
         purpose="whatif",
         title=proposal.title,
-        before=side(now, Variant(candidate=now.best), "whatif"),
-        after=side(now, variant, "whatif"),
+        requests=(
+            side(now, Variant(candidate=now.best), "whatif"),
+            side(now, variant, "whatif"),
+        ),
         rounds=rounds,
         minimum_effect=None if proposal.kind == "together" else minimum_effect,
         sigma=now.sigma,

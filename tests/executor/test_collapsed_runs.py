@@ -49,7 +49,7 @@ def compared(before: list[float], after: list[float]) -> Comparison:
             for arm, rate in zip((BEFORE, AFTER), rates, strict=True)
         }
         found.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
-    ab_test = ABTest(purpose="confirm", title="t", before=ASK, after=ASK, rounds=PLANNED)
+    ab_test = ABTest(purpose="confirm", title="t", requests=(ASK, ASK), rounds=PLANNED)
     return Comparison(ab_test=ab_test, rounds=tuple(found), remaining_s=1.0)
 
 

@@ -146,7 +146,7 @@ def test_rounds_that_others_disturbed_are_left_out_whole() -> None:
     rates = [(1.0, 2.0), (1.0, 9.0), (1.0, 2.0)]
     found = compared(rates, others={2: (0.0, 1.0)}, wanted=2)
     assert [each.number for each in found.counted] == [1, 3]
-    assert not found.stood_in
+    assert not found.used_contended_rounds
 
 
 def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
@@ -154,7 +154,7 @@ def test_on_a_machine_that_stays_busy_rounds_disturbed_alike_stand_in() -> None:
     held = {1: (1.0, 1.1), 2: (0.1, 1.0), 3: (1.0, 0.9)}
     found = compared([(1.0, 2.0), (1.0, 0.5), (1.0, 2.0)], others=held)
     assert [each.number for each in found.counted] == [1, 3]
-    assert found.stood_in
+    assert found.used_contended_rounds
     assert found.proven(THROUGHPUT, 0.03)
 
 
@@ -163,7 +163,7 @@ def test_beside_a_single_fair_round_the_least_disturbed_of_the_others_stands_in(
     others = {1: (0.1, 0.9), 3: (0.0, 0.5)}
     large = compared([(1.0, 20.0), (1.0, 80.0), (1.0, 90.0)], others=others)
     assert [r.number for r in large.counted] == [2, 3]
-    assert large.stood_in
+    assert large.used_contended_rounds
     interval = large.interval(THROUGHPUT)
     assert interval is not None
     assert 1 < interval.low < 80 / 9

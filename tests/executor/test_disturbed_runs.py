@@ -36,7 +36,7 @@ def told(search: FormulaSearch) -> str:
     proofs = search.standing.proofs
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
-    stood_in = any(proof.stood_in for proof in proofs)
+    stood_in = any(proof.used_contended_rounds for proof in proofs)
     return build.load_note(
         runs, neighbours(everything), QUIET_MACHINE.cpus, used_contended_rounds=stood_in
     )
@@ -80,7 +80,7 @@ def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
     (proof,) = search.standing.proofs
-    assert [each.disturbed is None for each in proof.rounds] == [True, False] + [True] * 5
+    assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 5
     assert len(search.asked("confirm")) == 14
     assert len(proof.counted) == 6
     assert proof.interval(search.facts.objective) == quiet.standing.proofs[0].interval(
@@ -93,7 +93,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     search = busy_search(tmp_path, lambda _: 1.0)
     assert search.values["batch_size"] > 1
     (proof,) = search.standing.proofs
-    assert proof.stood_in
+    assert proof.used_contended_rounds
     line = told(search)
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
     assert "rerun on an idle machine" in line

@@ -199,7 +199,7 @@ def test_one_run_is_held_against_what_the_best_usually_does() -> None:
         }
         rounds.append(Round(number=number, order=(BEFORE, AFTER), runs=runs))
     ab_test = ABTest(
-        purpose="confirm", title="t", before=asks[BEFORE], after=asks[AFTER], rounds=len(rounds)
+        purpose="confirm", title="t", requests=(asks[BEFORE], asks[AFTER]), rounds=len(rounds)
     )
     proof = Comparison(ab_test=ab_test, rounds=tuple(rounds), remaining_s=1.0)
     proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), proofs=(proof,))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.history import History
 from advisor.report import sentences
 from tests.support.simulator.search import formula_search, on_formula
 from tests.tuner.whatifs import (
@@ -44,19 +43,6 @@ def test_workers_that_stand_in_the_code_become_advice_with_a_patch(tmp_path: Pat
     assert advice.patch is not None
     assert "+    num_workers=" in advice.patch
     assert (tmp_path / "train.py").read_text() == LOADER
-
-
-def test_a_second_call_takes_its_pairs_from_history(tmp_path: Path) -> None:
-    """Pairs of one call never stand in for each other, those of an earlier call do."""
-    (tmp_path / "train.py").write_text(LOADER)
-    history = History(tmp_path / "history.sqlite")
-    first = formula_search(tmp_path, loader_bound(), CONFIG, history=history)
-    (ab_test,) = first.lab.comparisons
-    runs = [attempt for each in ab_test.rounds for attempt in each.runs.values()]
-    assert not any(attempt.reused for attempt in runs)
-    again = formula_search(tmp_path, loader_bound(), CONFIG, history=history)
-    assert again.lab.processes == 2, "the baselines"
-    assert advice_of(again) == advice_of(first)
 
 
 def test_a_training_batch_that_nothing_makes_up_for_is_only_advised(tmp_path: Path) -> None:

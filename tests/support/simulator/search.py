@@ -5,6 +5,7 @@ Tests judge the strategy by it, and `benchmarks.search_quality` measures it.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,22 +43,28 @@ class Quiet:
 
     def trial_done(self, attempt: TrialResult) -> None: ...
 
+    def trial_stopped(self, label: str) -> None: ...
+
 
 class Forgetful(History):
     """A history that lasts as long as the search: no disk is waited for."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, list[Run | Failure]] = {}
+        self._kept: dict[str, list[tuple[float, Run | Failure]]] = {}
 
     def append(self, key: str, machine: str, result: Run | Failure) -> None:
         """Keep `result`; there is one machine."""
         del machine
-        self._kept.setdefault(key, []).insert(0, result)
+        self._kept.setdefault(key, []).insert(0, (time.time(), result))
 
-    def find(self, key: str, machine: str, *, max_age_s: float) -> list[Run | Failure]:
-        """Results of `key`, newest first; none is old."""
-        del machine, max_age_s
-        return self._kept.get(key, [])
+    def find(
+        self, key: str, machine: str, *, max_age_s: float, min_age_s: float = 0.0
+    ) -> list[Run | Failure]:
+        """Results of `key`, newest first."""
+        del machine
+        now = time.time()
+        kept = self._kept.get(key, [])
+        return [each for at, each in kept if now - max_age_s < at <= now - min_age_s]
 
 
 def on_formula(
@@ -161,7 +168,7 @@ def formula_search(
         engine=engine,
         program=Program(config=document, command_line=command, cwd=folder, unit="item"),
         commands={"quality": command, "confirm-quality": command},
-        recall=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
+        run_cache=RunCache(history=history or Forgetful(), machine_key="m", program_key="p"),
         budget=Budget(total_s=budget_s, clock=engine.clock, started=engine.clock()),
         listener=Quiet(),
     )
