@@ -95,16 +95,16 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
     `torch-2.4.0+cu121.dist-info` names the version of CUDA too. Empty where no word of the command
     is a program of a Python environment.
     """
-    words = [part for word in command for part in word.split()]
-    for word in words:
+    lines: list[str] = []
+    for word in dict.fromkeys(part for word in command for part in word.split()):
         found = shutil.which(word) or (str(cwd / word) if "/" in word else None)
         if found is None:
             continue
         real = Path(os.path.realpath(found))
         for prefix in dict.fromkeys((Path(found).parent.parent, real.parent.parent)):
             if folders := sorted(prefix.glob("lib/python3*")):
-                return [str(real), *(line for folder in folders for line in _packages(folder))]
-    return []
+                lines += [str(real), *(line for folder in folders for line in _packages(folder))]
+    return lines
 
 
 def _packages(library: Path) -> Iterator[str]:

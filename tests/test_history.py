@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.executor.run_cache import RunCache
-from advisor.history import History, program_key, trial_key
+from advisor.history import History, installed_packages, program_key, trial_key
 from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
 from advisor.state import state_folder
 from tests.runs import a_run
@@ -234,3 +234,27 @@ def test_memory_that_ran_out_beside_others_is_tried_again(
     )
     recall.append("key", failure)
     assert (recall.find("key") == failure) is lasts
+
+
+def test_the_key_tells_versions_of_torch_and_sources_beyond_thousands(tmp_path: Path) -> None:
+    """A new torch, a new CUDA, or an edit of the last of 3,100 files makes earlier runs stale."""
+    environment = tmp_path / "venv"
+    packages = environment / "lib" / "python3.11" / "site-packages"
+    (packages / "torch-2.3.0+cu121.dist-info").mkdir(parents=True)
+    (environment / "bin").mkdir()
+    python = environment / "bin" / "python"
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    work = tmp_path / "work"
+    work.mkdir()
+    for number in range(3100):
+        (work / f"m{number:04d}.py").touch()
+    command = (str(python), "train.py")
+    keys = {program_key(work, command)}
+    (packages / "torch-2.3.0+cu121.dist-info").rename(packages / "torch-2.3.0+cu124.dist-info")
+    keys.add(program_key(work, command))
+    (work / "m3099.py").write_text("pass\n")
+    keys.add(program_key(work, command))
+    assert len(keys) == 3
+    in_shell = installed_packages(("bash", "-c", f"{python} train.py"), work)
+    assert "python3.11/torch-2.3.0+cu124.dist-info" in in_shell

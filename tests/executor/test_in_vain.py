@@ -32,8 +32,7 @@ def ab_test(minimum_effect: bool = True) -> ABTest:
     return ABTest(
         purpose="whatif",
         title="t",
-        before=before,
-        after=after,
+        requests=(before, after),
         rounds=PLANNED,
         minimum_effect=MinimumEffect(objective=THROUGHPUT, gain=SMALLEST_GAIN)
         if minimum_effect

@@ -1,0 +1,48 @@
+"""Requests to results: what the budget ends, and who waits for whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.executor.executor import WAIT_SHARE
+from advisor.executor.requests import SkippedRun, TrialRequest, Variant
+from advisor.model import MeasurePlan
+from tests.support.simulator.engine import RecordedEngine
+from tests.support.simulator.search import formula_search, on_formula
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from advisor.model import Neighbour
+
+
+class Waiting(RecordedEngine):
+    """Keeps the limits of its waits."""
+
+    limits_s: tuple[float, ...] = ()
+
+    def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
+        self.limits_s = (*self.limits_s, limit_s)
+        return super().wait_until_quiet(limit_s)
+
+
+def test_a_trial_that_the_budget_ended_failed_in_nothing(tmp_path: Path) -> None:
+    """It is skipped for want of time: no failed attempt, and nothing kept of it."""
+    search = formula_search(tmp_path, on_formula(process_s=5.0), "lr: 0.1\n", budget_s=60.0)
+    executor = search.lab
+    executor.budget.total_s = executor.budget.spent_s + 1.0
+    before = len(executor.attempts)
+    plan = MeasurePlan(measure_s=4.0)
+    request = TrialRequest(variant=Variant(whatif="compile"), purpose="whatif", plan=plan)
+    found = executor.measure(request)
+    assert isinstance(found, SkippedRun)
+    assert len(executor.attempts) == before
+    assert [each.purpose for each in executor.stopped] == ["whatif"]
+
+
+def test_waiting_for_an_idle_machine_takes_a_twentieth_of_the_budget(tmp_path: Path) -> None:
+    engine = on_formula(Waiting, load_s=1e-6)
+    assert isinstance(engine, Waiting)
+    formula_search(tmp_path, engine, "batch_size: 1\n", budget_s=60.0)
+    assert engine.limits_s
+    assert max(engine.limits_s) <= WAIT_SHARE * 60.0 == 3.0

@@ -1,0 +1,91 @@
+"""Kept runs stand in for processes, where they would come again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from advisor.executor.run_cache import RunCache
+from advisor.history import History
+from advisor.model import Failure
+from tests.runs import a_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def cache(folder: Path, since: float | None = None) -> RunCache:
+    """Of one program on one machine."""
+    history = History(folder / "history.sqlite")
+    began = time.time() if since is None else since
+    return RunCache(history=history, machine_key="m", program_key="p", since=began)
+
+
+@pytest.mark.parametrize(
+    ("kind", "others_gib", "remembered"),
+    [
+        ("gpu-oom", None, True),
+        ("gpu-oom", 0.05, True),
+        ("gpu-oom", 40.0, False),
+        ("crash-step", 40.0, True),
+        ("timeout", None, False),
+    ],
+)
+def test_memory_that_ran_out_beside_others_is_tried_again(
+    kind: str, others_gib: float | None, remembered: bool, tmp_path: Path
+) -> None:
+    """Without the memory of others it may fit; a time-out may have been the machine's."""
+    failure = Failure(
+        trial_id="1", purpose="search", label="batch_size=64", candidate_key="k", kind=kind,
+        evidence="CUDA out of memory", next_step="-", gpu_mem_others_gib=others_gib,
+    )  # fmt: skip
+    found = cache(tmp_path)
+    found.append("key", failure)
+    assert (found.find("key") is not None) is remembered
+
+
+def test_a_round_uses_no_run_of_an_earlier_call(tmp_path: Path) -> None:
+    """A search does; the arms of a pair must have run on one day."""
+    cache(tmp_path).append("key", a_run())
+    later = cache(tmp_path, since=time.time() + 1.0)
+    assert later.find("key") is not None
+    assert later.find("key", earlier_calls=False) is None
+
+
+def test_one_collapsed_run_in_twenty_is_no_noise_of_the_host(tmp_path: Path) -> None:
+    """It made a noise of 3.67, in which every gain was lost."""
+    found = cache(tmp_path)
+    for number in range(20):
+        rate = 1.0 if number == 15 else 10.0 + 0.1 * (number % 5)
+        found.append("baseline", a_run(units_per_s=rate))
+    noise = found.host_noise()
+    assert noise is not None
+    assert 0.01 < noise < 0.08
+
+
+@pytest.mark.parametrize(
+    ("rates", "today", "kept"),
+    [
+        ([10.0, 10.2, 9.9], 10.1, True),
+        ([10.0, 10.2, 9.9], 15.0, False),
+        ([10.0, 13.0, 9.0, 12.0], 12.9, True),
+    ],
+)
+def test_earlier_runs_are_set_aside_with_the_reason(
+    rates: list[float], today: float, kept: bool, tmp_path: Path
+) -> None:
+    """Where the original moved by more than its earlier runs differ among themselves."""
+    before = cache(tmp_path)
+    for rate in rates:
+        before.append("baseline", a_run(units_per_s=rate))
+    before.append("other", a_run())
+    now = cache(tmp_path, since=time.time() + 1e-3)
+    now.note_earlier("baseline")
+    now.check_speed([today])
+    assert (now.find("other") is not None) is kept
+    assert bool(now.set_aside) is not kept
+    if not kept:
+        assert "10 units/s then" in now.set_aside
+        assert "15 units/s today" in now.set_aside
