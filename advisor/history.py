@@ -96,7 +96,7 @@ def installed_packages(command: tuple[str, ...], cwd: Path) -> list[str]:
     is a program of a Python environment.
     """
     lines: list[str] = []
-    for word in dict.fromkeys(part for word in command for part in word.split()):
+    for word in dict.fromkeys(" ".join(command).split()):
         found = shutil.which(word) or (str(cwd / word) if "/" in word else None)
         if found is None:
             continue
