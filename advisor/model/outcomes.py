@@ -53,5 +53,5 @@ class Advice:
     """What the sentence is filled with."""
     site: str | None = None
     patch: str | None = None
-    stood_in: bool = False
+    used_contended_rounds: bool = False
     """rerun on an idle machine: the gain is that beside others."""

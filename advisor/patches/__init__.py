@@ -87,7 +87,8 @@ def advice_of(now: TunerState, program: Program, proposal: Suggestion, gain: Int
         data=tuple(data.items()),
         site=site,
         patch=patch_for(now, program, patched) if patched else None,
-        stood_in=proposal.outcome is not None and proposal.outcome.used_contended_rounds,
+        used_contended_rounds=proposal.outcome is not None
+        and proposal.outcome.used_contended_rounds,
     )
 
 

@@ -16,12 +16,13 @@ from advisor.executor.comparison import (
     COLLAPSED,
     Comparison,
     chained,
+    contended_arms,
     neighbours,
-    why_disturbed,
 )
 from advisor.executor.program import COMMAND_LINE
-from advisor.executor.requests import disturbed
+from advisor.executor.requests import contended
 from advisor.model import Advice, Candidate, Decision, Failure, Interval, Machine, Run
+from advisor.objective import THROUGHPUT
 from advisor.report import sentences
 from advisor.report.bottleneck import LargerBatch, diagnose, typical
 from advisor.report.schema import (
@@ -46,7 +47,6 @@ from advisor.report.verdict import (
     baseline_note,
     is_traded,
     needed_budget_s,
-    paired_gain,
     quality_proven,
     reason,
     verdict_of,
@@ -202,15 +202,17 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
 def paired_rates(found: TuningResult, before: Side, after: Side) -> tuple[Side, Side]:
     """Both rates from the rounds of the comparison, at its ratio where throughput decides."""
-    gain, objective = paired_gain(found), found.state.facts.objective
+    gain, objective = whole_gain(found), found.state.facts.objective
     arms = [
         rate_interval([run.units_per_s for run in step.runs(arm)])
         for step, arm in ((found.chain[0], BEFORE), (found.chain[-1], AFTER))
     ]
-    rates = [arm.estimate for arm in arms]
-    if objective.name == "throughput" and gain is not None:
-        level = math.sqrt(rates[0] * rates[1])
-        rates = [level / math.sqrt(gain.estimate), level * math.sqrt(gain.estimate)]
+    rates = [
+        step.typical(THROUGHPUT, arm) or 0.0
+        for step, arm in ((found.chain[0], BEFORE), (found.chain[-1], AFTER))
+    ]
+    if objective.name == THROUGHPUT.name and gain is not None and len(found.chain) > 1:
+        rates[1] = rates[0] * gain.estimate
     first, second = (
         old.model_copy(
             update={
@@ -406,7 +408,7 @@ def load_of(found: TuningResult) -> str:
     if not runs:
         names = _named(found.background_load)
         return f"Measured under background load: {names}." if names else ""
-    used = any(each.stood_in for each in proofs or found.advice)
+    used = any(each.used_contended_rounds for each in proofs or found.advice)
     return load_note(runs, neighbours(everything), found.machine.cpus, used_contended_rounds=used)
 
 
@@ -445,7 +447,7 @@ def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
     rates: dict[tuple[str, str], list[float]] = {}
     for attempt in attempts:
         run, request = attempt.run, attempt.request
-        if run is not None and request.command == "own" and not disturbed(run):
+        if run is not None and request.command == "own" and not contended(run):
             rates.setdefault((attempt.label, request.plan.mode), []).append(run.units_per_s)
     return pooled_band(
         [
@@ -469,7 +471,7 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
             "Quality is not proven: quality-proof is one-run, so each value rests on one run."
         )
     if found.history_set_aside:
-        lines.append("Earlier measurements were set aside: the original now runs at another speed.")
+        lines.append(found.history_set_aside)
     if slow := sentences.slow_starts(state.starts):
         lines.append(slow)
     if info.target.note and info.target.profile is not None:
@@ -609,11 +611,11 @@ def comparison_entry(found: Comparison, objective: Objective) -> ComparisonEntry
                 round=each.number,
                 before=objective.score(before),
                 after=objective.score(after),
-                contended=why_disturbed(each.runs),
+                contended=contended_arms(each.runs),
                 counted=each.number in counted,
             )
             for each in found.rounds
-            if not each.broken
+            if not each.failed
             and (before := each.runs[BEFORE].run) is not None
             and (after := each.runs[AFTER].run) is not None
         ],

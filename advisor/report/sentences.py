@@ -417,7 +417,7 @@ def advised(advice: Advice) -> str:
         trains=TRAINS.get(str(data.get("trains")), ""),
     )
     pairs = numbers.many(advice.gain.n, "interleaved pair")
-    beside = f" {UNDER_LOAD}" if advice.stood_in else ""
+    beside = f" {UNDER_LOAD}" if advice.used_contended_rounds else ""
     return f"{text} Measured in {pairs} of fresh processes.{beside}"
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from advisor import numbers
 from advisor.executor.comparison import chained
-from advisor.model import Interval
 from advisor.report import sentences
 from advisor.tuner.proof import mends, proven_proofs
 from advisor.tuner.standing import SPARE
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
     from advisor.executor.program import Program
     from advisor.executor.requests import TrialResult
-    from advisor.model import Advice, Candidate, Decision, Machine, Neighbour
+    from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour
     from advisor.report.schema import OptimizeVerdict
     from advisor.tuner.asking import Stop
     from advisor.tuner.standing import TunerState
@@ -38,7 +37,8 @@ class TuningResult:
     program: Program
     machine: Machine
     diff: str
-    history_set_aside: bool = False
+    history_set_aside: str = ""
+    """Reason why runs of earlier calls were not used; empty where they were."""
     background_load: tuple[Neighbour, ...] = ()
     """Programs at work when a process had to begin beside them."""
 
@@ -95,55 +95,16 @@ def quality_proven(found: TuningResult) -> bool | None:
     return found.state.facts.workload.quality_proof == "bounds"
 
 
-def paired_gain(found: TuningResult) -> Interval | None:
-    """Gain of everything that is written, by its interleaved rounds."""
-    return chained(found.chain, found.state.facts.objective)
-
-
-def baseline_ratio(found: TuningResult) -> float | None:
-    """Gain over the baseline's runs outside the comparison, where that lies beyond the interval."""
-    gain, objective = paired_gain(found), found.state.facts.objective
-    outside = [run for run in found.state.originals if run.disturbance.disturbed is not True]
-    after = found.chain[-1].runs("after") if found.chain else ()
-    if gain is None or not outside or not after:
-        return None
-    before_score, after_score = (
-        math.exp(sum(math.log(objective.score(run)) for run in runs) / len(runs))
-        for runs in (outside, after)
-    )
-    ratio, margin = objective.gain(before_score, after_score), 1 + found.state.facts.smallest_gain
-    return None if gain.low / margin <= ratio <= gain.high * margin else ratio
-
-
 def whole_gain(found: TuningResult) -> Interval | None:
-    """Gain of everything that is written; its interval covers the baseline's own runs too."""
-    gain, ratio = paired_gain(found), baseline_ratio(found)
-    if gain is None or ratio is None:
-        return gain
-    return Interval(
-        estimate=gain.estimate, low=min(gain.low, ratio), high=max(gain.high, ratio), n=gain.n
-    )
+    """Gain of everything that is written, by all evidence of the call."""
+    return chained(found.chain, found.state.facts.objective)
 
 
 def baseline_note(found: TuningResult) -> str:
     """The sentence for a baseline that disagrees with the comparison; empty where they agree."""
-    ratio = baseline_ratio(found)
-    if ratio is None:
-        return ""
     objective, unit = found.state.facts.objective, found.unit
-    outside = [objective.score(run) for run in found.state.originals]
-    inside = [objective.score(run) for run in found.chain[0].runs("before")]
     name = objective.unit(unit, numbers.plural(unit))
-    return (
-        f"Baseline and comparison disagree: the original ran at {_range(outside)} {name} before "
-        f"the comparison and at {_range(inside)} inside it. Against the earlier runs the gain is "
-        f"{ratio:.2f}x; the interval covers both."
-    )
-
-
-def _range(scores: list[float]) -> str:
-    low, high = numbers.number(min(scores)), numbers.number(max(scores))
-    return low if low == high else f"{low} to {high}"
+    return (found.chain and found.chain[0].drift_note(objective, name)) or ""
 
 
 def verdict_of(found: TuningResult) -> OptimizeVerdict:
