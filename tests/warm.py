@@ -135,7 +135,6 @@ def advisor() -> Callable[..., NoReturn]:
     """
     from advisor.__main__ import COMMANDS, main
     from advisor.knobs import catalogue, vocabulary
-    from advisor.report import rendering
 
     for module, _ in COMMANDS.values():
         importlib.import_module(module)
@@ -143,9 +142,6 @@ def advisor() -> Callable[..., NoReturn]:
         importlib.import_module(module)
     catalogue.catalogue()
     vocabulary.speaks("batch_size")
-    templates = rendering.environment()
-    for name in templates.list_templates():
-        templates.get_template(name)
 
     def become(argv: list[str], env: dict[str, str]) -> NoReturn:
         module = argv[:1] == ["-m"]

@@ -21,11 +21,9 @@ from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.machine import target
 from advisor.machine.host import read_machine
 from advisor.model import TRAINING_STEPS, Failure, MeasurePlan, Run
-from advisor.report import amdahl, footprint
-from advisor.report.alone import below_the_whole
-from advisor.report.bottleneck import Diagnosis, diagnose, member, typical
+from advisor.report import amdahl
+from advisor.report.bottleneck import Diagnosis, below_the_whole, diagnose, member, ranged, typical
 from advisor.report.build import trial_entry
-from advisor.report.over_runs import ranged
 from advisor.report.progress import Progress
 from advisor.runner import limits
 from advisor.sandbox.capabilities import isolation_warnings
@@ -231,7 +229,7 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
             f"{numbers.percent(share):>7}  {amdahl.named(run, name)}"
             for name, share in amdahl.measured_parts(run.shares).items()
         ],
-        "Memory of a step at its peak": footprint.lines(run),
+        "Memory of a step at its peak": amdahl.footprint_lines(run),
         "Ceiling of each part": _ceilings(runs, run),
         f"Why the {_device(run)} is not at 100 %": amdahl.idle_reasons(run),
         "What would help, and by how much at most": [

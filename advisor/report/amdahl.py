@@ -1,27 +1,24 @@
-"""What removing each cost would give at most, and why the device is not busy.
+"""Upper bounds on the gain of each fix, by Amdahl's law, and the memory of a step.
 
-Every bound follows by arithmetic: a part that takes the share s of the time can save no more than
-itself, so nothing done to it gives more than 1 / (1 - s). Compute is never gone, so its bound is
-that of compute twice as fast. A bound is no forecast, and its range is
-that of the runs it was read from.
+A part with the share s of the time gives at most 1 / (1 - s). Compute never vanishes, so its bound
+is that of compute twice as fast. A bound is no forecast; its range is that of the runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from advisor import numbers
+from advisor.machine.readings import GIB
 from advisor.model import SAMPLER_FORWARDS, Interval
-from advisor.report.bottleneck import member, typical
-from advisor.report.over_runs import FEWEST
-from advisor.report.stages import stage_shares
+from advisor.report.bottleneck import FEWEST, member, typical
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from advisor.model import Run, Shares
-
 
 PARTS = {
     "data_wait": (
@@ -220,3 +217,53 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
                 f"{name} {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate."
             )
     return tuple(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageShare:
+    """One of several networks that take turns."""
+
+    name: str
+    site: str | None
+    share: float
+    """Of the time, mean over equal runs."""
+    calls_per_unit: float
+    batch: float | None
+
+
+def stage_shares(runs: Sequence[Run]) -> list[StageShare]:
+    """Mean shares by network; none unless every run has the same networks."""
+    by_run = [{(stage.name, stage.site): stage for stage in run.stages} for run in runs]
+    if not by_run or any(each.keys() != by_run[0].keys() for each in by_run):
+        return []
+    return [
+        StageShare(
+            name=stage.name,
+            site=stage.site,
+            share=statistics.fmean(each[key].share for each in by_run),
+            calls_per_unit=statistics.fmean(each[key].calls_per_unit for each in by_run),
+            batch=stage.batch,
+        )
+        for key, stage in by_run[-1].items()
+    ]
+
+
+GROWS_WITH = {
+    "model": "the parameters",
+    "gradients": "the parameters",
+    "optimizer": "the parameters: twice for Adam, once for SGD with momentum",
+    "activations": "batch, depth and input size; gradient checkpointing holds fewer",
+    "workspace": "the parameters, or the largest layer",
+}
+
+
+def footprint_lines(run: Run) -> list[str]:
+    """Parts of a step at its peak, one a line; none where that was not measured."""
+    if run.footprint is None or not run.footprint.whole:
+        return []
+    parts = asdict(run.footprint)
+    return [
+        f"{numbers.memory(size / GIB):>10}  {name} ({numbers.percent(size / run.footprint.whole)}; "
+        f"grows with {GROWS_WITH[name]})"
+        for name, size in parts.items()
+    ]

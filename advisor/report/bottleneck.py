@@ -1,6 +1,6 @@
-"""Where the time goes, in one word, one sentence, and evidence that each carries a number.
+"""The bottleneck of equal runs: one word, one sentence, and measured evidence.
 
-Nothing is told from one draw: every figure is a mean over equal processes, with its range.
+Every figure is a mean over equal processes, with its range; one process names nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,35 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from advisor import numbers
-from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Shares
-from advisor.report import alone, over_runs, waste
-from advisor.report.over_runs import FEWEST, ranged
+from advisor.model import SAMPLER_FORWARDS, TRAINING_STEPS, Ceilings, LoaderCeiling, Shares
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from advisor.model import GpuProfile, Interval, Run
+    from advisor.model import GpuProfile, Interval, Run, SyncPoint
+
+FEWEST = 2
+"""Runs that a figure needs."""
+
+
+def ranged(
+    runs: Sequence[Run],
+    figure: Callable[[Run], float | None],
+    shown: Callable[[float], str],
+) -> str:
+    """`41 % (40 % to 43 %, 2 runs)`; `not measured` where a run does not say."""
+    values = [value for run in runs if (value := figure(run)) is not None]
+    if len(values) < len(runs) or not values:
+        return numbers.NOT_MEASURED
+    bounds = f"{shown(min(values))} to {shown(max(values))}, {len(values)} runs"
+    return f"{shown(statistics.fmean(values))} ({bounds})"
+
+
+def mean_of(values: Sequence[float | None]) -> float | None:
+    """Mean of the values; None where one of them was not measured."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
 
 WAITING = 0.10
 """A share of the window above which waiting for data is worth naming."""
@@ -50,17 +71,17 @@ def typical(runs: Sequence[Run]) -> Run:
     shares = {
         part: mean
         for part in Shares.__dataclass_fields__
-        if (mean := over_runs.mean([getattr(run.shares, part) for run in runs])) is not None
+        if (mean := mean_of([getattr(run.shares, part) for run in runs])) is not None
     }
     return replace(
         last,
         units_per_s=statistics.fmean(run.units_per_s for run in runs),
-        tokens_per_s=over_runs.mean([run.tokens_per_s for run in runs]),
-        wait_share=over_runs.mean([run.wait_share for run in runs]),
-        step_ms=over_runs.mean([run.step_ms for run in runs]),
-        startup_s=over_runs.mean([run.startup_s for run in runs]),
+        tokens_per_s=mean_of([run.tokens_per_s for run in runs]),
+        wait_share=mean_of([run.wait_share for run in runs]),
+        step_ms=mean_of([run.step_ms for run in runs]),
+        startup_s=mean_of([run.startup_s for run in runs]),
         shares=Shares(**shares),
-        ceilings=alone.above(alone.ceilings_of(runs), runs),
+        ceilings=above(ceilings_of(runs), runs),
         flops=next((run.flops for run in runs if run.flops is not None), None),
         footprint=next((run.footprint for run in runs if run.footprint is not None), None),
         peak_mem_gib=max((r.peak_mem_gib for r in runs if r.peak_mem_gib), default=None),
@@ -85,7 +106,7 @@ def diagnose(
     units = numbers.plural(run.unit)
     rate = ranged(runs, lambda r: r.units_per_s, numbers.number)
     waited = ranged(runs, lambda r: r.wait_share, numbers.percent)
-    evidence = [*_parts(run), *waste.lines(run), *alone.lines(runs, run), *_device(run, profile)]
+    evidence = [*_parts(run), *wasted(run), *isolated_lines(runs, run), *_device(run, profile)]
     without_waits = 1 / (1 - wait) if wait is not None and wait < 1 else math.inf
     ratio = larger_batch.gain.estimate if larger_batch is not None else 1.0
     outside = outside_the_model(run)
@@ -330,3 +351,158 @@ def _device(run: Run, profile: GpuProfile | None) -> list[str]:
         if share > 0.01 and name not in {"idle", "none"}:
             lines.append(f"The GPU held its clocks down for {name} in {share:.0%} of the samples.")
     return lines
+
+
+# --- parts alone ------------------------------------------------------------------------
+
+
+def ceilings_of(runs: Sequence[Run]) -> Ceilings | None:
+    """Mean ceilings of the runs that have some; None with fewer than two of them."""
+    known = [run.ceilings for run in runs if run.ceilings is not None]
+    if len(known) < FEWEST:
+        return None
+    loader: dict[int, list[float]] = {}
+    for ceilings in known:
+        for each in ceilings.loader:
+            loader.setdefault(each.workers, []).append(each.units_per_s)
+    return Ceilings(
+        compute_units_per_s=mean_of([ceilings.compute_units_per_s for ceilings in known]),
+        loader=tuple(
+            LoaderCeiling(workers=workers, units_per_s=statistics.fmean(rates))
+            for workers, rates in sorted(loader.items())
+        ),
+    )
+
+
+def is_ceiling(rate: float, runs: Sequence[Run], workers: int | None = None) -> bool:
+    """Whether a part that did `rate` alone may bound the whole: it is not slower than the whole was
+    in any run. `workers`: it is the loader, which with other workers than these runs had may be."""
+    if workers is not None and workers != runs[-1].effects.workers:
+        return True
+    return rate >= min(run.units_per_s for run in runs)
+
+
+def above(found: Ceilings | None, runs: Sequence[Run]) -> Ceilings | None:
+    """Those that are ceilings."""
+    if found is None:
+        return None
+    compute = found.compute_units_per_s
+    return Ceilings(
+        compute_units_per_s=compute if compute and is_ceiling(compute, runs) else None,
+        loader=tuple(
+            each for each in found.loader if is_ceiling(each.units_per_s, runs, each.workers)
+        ),
+    )
+
+
+def below_the_whole(runs: Sequence[Run]) -> dict[str, float]:
+    """Mean rates of the parts that were slower alone than the whole, by name."""
+    found = ceilings_of(runs) or Ceilings()
+    rates = {
+        f"loader alone, {numbers.many(each.workers, 'worker')}": each.units_per_s
+        for each in found.loader
+        if not is_ceiling(each.units_per_s, runs, each.workers)
+    }
+    compute = found.compute_units_per_s
+    if compute is not None and not is_ceiling(compute, runs):
+        rates = {"compute alone": compute, **rates}
+    return rates
+
+
+def isolated_lines(runs: Sequence[Run], run: Run) -> list[str]:
+    """What they did, for the evidence; `run`: the typical one, with what bounds it."""
+    found = run.ceilings
+    if found is None:
+        return []
+    measured = [r for r in runs if r.ceilings is not None]
+    units = numbers.plural(run.unit)
+    said = [
+        f"{name[0].upper()}{name[1:]} did {numbers.number(rate)} {units}/s, less than the whole: "
+        "its ceiling is not told apart from what the whole did."
+        for name, rate in below_the_whole(runs).items()
+    ]
+    if found.compute_units_per_s:
+        alone = ranged(
+            measured,
+            lambda r: r.ceilings.compute_units_per_s if r.ceilings else None,
+            numbers.number,
+        )
+        said.append(f"With the loader bypassed the model alone did {alone} {units}/s.")
+    if found.loader:
+        best = max(found.loader, key=lambda c: c.units_per_s).workers
+
+        def rate(r: Run) -> float | None:
+            each = {c.workers: c.units_per_s for c in r.ceilings.loader} if r.ceilings else {}
+            return each.get(best)
+
+        alone = ranged(measured, rate, numbers.number)
+        workers = numbers.many(best, "worker")
+        said.append(f"The loader alone did up to {alone} {units}/s, with {workers}.")
+    return said
+
+
+# --- wasted work ------------------------------------------------------------------------
+
+
+MOST_SHOWN = 4
+OPERATORS = {"__bool__": "if", "__float__": "float()", "__int__": "int()", "__index__": "an index"}
+
+
+def wasted(run: Run) -> list[str]:
+    """A sentence for what of it was seen."""
+    return [*_padding(run), *_syncs(run)]
+
+
+def _padding(run: Run) -> list[str]:
+    share = run.effects.padding_share
+    if share is None or share < numbers.WORTH_SAYING:
+        return []
+    compute = run.shares.compute
+    most = f", at most {numbers.percent(share * compute)} of the time" if compute else ""
+    return [
+        (
+            f"Of the positions of its batches {100 * share:.1f} % are padding, on which the model "
+            f"works for nothing{most}: every batch was counted."
+        )
+    ]
+
+
+def _syncs(run: Run) -> list[str]:
+    """On a device with what each costs; on a CPU as what they would be on a device."""
+    found = [point for point in run.syncs if point.ms is None or _share(run, point) is not None]
+    if not found:
+        return []
+    sites = list(dict.fromkeys(point.site for point in found))
+    shown = ", ".join(
+        f"`{site}` ({'; '.join(_sync_point(run, point) for point in found if point.site == site)})"
+        for site in sites[:MOST_SHOWN]
+    )
+    left = len(sites) - MOST_SHOWN
+    more = f", and at {numbers.many(left, 'other line')}" if left > 0 else ""
+    if found[0].ms is None:
+        return [
+            (
+                f"Numbers go from tensors to the host at {shown}{more}. On a CPU that waits for "
+                "nothing; on a GPU the host would wait there until all that was queued is done."
+            )
+        ]
+    return [f"The host waits for the GPU at {shown}{more}."]
+
+
+def _sync_point(run: Run, point: SyncPoint) -> str:
+    call = OPERATORS.get(point.call, f".{point.call}()")
+    times = (
+        "once" if round(point.per_step, 1) == 1 else f"{numbers.measure(point.per_step, 3)} times"
+    )
+    told = f"`{call}`, {times} a step"
+    if point.ms is not None:
+        each = numbers.duration(point.ms / 1000, 3)
+        told += f", {each} each, {numbers.percent(_share(run, point))} of the time"
+    return told
+
+
+def _share(run: Run, point: SyncPoint) -> float | None:
+    """Part of the time that the host waits there; None where that is not known."""
+    if point.ms is None or not run.step_ms:
+        return None
+    return min(1.0, point.per_step * point.ms / run.step_ms)

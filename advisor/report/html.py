@@ -10,6 +10,7 @@ import base64
 import re
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,7 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from advisor.report import rendering
+import advisor
+from advisor.report import sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +42,7 @@ def page(report: Report, drawn: Mapping[str, bytes], stem: str = "report") -> st
 
     `stem` is that of the files of patches beside it.
     """
-    text = rendering.render(report, stem, FIGURES, drawn)
+    text = sections.render(report, stem, FIGURES, drawn)
     title = next((line for line in text.splitlines() if line.startswith("# ")), "# report")
     return (
         _environment()
@@ -61,13 +63,20 @@ def _parser() -> MarkdownIt:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=FileSystemLoader(rendering.templates_folder()),
+        loader=FileSystemLoader(templates_folder()),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def templates_folder() -> Path:
+    """`templates/` inside the installed package, or at the top of the source tree."""
+    package = Path(advisor.__file__).resolve().parent
+    places = (package / "templates", package.parent / "templates")
+    return next((place for place in places if place.is_dir()), places[0])
 
 
 # --- tokens to HTML -----------------------------------------------------------------------

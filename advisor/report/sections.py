@@ -737,7 +737,13 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
 """Every section, in the order of reading."""
 
 
-def render(page: Page) -> str:
-    """The whole report as Markdown."""
+def render(
+    report: Report, stem: str = "report", figures_dir: str = "", drawn: Iterable[str] = ()
+) -> str:
+    """`report` as the Markdown of `STEM.md`.
+
+    `drawn` are the names of the figures that lie in `figures_dir`.
+    """
+    page = Page(report=report, stem=stem, figures_dir=figures_dir, figures=frozenset(drawn))
     found = (section(page) for section in SECTIONS)
     return "\n\n".join(each for each in found if each) + "\n"

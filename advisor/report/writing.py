@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from advisor import files, masking
 from advisor.errors import OutputRefusedError, ReportError
-from advisor.report import figures, html, rendering
+from advisor.report import figures, html, sections
 from advisor.report.schema import HEADLINE, SCHEMA_VERSION, Report
 from advisor.report.sections import patch_file
 
@@ -68,7 +68,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
         for name, svg in drawn.items():
             claimed.write(folder / name, svg + _figure_mark(report))
     _write_patches(report, report_md, claimed)
-    text = rendering.render(report, report_md.stem, folder.name, drawn)
+    text = sections.render(report, report_md.stem, folder.name, drawn)
     text = f"{text}\n{files.MARKS['.md']}\n"
     claimed.write(report_md, text.encode(errors="replace"))
 

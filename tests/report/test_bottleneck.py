@@ -19,7 +19,7 @@ from advisor.model import (
     Stage,
     Telemetry,
 )
-from advisor.report import footprint
+from advisor.report import amdahl
 from advisor.report.amdahl import bounds, idle_reasons, measured_parts
 from advisor.report.bottleneck import LargerBatch, diagnose, typical
 from tests.runs import a_run
@@ -279,7 +279,7 @@ def test_each_of_several_networks_is_bounded_by_its_share() -> None:
 def test_each_part_of_a_steps_memory_has_its_size_and_share() -> None:
     mib = 1024**2
     held = Footprint(model=mib, gradients=0, optimizer=2 * mib, activations=4 * mib, workspace=mib)
-    lines = footprint.lines(replace(RUN, footprint=held))
+    lines = amdahl.footprint_lines(replace(RUN, footprint=held))
     assert len(lines) == 5
     assert "4.00 MiB  activations (50 %" in lines[3]
-    assert footprint.lines(RUN) == []
+    assert amdahl.footprint_lines(RUN) == []

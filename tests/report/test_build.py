@@ -15,7 +15,7 @@ from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
 from advisor.model import Advice, Candidate, Change, Disturbance, Interval, MeasurePlan, Neighbour
-from advisor.report import build, rendering, sentences, verdict
+from advisor.report import build, sections, sentences, verdict
 from advisor.tuner.switches import SWITCHES
 from tests.report.composing import reported
 from tests.runs import a_run
@@ -51,7 +51,7 @@ def test_a_proven_gain_is_improved_and_its_table_has_the_same_ratio(tmp_path: Pa
     assert report.gain == report.gain_free
     assert report.load_note == ""
     assert report.after.units_per_s / report.before.units_per_s == pytest.approx(report.gain.ratio)
-    assert rendering.render(report)
+    assert sections.render(report)
 
 
 def test_unchanged_needs_candidates_that_ran_and_lost(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_unproven_candidate_is_named_with_the_call_that_proves_it(tmp_path: P
     args = build_parser("optimize").parse_args(words[2:])
     assert args.budget.endswith("m")
     assert int(args.budget[:-1]) * 60 > 36.0
-    assert "Best so far: `" in rendering.render(report)
+    assert "Best so far: `" in sections.render(report)
 
 
 @pytest.mark.parametrize("process_s", [1.0, 9.0])
@@ -197,7 +197,7 @@ def test_a_busy_machine_is_in_the_first_lines(tmp_path: Path) -> None:
     report = report_of(tmp_path, on_formula(load_s=1e-6, slowed=1.0, held=lambda *_: 1.0))
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in report.load_note
     assert sentences.UNDER_LOAD in report.load_note
-    assert report.load_note in "\n".join(rendering.render(report).splitlines()[:6])
+    assert report.load_note in "\n".join(sections.render(report).splitlines()[:6])
     assert any(r.contended and r.counted for found in report.comparisons for r in found.rounds)
 
 
@@ -251,7 +251,7 @@ def test_only_files_that_are_still_there_are_listed(tmp_path: Path) -> None:
 def test_a_machine_without_a_gpu_is_said_once(tmp_path: Path) -> None:
     machine = replace(QUIET_MACHINE, gpu_note="No driver is installed.")
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST, gpu=False)
-    text = rendering.render(reported(search, tmp_path, machine))
+    text = sections.render(reported(search, tmp_path, machine))
     assert "It says nothing about a GPU." in text
     assert text.count("No driver is installed.") == 1
 

@@ -132,8 +132,8 @@ def test_rendering_again_without_matplotlib_keeps_the_figures(tmp_path: Path) ->
 def test_rendering_alone_does_not_import_matplotlib() -> None:
     code = (
         "import sys; from tests.report import examples;"
-        "from advisor.report import rendering, progress;"
-        "rendering.render(examples.improved());"
+        "from advisor.report import sections, progress;"
+        "sections.render(examples.improved());"
         "sys.exit(any(name in sys.modules for name in ('matplotlib', 'rich', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

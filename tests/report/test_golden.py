@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from advisor import numbers
 from advisor.__main__ import build_parser
-from advisor.report import rendering, sections
+from advisor.report import sections
 from advisor.report.figures import FILES
 from advisor.report.schema import DecisionEntry, Report, SuggestionEntry
 from tests.report import examples, golden
@@ -24,7 +24,7 @@ MOST_LINES = 80
 
 
 def render(report: Report) -> str:
-    return rendering.render(report, "report", "figures", FILES)
+    return sections.render(report, "report", "figures", FILES)
 
 
 def memo(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.errors import OutputRefusedError
-from advisor.report import html, rendering, writing
+from advisor.report import html, sections, writing
 from advisor.report.figures import FILES
 from tests.report import examples, golden
 from tests.report.test_golden import PARSER
@@ -57,7 +57,7 @@ class Tree(HTMLParser):
 @examples.every_report
 def test_the_page_has_the_words_of_the_markdown(name: str) -> None:
     report = golden.report(name)
-    shown = PARSER.render(rendering.render(report, "report", html.FIGURES, FILES))
+    shown = PARSER.render(sections.render(report, "report", html.FIGURES, FILES))
     calm = re.sub(r"<[^>]*>", "", shown)
     assert Tree(html.page(report, DRAWN)).text == "".join(escapes.unescape(calm).split())
 

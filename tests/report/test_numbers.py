@@ -8,7 +8,7 @@ import pytest
 
 from advisor import numbers
 from advisor.model import Interval, Stage
-from advisor.report import amdahl, rendering, sentences
+from advisor.report import amdahl, sections, sentences
 from advisor.report.schema import Gain
 from tests.report import examples
 from tests.runs import a_run
@@ -137,7 +137,7 @@ def test_one_of_a_kind_is_no_plural(count: int, noun: str, told: str) -> None:
 def test_a_gain_of_a_unit_has_its_article(objective: str) -> None:
     gain = Interval(estimate=2.0, low=1.8, high=2.2, n=4)
     told = sentences.gained(gain, "image", objective)
-    title = rendering.render(examples.improved(unit="image", objective=objective)).splitlines()[0]
+    title = sections.render(examples.improved(unit="image", objective=objective)).splitlines()[0]
     for line in (told, title):
         assert " a image" not in line
     assert "an image" in told

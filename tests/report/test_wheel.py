@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report import rendering, writing
+from advisor.report import html, sections, writing
 from tests.report import examples
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,9 +21,9 @@ SHIPPED = ("pyproject.toml", "README.md", "LICENSE", "advisor", "templates")
 
 RENDER = """
 import sys; from pathlib import Path
-from advisor.report import rendering, writing
-sys.stdout.write(rendering.render(writing.load(Path(sys.argv[1]))))
-print("templates at", rendering.templates_folder(), file=sys.stderr)
+from advisor.report import html, sections, writing
+sys.stdout.write(sections.render(writing.load(Path(sys.argv[1]))))
+print("templates at", html.templates_folder(), file=sys.stderr)
 """
 
 
@@ -84,9 +84,9 @@ def test_an_installed_package_renders_a_report(
     record = tmp_path / "report.json"
     record.write_text(writing.dump(examples.improved()), encoding="utf-8")
     done = run(python, "-c", RENDER, record, cwd=tmp_path)
-    assert done.stdout == rendering.render(examples.improved())
+    assert done.stdout == sections.render(examples.improved())
     assert f"templates at {templates}" in done.stderr
 
 
 def test_the_source_tree_uses_its_own_templates() -> None:
-    assert rendering.templates_folder() == ROOT / "templates"
+    assert html.templates_folder() == ROOT / "templates"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.report import rendering, writing
+from advisor.report import sections, writing
 from advisor.report.figures import FILES
 
 if TYPE_CHECKING:
@@ -23,4 +23,4 @@ def report(name: str, **changes: object) -> Report:
 
 def markdown(name: str) -> str:
     """The Markdown of that report, with its figures drawn."""
-    return rendering.render(report(name), "report", "report-figures", FILES)
+    return sections.render(report(name), "report", "report-figures", FILES)
