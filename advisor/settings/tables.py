@@ -49,7 +49,7 @@ class QualityMeasure(_Table):
     program prints one figure again and again, and the last of them counts."""
     better: Literal["lower", "higher"] = "lower"
     tolerance: Tolerance = "0%"
-    """How much worse than the original it may become: `2%` relative, `0.01` absolute."""
+    """Largest loss against the original: `2%` relative, `0.01` absolute."""
 
     def limit(self, reference: float) -> float:
         """The worst value still accepted, given the original's `reference`."""
@@ -96,7 +96,7 @@ class GateLimits(_Table):
     """Largest change for the worse of single benchmarks of a suite, by name."""
 
     def shares(self) -> dict[str, float]:
-        """What is bounded, by name."""
+        """Limits by name."""
         known = {name: getattr(self, name) for name in KNOWN_FIGURES}
         own = {name: metric.limit for name, metric in self.metrics.items()}
         return {name: share for name, share in known.items() if share is not None} | own
@@ -110,16 +110,15 @@ class Workload(_Table):
     command: Command
     """The user's own command; `{config}` stands for the config's path."""
     phase: Literal["train", "eval", "test", "any"] = "any"
-    """Which part of the config the command uses: knobs of other phases are left alone."""
+    """Phase that the command runs; knobs of other phases stay as they are."""
     unit: str = "sample"
-    """What one unit of work is called in reports."""
+    """Name of one unit of work in reports."""
     unit_regex: Regex | None = None
     """Counts units in the output of a program the probe cannot recognise."""
     metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
     objective: Literal["throughput", "latency", "energy", "cost"] | None = None
-    """What is maximised: units a second; or made small: the time a unit's user waits, the card's
-    energy for a unit, or what a unit costs. Of [defaults] if not given."""
+    """Figure of a unit that decides; that of [defaults] if not given."""
     constraints: Bounds | None = None
     """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
     quality: dict[str, QualityMeasure] = Field(default_factory=dict)
@@ -136,7 +135,7 @@ class Workload(_Table):
     """Largest relative drift of the training loss, or of an inference's outputs, that a change of
     rounding may cause."""
     gate: GateLimits = GateLimits()
-    """What the gate allows; it reads this in the commit that a change is compared with."""
+    """Limits of the gate, read in the commit that a change is compared with."""
     output_flags: list[Text] = Field(default_factory=list)
     """Extra flags that name output directories; they are pointed into scratch."""
     env: Variables = Field(default_factory=dict)
@@ -150,7 +149,7 @@ class Workload(_Table):
 
 
 class Defaults(_Table):
-    """What the flags would say."""
+    """Values that flags and workloads do not give."""
 
     budget: Duration = 600.0
     target: str = "auto"
@@ -161,16 +160,15 @@ class Defaults(_Table):
     run_limit: Duration | None = None
     """Longest run of one process (the window and the other limits together)."""
     objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
-    """What is maximised or made small, where a workload does not say."""
+    """Figure of a unit that decides, where a workload names none."""
     constraints: Bounds = ()
-    """Bounds that hold beside it, where a workload does not say."""
+    """Bounds that must hold, where a workload names none."""
     smallest_gain: Share = 0.03
     """The smallest gain worth a change of the config."""
     seed: int | None = None
     """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
     price_per_hour: float | None = Field(default=None, gt=0)
-    """What an hour of this machine costs, in any currency; the report then tells it a unit, and
-    the objective `cost` can be asked for."""
+    """Price of an hour of this machine, in any currency; the objective `cost` needs it."""
 
 
 class Settings(_Table):
@@ -178,7 +176,6 @@ class Settings(_Table):
 
     defaults: Defaults = Defaults()
     workload: dict[str, Workload] = Field(default_factory=dict)
-    """Slowdowns that the gate lets pass once."""
     root: Path = Field(default=Path(), exclude=True)
     """Directory of the file; set by `load`, never read from it."""
 
