@@ -66,7 +66,7 @@ OPTIMIZE_EXIT_CODES = {"improved": 0, "unchanged": 0, "partial": 5}
 
 
 class AdvisorError(Exception):
-    """What happened, the value seen, and the next step: `message` is one to three sentences."""
+    """Message of one to three sentences: event, value seen, next step."""
 
     exit_code: ClassVar[int] = 70
 
@@ -150,7 +150,7 @@ class ReportError(AdvisorError):
 
 
 class OutputRefusedError(AdvisorError):
-    """A file of ours would replace one of the user's, or cannot be written where it should go."""
+    """An output would replace a user's file, or cannot be written."""
 
     exit_code = 22
 
@@ -162,7 +162,7 @@ class StateUnusableError(AdvisorError):
 
 
 class BudgetTooSmallError(AdvisorError):
-    """One process takes so long that the budget buys no proof; the message names one that does."""
+    """The budget buys no proof; the message names one that does."""
 
     exit_code = 24
 
@@ -174,7 +174,7 @@ class NotMeasuredError(AdvisorError):
 
 
 class TrialFailedError(AdvisorError):
-    """The user's command failed where it had to succeed; `kind` is a key of FAILURE_EXIT_CODES."""
+    """The user's command failed; `kind` is a key of FAILURE_EXIT_CODES."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

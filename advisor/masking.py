@@ -1,4 +1,4 @@
-"""Secrets out of what is kept and shown: told by the name of a value, or by its shape.
+"""Masking of secrets, known by their name or their shape.
 
 Pure. A value is masked whole, and masking twice changes nothing more. What only might be a secret
 (a git hash, a digest, a path, the name of a model) is left alone unless its name says it is one.
@@ -23,10 +23,10 @@ NAMES = (
     "auth token", "access token", "secret token", "session token", "refresh token", "bot token",
     "hub token", "github token", "gitlab token", "wandb token", "huggingface token",
 )  # fmt: skip
-"""What the last words of a name are, if its value is a secret whatever it looks like."""
+"""Last words of names whose values are always secrets."""
 
 WEAK_NAMES = ("token", "pat", "sig")
-"""The same, if the value looks like a credential too: a `pad_token` is none."""
+"""The same for values that also look like credentials."""
 
 SHAPES = {
     "Hugging Face": r"\bhf_[A-Za-z0-9]{16,}",
@@ -77,7 +77,7 @@ _CREDENTIAL = re.compile(
 
 
 def is_secret(name: str, value: Any) -> bool:
-    """Whether a value of this name is a secret: `api_key`, `--hf-token`, `WANDB_API_KEY`."""
+    """True for a secret's name: `api_key`, `--hf-token`, `WANDB_API_KEY`."""
     if value is None or isinstance(value, bool):
         return False
     text = str(value)
@@ -157,12 +157,12 @@ def _without(pattern: re.Pattern[str], text: str) -> str:
 
 
 def _is_code(value: str, *, quoted: bool) -> bool:
-    """Whether an unquoted value is an expression: `password = getpass(...)`, `os.environ[...]`."""
+    """True for an expression: `password = getpass(...)`, `os.environ[...]`."""
     return not quoted and any(mark in value for mark in "([{<$")
 
 
 def _is_random(run: str) -> bool:
-    """Whether letters and digits change places as often as chance would have it.
+    """True if letters and digits alternate as random text does.
 
     Names are words: their upper-case letters begin them and their digits end them. Hexadecimal
     digests have one case.

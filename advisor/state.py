@@ -1,4 +1,4 @@
-"""Where originals and measurements of a project are kept: a folder of its own, for its user only.
+"""State folder of a project: originals and measurements, for its user only.
 
 Beside gpu-advisor.toml or .git. Where that may not be written, below XDG_STATE_HOME, named after
 the project's path: then originals are not found again when the project is moved.
@@ -19,7 +19,7 @@ STATE_FOLDER = ".gpu-advisor"
 
 
 def project_root(config: Path) -> Path:
-    """Where the state folder of `config` belongs: beside gpu-advisor.toml, else beside .git, else
+    """Folder of the state of `config`: beside gpu-advisor.toml, else beside .git, else
     beside the config."""
     found = settings.find(config.parent)
     if found is not None:
@@ -66,7 +66,7 @@ def existing_folders(root: Path) -> list[Path]:
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Our folder below one of the user's own, which `variable` names; it need not exist.
+    """Our folder below the one that `variable` names; it need not exist.
 
     Raises StateUnusableError for a user without a home, as in some containers.
     """

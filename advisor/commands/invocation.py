@@ -1,4 +1,4 @@
-"""Which program is meant: the config, the user's command, and the settings that go with them."""
+"""Command, config and settings of one call."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def resolve(
     use_case: str = "optimize",
     with_options: bool = True,
 ) -> Invocation:
-    """The invocation that CONFIG, the name of a workload, and what stood after `--` mean.
+    """Find the command, config and settings of a call.
 
     What is named here wins over what gpu-advisor.toml says; a command alone is enough. Raises the
     Config errors for a config that cannot be read, SettingsError (also for a workload that is not
@@ -142,7 +142,7 @@ def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
 def _entry(
     found: Settings, config: Path | None, workload: str | None
 ) -> tuple[str | None, Workload | None]:
-    """The workload asked for by name, else the one of `config`, if any."""
+    """Workload of this name, else of `config`."""
     if workload is None:
         return (found.workload_for(config) if config else None) or (None, None)
     if workload not in found.workload:
@@ -179,7 +179,7 @@ def split(command: str, config: Path | None, cwd: Path) -> tuple[str, ...]:
 def why_not_taken(
     argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
 ) -> str | None:
-    """Why a changed copy of `config` would not reach the program; None where it would."""
+    """Reason why a changed copy of `config` would not reach the program."""
     if names_config(argv, config, cwd) or _is_imported(argv, config, document, cwd):
         return None
     return (
@@ -207,7 +207,7 @@ def require_program(argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) 
 
 
 def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
-    """Whether some token of `argv` is, or holds, the path of `config`."""
+    """True if a token of `argv` holds the path of `config`."""
     real = os.path.realpath(config)
     for token in argv:
         for part in (token, token.partition("=")[2]):
@@ -221,7 +221,7 @@ def names_config(argv: tuple[str, ...], config: Path, cwd: Path) -> bool:
 def _is_imported(
     argv: tuple[str, ...], config: Path, document: documents.Document | None, cwd: Path
 ) -> bool:
-    """Whether the program imports its config, and sees the candidate in its place when it does."""
+    """True if the program imports its config and would see a candidate in its place."""
     if (
         document is None
         or document.format != "python"
@@ -232,7 +232,7 @@ def _is_imported(
 
 
 def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
-    """Config files that the words of a command name, its own program left out."""
+    """Config files that a command names."""
     first = first_own_word(command)
     found = []
     for word in command[first:]:

@@ -59,7 +59,7 @@ __all__ = ["add_arguments", "run"]
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """The journey from a config or a command to a tuned one and a report. Raises AdvisorError."""
+    """Tune a config or a command and write the report. Raises AdvisorError."""
     started = time.monotonic()
     options = options_of(args)
     job = prepare(options, command)
@@ -100,13 +100,13 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 
 @dataclass(kw_only=True)
 class TargetContext:
-    """What is tuned for, which the original's first run may correct."""
+    """Target of the search, corrected by the original's first run."""
 
     job: Job
     facts: TuningContext
 
     def correct(self, answer: Result) -> None:
-        """The card that the program is on is known once it ran: its memory, its precisions."""
+        """Take memory and precisions of the card that the program computed on."""
         run = answer.run if isinstance(answer, TrialResult) else None
         if run is None or not run.cards:
             return
@@ -122,7 +122,7 @@ class TargetContext:
 
 
 def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: Progress) -> Stop:
-    """Ask, answer, ask again; what was answered so far is in `answers`, also when interrupted."""
+    """Run requests until the tuner stops; `answers` keeps them if interrupted."""
     stage = ""
     while True:
         turn = next_turn(aim.facts, answers)
@@ -139,7 +139,7 @@ def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: P
 
 
 def not_measured(stop: Stop) -> AdvisorError:
-    """The original ran, and does not tell what the objective or a constraint asks for."""
+    """Error of an original that does not show a figure that was asked for."""
     run = stop.standing.original
     names = " and ".join(stop.standing.facts.objective.unmeasured(run))
     gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
@@ -151,7 +151,7 @@ def not_measured(stop: Stop) -> AdvisorError:
 
 
 def baseline_failed(stop: Stop) -> AdvisorError:
-    """The original command must run: what it failed with, and what to do."""
+    """Error of an original that failed, with its next step."""
     assert stop.failed is not None
     result = stop.failed.result
     assert isinstance(result, Failure)
@@ -182,7 +182,7 @@ class ProgressListener:
 
 
 def engine_of(job: Job, off: threading.Event) -> LocalEngine:
-    """Where the processes of this job run."""
+    """Engine of this job's processes."""
     return LocalEngine(
         gpu_uuid=job.target.gpu.uuid if job.target.gpu else None,
         cancel=off,
@@ -192,7 +192,7 @@ def engine_of(job: Job, off: threading.Event) -> LocalEngine:
 
 
 def open_lab(job: Job, engine: Engine, started: float) -> Executor:
-    """Where the candidates of this job are measured; its budget began at `started`."""
+    """Executor of this job; its budget began at `started`."""
     asked = job.invocation
     return Executor(
         engine=engine,
@@ -342,7 +342,7 @@ def resume_words(job: Job) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """Files that hold what was tuned: the config, and the entry of the command."""
+    """Files that hold the tuned config and command."""
 
     config: Path | None = None
     entry: Path | None = None
@@ -361,7 +361,7 @@ def diff_of(job: Job, lab: Executor, winner: Candidate) -> str:
 
 
 def write_tuned(job: Job, lab: Executor, winner: Candidate) -> Written:
-    """Put the tuned config in place, and the tuned command where --write-toml asks for it."""
+    """Write the tuned config, and the command for --write-toml."""
     place, entry = None, None
     rewritten: list[Path] = []
     config, path = job.invocation.config, job.config
@@ -394,7 +394,7 @@ def rewrite(
     new: bytes,
     changes: tuple[Change, ...],
 ) -> None:
-    """Replace a file of the user's; its bytes are kept first. Raises AdvisorError."""
+    """Keep a file's bytes and replace it. Raises AdvisorError."""
     version = versions.keep(original, new, list(changes))
     try:
         documents.write_atomic(path, new, original.raw)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from advisor.settings import Workload
 
 RUNS = 2
-"""Nothing is told from one draw."""
+"""One run alone shows no spread."""
 
 MEASURED = (
     "units", "window", "units_per_s", "units_per_s_range", "tokens_per_s", "runs", "disturbed",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Measure once and tell; returns 0, or the failure's own code. Raises AdvisorError."""
+    """Measure, print; returns 0 or the failure's code. Raises AdvisorError."""
     if args.config is not None:
         originals.recover(args.config)
     asked = invocation.resolve(

@@ -1,4 +1,4 @@
-"""What one `optimize` was asked to do: flags and settings, read and checked before any process."""
+"""Flags and settings of `optimize`, checked before any process."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What one call was asked to do, as the flags said it."""
+    """Flags of one call."""
 
     config: Path | None
     workload: str | None
@@ -168,7 +168,7 @@ def bounds_of(words: list[str] | None) -> tuple[str, ...] | None:
 def objective_of(
     options: Options, asked: invocation.Invocation, machine: Machine
 ) -> objective.Objective:
-    """What decides: by the flags, the workload's entry, or the defaults.
+    """Objective of the flags, the workload's entry, or the defaults.
 
     Raises UsageError, and NotMeasuredError where no card here could tell it.
     """
@@ -196,7 +196,7 @@ def objective_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the flags lead to, all of it read and checked before the first process starts."""
+    """Everything about a call, checked before the first process."""
 
     options: Options
     invocation: invocation.Invocation
@@ -225,17 +225,17 @@ class Job:
 
     @property
     def output(self) -> Path | None:
-        """Where the tuned config goes."""
+        """Place of the tuned config."""
         return self.options.output or self.config
 
     @property
     def memory_limit_gib(self) -> float:
-        """What a candidate may use: of the target card, or of this host."""
+        """Memory of a candidate: of the target card, or of this host."""
         return target.memory_limit_gib(self.target, 0.9 * self.machine.ram_limit_gib)
 
 
 def prepare(options: Options, command: list[str] | None) -> Job:
-    """Read everything and refuse early. Raises AdvisorError; nothing has been run or written."""
+    """Read and check everything, run and write nothing. Raises AdvisorError."""
     left = originals.recover(options.config) if options.config else []
     asked = invocation.resolve(options.config, command, workload=options.workload)
     if asked.path is not None and options.config is None:  # gpu-advisor.toml named it
@@ -296,7 +296,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
 
 
 def left_untuned(asked: invocation.Invocation) -> list[str]:
-    """What is not tuned although the command depends on it, where no config was named."""
+    """Notes on configs that the command reads and that are not tuned."""
     if asked.path is not None:
         return []
     env = invocation.environment(asked.workload)

@@ -1,4 +1,4 @@
-"""Where a tuned command is written down: its workload's entry in gpu-advisor.toml.
+"""Entry of a tuned command in gpu-advisor.toml.
 
 An entry that is there gets its `command` edited, one that is not is added at the end. All of it
 is looked at before the first trial, so that nothing that was measured is lost to a refusal.
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def is_new(self) -> bool:
-        """Whether the entry is still to be added."""
+        """True if the entry is still to be added."""
         return self.file is None or self._key not in self.file.scalars
 
     @property
@@ -57,7 +57,7 @@ class Entry:
         return self._with_table(text)
 
     def _with_table(self, command: str) -> bytes:
-        """The file with the entry added behind everything else, and nothing else changed."""
+        """The file with the entry added at its end."""
         old = self.file.raw if self.file is not None else b""
         newline = "\r\n" if b"\r\n" in old else "\n"
         lines = [f"[{self.table}]"]
@@ -81,7 +81,7 @@ class Entry:
 
 
 def place(asked: Invocation) -> Entry:
-    """Where the command of this call is to be written. Raises UsageError where it cannot be, and
+    """Find the entry of this call's command. Raises UsageError where it cannot be written, and
     the Config errors for a settings file that cannot be read."""
     near = asked.path.parent if asked.path and asked.path.parent.exists() else Path()
     path = shown(settings.find(near) or Path.cwd() / settings.FILE_NAME)

@@ -304,7 +304,7 @@ def _yacs_keys(words: Sequence[str], first: int) -> set[int]:
 
 
 def _is_value(word: str) -> bool:
-    """Whether it is neither a flag nor a setting of its own."""
+    """True if it is neither a flag nor a setting."""
     is_flag = word.startswith("-") and not _FLOAT.fullmatch(word)
     return not is_flag and not _YACS.fullmatch(word) and not _HYDRA.fullmatch(word)
 
@@ -325,7 +325,7 @@ def _several(value: str) -> str | None:
 
 
 def _value(word: str) -> JsonScalar:
-    """What argparse or Hydra would make of the word for a typed option."""
+    """Value of a word, as argparse or Hydra would convert it."""
     if _INT.fullmatch(word):
         return int(word)
     if _FLOAT.fullmatch(word):

@@ -1,4 +1,4 @@
-"""Leaves of a file whose statements follow each other: what is assigned again counts no more."""
+"""Leaves of statements in order; a later assignment replaces an earlier one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class Assigned:
-    """The leaves found so far, with None in the place of each that was replaced since."""
+    """Leaves so far, None in the place of replaced ones."""
 
     def __init__(self, found: list[Leaf | None]) -> None:
         self._found = found
         self._numbers: dict[str, list[int]] = {}
-        """First part of a path to the numbers of the leaves below it that still count."""
+        """First part of a path, to the numbers of its leaves."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -25,32 +25,32 @@ class Assigned:
         self._found.append(leaf)
 
     def is_at_or_below(self, place: str) -> bool:
-        """Whether a leaf stands at `place` or below it."""
+        """True if a leaf is at `place` or below it."""
         return bool(self._below(place))
 
     def is_mapping(self, place: str) -> bool:
-        """Whether a mapping stands at `place`."""
+        """True if a mapping is at `place`."""
         return any(leaf.path.startswith(f"{place}.") for _, leaf in self._below(place))
 
     def forget(self, place: str) -> None:
-        """An earlier value of the same target, and of its parts, does not count any more."""
+        """Drop the earlier value of a target, and of its parts."""
         for number, _ in self._below(place):
             self._found[number] = None
 
     def mark(self, place: str, why: str) -> None:
-        """What is at `place` cannot be edited: its value is no longer the written one."""
+        """Mark leaves at `place` as not editable."""
         for number, leaf in self._below(place):
             self._found[number] = leaf._replace(why=leaf.why or why)
 
     def drop_older(self, began: int) -> None:
-        """Leaves from number `began` on take the place of those of the same paths."""
+        """Replace older leaves by those from number `began` on."""
         fresh = {leaf.path for leaf in self._found[began:] if leaf is not None}
         for number, leaf in enumerate(self._found[:began]):
             if leaf is not None and leaf.path in fresh:
                 self._found[number] = None
 
     def _below(self, place: str) -> list[tuple[int, Leaf]]:
-        """The leaves at `place` and below it that still count, with their numbers."""
+        """Numbered leaves at `place` and below it."""
         first = _first_part(place)
         alive = [
             (number, leaf)

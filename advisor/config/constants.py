@@ -1,4 +1,4 @@
-"""What a Python expression is worth that needs nothing but itself, without running it."""
+"""Value of a constant Python expression, without running it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NotConstantError(Exception):
 
 
 def is_literal(node: ast.AST) -> bool:
-    """Whether `node` is one written value: text, a number with or without a sign, True, None."""
+    """True for a literal: text, a signed number, True, None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         inner = node.operand
         return isinstance(inner, ast.Constant) and is_number(inner.value)
@@ -42,7 +42,7 @@ def is_literal(node: ast.AST) -> bool:
 
 
 def worth(node: ast.AST, names: Mapping[str, JsonScalar]) -> JsonScalar:
-    """The value of a literal, of a name among `names`, or of arithmetic with such numbers.
+    """Value of a literal, a known name, or arithmetic of them.
 
     Raises NotConstantError for everything else.
     """
@@ -81,7 +81,7 @@ def _number(value: object) -> float:
 
 
 class Named(NamedTuple):
-    """What a name stands for: a value, and the path at which it is written."""
+    """Value of a name, and the path of its literal."""
 
     value: JsonScalar
     path: str
@@ -95,7 +95,7 @@ class Scope(Mapping[str, JsonScalar]):
         self._path = path
 
     def find(self, name: str) -> Named | None:
-        """What `name` stands for; None where only running the file would tell."""
+        """Value of `name`; None where only a run would tell."""
         own = paths.member(self._path, name)
         return self._names[own] if own in self._names else self._names.get(paths.member("", name))
 

@@ -1,4 +1,4 @@
-"""What changed in a config, for people to read: without the secrets beside it."""
+"""Diff of two versions of a config, secrets masked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def masked_diff(before: Document, after: Document, name: str) -> str:
 
 
 def _masked(document: Document) -> bytes:
-    """The document's bytes with the values masked that any part of their path names a secret."""
+    """The document's bytes, secrets masked by the names in their paths."""
     content = document.raw
     scalars = sorted(document.scalars.values(), key=lambda scalar: -scalar.span.start)
     for scalar in scalars:

@@ -1,4 +1,4 @@
-"""A config the user already has, with the bytes of every value, edited by verified splices."""
+"""A config with the place of every value, edited by verified splices."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absent:
-    """A key that a mapping of the document does not have, and may get."""
+    """Key that a mapping lacks and may get."""
 
     path: str
     beside: str
-    """Path of a scalar of the same mapping: the new one is laid out as that."""
+    """Path of a sibling, which gives the layout."""
     key: str
     default: JsonScalar
-    """What holds while it is not there."""
+    """Value while it is not there."""
     source: str
-    """Whose default that is."""
+    """Owner of that default."""
 
     @property
     def scalar(self) -> Scalar:
@@ -102,7 +102,7 @@ class Document:
         return SYNTAXES[self.format]
 
     def takes(self, path: str, value: JsonScalar) -> bool:
-        """Whether `value` can be written at `path`, and is among the known choices."""
+        """True if `value` can be written at `path` and is a known choice."""
         scalar = self.scalars.get(path)
         if scalar is None or (scalar.choices and value not in scalar.choices):
             return False
@@ -113,7 +113,7 @@ class Document:
         return True
 
     def with_values(self, values: Mapping[str, JsonScalar]) -> bytes:
-        """The file with other values at these paths and every other byte as it was.
+        """Bytes of the file with other values at these paths.
 
         A value keeps the spelling family of the one it replaces. Raises EditRefusedError.
         """
@@ -139,7 +139,7 @@ class Document:
         return self._verified(splices, wanted, gone)
 
     def with_inserted(self, beside: str, key: str, value: JsonScalar) -> bytes:
-        """The file with `key: value` added behind `beside`, laid out as `beside` is.
+        """Bytes of the file with `key: value` added behind `beside`.
 
         `beside` is the path of a scalar in the mapping that gets the key. Raises
         EditRefusedError, also when the key is already there.
@@ -197,7 +197,7 @@ class Document:
         return Splice(leaf.start, leaf.end, words if leaf.given else argv.SEPARATOR + words)
 
     def _spell(self, value: JsonScalar, old: str | None) -> str:
-        """`value` as this format spells it; `old` is the text it replaces, None for a new key."""
+        """Spell `value` like `old`, the text it replaces; None for a new key."""
         if isinstance(value, bool):
             text = spelling.spell_boolean(value, self._boolean_like(old))
         elif isinstance(value, (int, float)):
@@ -211,7 +211,7 @@ class Document:
         return f" {text}" if old == "" else text
 
     def _boolean_like(self, old: str | None) -> str:
-        """The spelling to follow: of the boolean replaced, else of the document's first."""
+        """Spelling of the replaced boolean, else of the document's first."""
         if old and spelling.is_boolean(old):
             return old
         leaves = self.parsed.leaves.values()
@@ -221,7 +221,7 @@ class Document:
     def _verified(
         self, splices: Sequence[Splice], wanted: Mapping[str, JsonScalar], gone: set[str]
     ) -> bytes:
-        """The file with `splices`, read again: all values but the wanted ones are the same."""
+        """Splice, read again, and check that only the wanted values differ."""
         if not splices:
             return self.raw
         pieces, done = [], 0
@@ -267,7 +267,7 @@ def read(path: Path | str) -> Document:
 
 
 def _guessed(raw: bytes, path: Path) -> Document:
-    """A file whose name tells no format, in the first one that finds settings in it."""
+    """Read a file without a known suffix in the first format that fits."""
     opening = raw.removeprefix(_BOM).lstrip()[:1]
     guesses: tuple[Format, ...] = ("yaml", "toml")
     if opening in (b"{", b"["):  # a list, or the head of a table
@@ -293,7 +293,7 @@ def parse(raw: bytes, format: Format, name: str) -> Document:  # noqa: A002  the
 
 
 def of_command(command: Sequence[str], options: Sequence[Option] = ()) -> Document:
-    """The user's command as a document; `split_command` turns edited bytes back into an argv.
+    """Command as a document; `split_command` gives an argv back.
 
     `options` of its program that were not typed are scalars too: a value set there is added.
     """

@@ -1,4 +1,4 @@
-"""Where the text of a new key goes, and how it is laid out: as its sibling is."""
+"""Place and layout of a new key, after its sibling's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REST_OF_LINE = {
 
 
 def after(text: str, leaf: Leaf, key: str, value: str, marker: str) -> list[Insertion]:
-    """What to insert so that `key` follows `leaf` in the same mapping.
+    """Insertions that put `key` behind `leaf`.
 
     `key` and `value` are spelled already; `marker` is the comment marker, `#` or `//`.
     """
@@ -43,7 +43,7 @@ def _in_block(text: str, leaf: Leaf, member: str) -> list[Insertion]:
 
 
 def _in_flow(text: str, leaf: Leaf, member: str, marker: str) -> list[Insertion]:
-    """A line of its own where the sibling has one, else on the same line behind a comma."""
+    """Insertion in `{...}`, on a line of its own like the sibling's."""
     before = _before_key(text, leaf)
     blank = _BLANKS[marker].match(text, leaf.end)
     comma = blank.end() if blank else leaf.end
@@ -58,14 +58,14 @@ def _in_flow(text: str, leaf: Leaf, member: str, marker: str) -> list[Insertion]
 
 
 def _before_key(text: str, leaf: Leaf) -> str:
-    """What stands before the key on its line."""
+    """Text before the key on its line."""
     assert leaf.key
     start = max(text.rfind("\n", 0, leaf.key[0]), text.rfind("\r", 0, leaf.key[0])) + 1
     return text[start : leaf.key[0]]
 
 
 def _lead(text: str, leaf: Leaf) -> str:
-    """What the new line begins with: dashes of a YAML list item become blanks."""
+    """Indentation of the new line; dashes become blanks."""
     return re.sub(r"[-?](?=[ \t])", " ", _before_key(text, leaf))
 
 

@@ -97,7 +97,7 @@ class Parsed:
         ]
 
     def is_derived(self, path: str) -> bool:
-        """Whether the value repeats others, or is computed of them."""
+        """True if the value repeats others, or is computed of them."""
         return path in self.aliases or (self.leaves[path].why or "").startswith(COMPUTED)
 
 
@@ -128,7 +128,7 @@ def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
 
 
 def _why_not(text: str) -> str | None:
-    """Why a value spelled like this cannot be edited, None if it can."""
+    """Reason why a value spelled like this cannot be edited."""
     found = _NOT_A_LITERAL.search(text)
     if not found:
         return None
@@ -138,7 +138,7 @@ def _why_not(text: str) -> str | None:
 
 
 class _Comments:
-    """The comment lines directly above a value, then the comment that ends its own line."""
+    """Comments above a value and at the end of its line."""
 
     def __init__(self, text: str, marker: str) -> None:
         opening = "#" if marker == "#" else r"//|/\*"
@@ -187,7 +187,7 @@ def _first(notes: list[str]) -> tuple[str, ...]:
 
 
 def _byte_offsets(text: str, bom: int) -> Callable[[int], int]:
-    """From a character's offset in the text to its byte offset in the file."""
+    """Conversion of character offsets to byte offsets in the file."""
     if text.isascii():
         return lambda index: index + bom
     wide: list[int] = []

@@ -1,4 +1,4 @@
-"""What a program offers on its command line beside what was typed, as its source declares it."""
+"""Option that a program declares beside the typed ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Option:
     flag: str
     """As one would type it: `--batch-size`, `data.batch_size`."""
     default: JsonScalar
-    """The value where nobody types it; None also where the source does not tell."""
+    """Value where it is not typed; None if unknown."""
     form: Form
     behind: int
     """The word of the command behind which it is added."""
     source: str
-    """Where it is declared: `train.py:12`."""
+    """Place of its declaration: `train.py:12`."""
     others: tuple[str, ...] = ()
     """Further spellings: `-b`."""
     choices: tuple[JsonScalar, ...] = ()
@@ -33,10 +33,10 @@ class Option:
     comment: str | None = None
     """Its help text."""
     why: str | None = None
-    """Why it cannot be set."""
+    """Reason why it cannot be set."""
 
     def words(self, value: str, truth: bool | None) -> list[str]:
-        """What is added for `value` as spelled; `truth` is what it means where it is a boolean."""
+        """Words to add for a spelled `value`; `truth` is a boolean's value."""
         if self.form == "apart":
             return [self.flag, value]
         if self.form == "joint":

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from advisor.model import Change
 
 _HALF = ".half-"
-"""How the name of a folder begins that is being made or taken away."""
+"""Prefix of a folder that is being made or removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Versions:
                 raise StateUnusableError(msg) from problem
 
     def all(self) -> list[Version]:
-        """Rewrites that were not reverted yet; what cannot be read is left out."""
+        """Rewrites not reverted yet; unreadable ones are left out."""
         found = []
         for entry in sorted(self._folder.glob("[0-9]" * 4)):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -137,7 +137,7 @@ class Versions:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else rewrites or reverts this config meanwhile. Raises StateBusyError."""
+        """Lock this config against other calls. Raises StateBusyError."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -187,7 +187,7 @@ class Versions:
             atomic.place(self._outputs / _key(self._state, output), digest, 0o600)
 
     def is_output(self, path: Path) -> bool:
-        """Whether `path` still holds what we wrote there."""
+        """True if `path` still holds our bytes."""
         try:
             known = (self._outputs / _key(self._state, path)).read_text()
             return known == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -220,7 +220,7 @@ class Versions:
 
 
 def recover(config: Path) -> list[str]:
-    """Clear away what killed calls left of `config`; called before it is read.
+    """Remove leftovers of killed calls before `config` is read.
 
     Returns what is worth telling, in sentences. Raises StateBusyError.
     """
@@ -236,7 +236,7 @@ def recover(config: Path) -> list[str]:
 
 
 def in_place(version: Version, current: bytes, config: Path) -> bool:
-    """Whether the config, holding `current`, has anything of `version` in it.
+    """True if `current` holds a value of `version`.
 
     A file that cannot be read as a config any more counts: somebody has to look at it.
     """
@@ -286,7 +286,7 @@ def _parsed(content: bytes, config: Path) -> documents.Document:
 
 
 def _key(state: Path, path: Path) -> str:
-    """Name of what is kept about `path`: the same after the project was moved or renamed."""
+    """Key of `path`, stable when the project moves."""
     real, root = os.path.realpath(path), os.path.realpath(state.parent)
     inside = os.path.relpath(real, root) if Path(real).is_relative_to(root) else real
     return hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
@@ -302,7 +302,7 @@ def candidate_path(original: str, trial_id: str) -> str:
 
 
 def remove_candidates(config: Path) -> None:
-    """Remove the copies of `config` that a killed call's trials had beside it."""
+    """Remove candidates that a killed call left beside `config`."""
     start, end = Path(candidate_path(str(config), "TAG")).name.rsplit("TAG", 1)
     name = re.compile(re.escape(start) + r"\d+" + re.escape(end))
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Python that is a config: assignments of literals, read by their syntax tree and never run.
+"""Python configs: literals of the syntax tree, never run.
 
 What counts is written out: `batch_size = 32`, keyword arguments of calls (`dict(batch_size=32)`,
 `L(build_loader)(total_batch_size=16)`), dict literals, list items, fields of classes, and
@@ -71,7 +71,7 @@ def parse(text: str, name: str) -> Parsed:
 
 
 def _too_odd(text: str) -> tuple[int, str]:
-    """Where and why a text is refused before its grammar was looked at."""
+    """Place and reason of a refusal before parsing."""
     if "\0" in text:
         return text.index("\0"), "not valid Python: it holds a NUL"
     return 0, f"nested more than {MAX_DEPTH} levels deep"
@@ -108,13 +108,13 @@ class _Reader:
         self._scope = ""
         """Path of the class or function whose statements are read."""
         self._names: dict[str, Named | None] = {}
-        """What names are worth so far, by path; None where only running the file would tell."""
+        """Values of names so far, by path; None if unknown."""
         self._assigned = Assigned(self.leaves.found)
 
     # --- statements ---------------------------------------------------------------------------
 
     def body(self, body: Sequence[ast.stmt], path: str, why: str | None) -> None:
-        """Statements of the file, a class or a function; `why` none of them can be edited."""
+        """Read statements; `why` marks all of them as not editable."""
         outer, self._scope = self._scope, path
         for node in body:
             if isinstance(node, ast.Assign):
@@ -175,14 +175,14 @@ class _Reader:
             self._names[place] = self._named(value, place, path) if why is None else None
 
     def _named(self, value: ast.expr, place: str, path: str) -> Named | None:
-        """What a name is worth from here on, for those that use it."""
+        """Value of a name from here on."""
         try:
             return Named(worth(value, Scope(self._names, path)), place)
         except NotConstantError:
             return None
 
     def _mark(self, place: str, why: str) -> None:
-        """What is at `place` cannot be edited, and what it is worth only running would tell."""
+        """Mark leaves at `place` as not editable and of unknown value."""
         self._assigned.mark(place, why)
         self._names[place] = None
 
@@ -243,7 +243,7 @@ class _Reader:
             self._leaf(node, path, parent, key, why, flow=flow)
 
     def _members(self, call: ast.Call, path: str, why: str | None) -> None:
-        """The settings in a call's arguments, and in those of the call that it calls."""
+        """Read a call's arguments, and those of the call that it calls."""
         if isinstance(call.func, ast.Call):
             self._members(call.func, path, why)
         for number, argument in enumerate(call.args):
@@ -295,7 +295,7 @@ class _Reader:
     # --- places -------------------------------------------------------------------------------
 
     def _span(self, node: ast.expr) -> tuple[int, int]:
-        """Where a node is written, in characters."""
+        """Place of a node, in characters."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return (
@@ -308,7 +308,7 @@ class _Reader:
         return start, start + len(word.arg or "")
 
     def _offset(self, line: int, column: int) -> int:
-        """From the parser's line and byte within it to the character in the text."""
+        """Character offset of the parser's line and byte."""
         start = self._starts[line - 1]
         if self._ascii:
             return start + column

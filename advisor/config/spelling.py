@@ -1,4 +1,4 @@
-"""How a new value is written: in the family of the one it replaces, alike to every loader."""
+"""Spelling of a new value in the family of the old one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def spell_number(value: float) -> str:
 
 
 def is_boolean(text: str) -> bool:
-    """Whether the text is one of the words YAML 1.1 takes for a boolean."""
+    """True for YAML 1.1's words for booleans."""
     return any(text.lower() in pair for pair in _BOOLEANS)
 
 
@@ -87,5 +87,5 @@ def double_quoted(value: str) -> str:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether it counts or measures: a boolean does neither."""
+    """True for numbers; booleans are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)

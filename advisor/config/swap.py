@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _RENAMEAT2 = {"x86_64": 316, "aarch64": 276}
-"""Number of the system call, where the C library has no function for it."""
+"""Number of the system call, for C libraries without the function."""
 _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM}
 
 MAX_PUT_BACK = 20
-"""Saves in a row, each between two system calls of ours, after which the newest is left."""
+"""Attempts to put back a newer save."""
 
 
 def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
@@ -78,7 +78,7 @@ def write_atomic(path: Path, content: bytes, expected: bytes) -> None:
 
 
 def recover(path: Path) -> list[str]:
-    """Finish, or undo, what a killed call left beside the config; what was done, in sentences.
+    """Finish or undo a killed call's swap; returns notes.
 
     To be called while no other call works on the same config. A file that somebody saved in the
     very moment of the kill is put back.
@@ -118,7 +118,7 @@ class _Swap:
 
     @property
     def draft(self) -> Path:
-        """The new bytes, perhaps not all of them: nobody else's, whatever it holds."""
+        """The new bytes, perhaps not whole yet."""
         return self._file("draft")
 
     @property
@@ -132,7 +132,7 @@ class _Swap:
 
 
 def _put_in_place(swap: _Swap) -> bool:
-    """Whether the new bytes replaced the expected ones; if not, `swap.ready` holds ours again."""
+    """True if the new bytes replaced the expected ones."""
     if not exchange(swap.ready, swap.target):
         # Not offered by this file system: a look and a rename, as close together as can be.
         if _digest(swap.target.read_bytes()) != swap.came_out:
@@ -149,7 +149,7 @@ def _put_in_place(swap: _Swap) -> bool:
 
 
 def _came_out(path: Path, digest: str) -> bool:
-    """Whether the file holds what `digest` says, and nobody can write to it any more."""
+    """True if the file has this digest and no writer."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -165,7 +165,7 @@ def _came_out(path: Path, digest: str) -> bool:
 
 
 def _tidy(swap: _Swap) -> list[str]:
-    """Remove the files of `swap`, but give back what is neither expected nor ours."""
+    """Remove the files of `swap`; put back another program's save."""
     swap.draft.unlink(missing_ok=True)
     held = _digest_of(swap.ready)
     if held in {None, swap.came_out, swap.went_in}:
@@ -212,7 +212,7 @@ def _make_newer(draft: Path, than: os.stat_result) -> None:
 
 
 def _start(target: Path) -> str:
-    """How the names of files for this target begin: short, however long its own name is."""
+    """Prefix of this target's files; short for any name."""
     return f".gpu-advisor-{_digest(os.fsencode(target.name))}-"
 
 

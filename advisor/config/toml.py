@@ -1,4 +1,4 @@
-"""TOML: `tomllib` gives the meaning, a small scanner over the same text the place of each value.
+"""TOML: meaning by `tomllib`, places by a scanner of the same text.
 
 The scanner runs only over text that `tomllib` accepted, and every value it finds is looked up
 in what `tomllib` read: where the two disagree, the value is not editable.

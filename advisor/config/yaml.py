@@ -1,4 +1,4 @@
-"""YAML as PyYAML reads it: YAML 1.1 meanings, the last duplicate wins, no tag is constructed.
+"""YAML as PyYAML reads it; no tag is constructed.
 
 Read from the parser's events, so that nothing recurses and aliases stay shared.
 """
@@ -101,7 +101,7 @@ def spell_key(key: str, sibling: str) -> str:
 
 
 def _is_retyped(value: str) -> bool:
-    """Whether some loader reads the plain text as anything but a string."""
+    """True if some loader would not read the plain text as a string."""
     if _implicit_tag(value) != "str" or value.lower() in ("y", "n"):
         return True
     return bool(_NUMBER_TO_YAML_12.fullmatch(value))

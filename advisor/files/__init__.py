@@ -1,4 +1,4 @@
-"""What we write: whole files or none, and never over what is not ours. What we read has an end.
+"""Output files, written whole and never over the user's.
 
 ours.py     places claimed before the first trial, files known by their mark
 atomic.py   whole files in one step, and two files that change places in one step

@@ -44,7 +44,7 @@ def place(path: Path, content: bytes, mode: int) -> None:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add to a regular file of the job that is there or is made; all of it or none.
+    """Append to a regular file, made if missing: all or nothing.
 
     No link is followed, and nothing waits for a reader. Raises OSError.
     """
@@ -64,7 +64,7 @@ def append(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was renamed in `folder` outlive a power cut, where the system can."""
+    """Make renames in `folder` outlive a power cut, where possible."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -87,7 +87,7 @@ def _write(handle: int, content: bytes) -> None:
 
 
 def _is_at(path: Path, handle: int) -> bool:
-    """Whether `path` still names the open file."""
+    """True if `path` still names the open file."""
     try:
         facts = path.lstat()
     except FileNotFoundError:

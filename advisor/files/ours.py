@@ -1,4 +1,4 @@
-"""Files of ours: claimed before the first trial, then written whole, never over another's.
+"""Output files: claimed before the first trial, then written whole.
 
 A place is ours if nothing is there, if the file is empty, or if it carries our mark. Everything
 that can be refused is refused by `claim`, before anything was spent.
@@ -28,16 +28,16 @@ MARKS = {
     ".patch": "# written by gpu-advisor",
     ".json": '"written_by": "gpu-advisor"',
 }
-"""By suffix: the text that tells a file of ours, in a line of its own near its start or end."""
+"""By suffix: mark of an output, on a line near its start or end."""
 
 LEAST_BYTES = 1 << 16
-"""A disk with less room is full: what is found out only after the measuring is found too late."""
+"""Free space below which a disk counts as full."""
 _LOOKED_AT = 512
-"""Bytes at the start and at the end of a file in which its mark is looked for."""
+"""Bytes at either end of a file that may hold its mark."""
 
 
 def is_marked(path: Path) -> bool:
-    """Whether the file at `path` carries the mark of its suffix. Raises OSError."""
+    """True if the file at `path` carries our mark. Raises OSError."""
     mark = MARKS.get(path.suffix)
     if mark is None:
         return False

@@ -1,4 +1,4 @@
-"""Where gpu-advisor.toml lies, what is in it, and its JSON Schema."""
+"""Finding and reading gpu-advisor.toml, and its JSON Schema."""
 
 from __future__ import annotations
 

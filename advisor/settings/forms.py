@@ -1,4 +1,4 @@
-"""How values are written in gpu-advisor.toml: durations, shares, commands, expressions."""
+"""Values of gpu-advisor.toml: durations, shares, commands, expressions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_share(text: str | float) -> float:
 
 
 def needs_shell(command: str) -> bool:
-    """Whether a declared command has shell operators in it, so that bash has to run it."""
+    """True for a command with shell operators, which bash has to run."""
     return any(mark in command for mark in ("&&", "||", ";", "|", "`", "$(", "<", ">"))
 
 
@@ -141,7 +141,7 @@ Single = Annotated[str | int | float | bool, BeforeValidator(_single)]
 
 
 KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
-"""What the gate measures by itself."""
+"""Figures that the gate measures by itself."""
 
 
 def _own_name(name: str) -> str:

@@ -57,12 +57,12 @@ class QualityMeasure(_Table):
         return reference + slack if self.better == "lower" else reference - slack
 
     def slack(self, reference: float) -> float:
-        """How much worse than `reference` is still accepted."""
+        """Accepted loss against `reference`."""
         text = self.tolerance.strip()
         return abs(reference) * parse_share(text) if text.endswith("%") else float(text)
 
     def within(self, value: float, reference: float) -> bool:
-        """Whether `value` is no worse than the tolerance allows."""
+        """True if `value` is inside the tolerance."""
         limit = self.limit(reference)
         return value <= limit if self.better == "lower" else value >= limit
 
@@ -80,7 +80,7 @@ class GateMetric(_Table):
 
 
 class GateLimits(_Table):
-    """By how much each figure may worsen before `gpu-advisor gate` is red; of the base side."""
+    """Largest change for the worse of each figure; of the base side."""
 
     throughput: Share | None = Field(default=None, gt=0, lt=1)
     """Largest drop of the rate, in place of the gate's --threshold."""
