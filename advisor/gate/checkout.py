@@ -351,13 +351,14 @@ def shared_data(head: Checkout, paths: Sequence[str]) -> tuple[Path, ...]:
 
 def _shared(top: Path, cwd: Path, path: str) -> Path:
     place = cwd / path
-    if not Path(os.path.normpath(place)).is_relative_to(top):
-        msg = f"--link {path!r} leads out of the checkout, where both arms see it anyway."
+    outside = not Path(os.path.normpath(place)).is_relative_to(top)
+    if outside and not Path(path).is_absolute():
+        msg = f"--link {path!r} leads out of the checkout. Give data elsewhere by an absolute path."
         raise UsageError(msg)
     if not place.exists():
         msg = f"--link {path!r} is not there: {place}. Name data of head that git ignores."
         raise UsageError(msg)
-    if git(cwd, "ls-files", "--", path):
+    if not outside and git(cwd, "ls-files", "--", path):
         msg = (
             f"--link {path!r} holds files that git tracks: base has its own of them. Name data "
             "that git ignores."
@@ -368,6 +369,8 @@ def _shared(top: Path, cwd: Path, path: str) -> Path:
 
 def _link(sources: Sequence[Path], paths: Sequence[str], base_cwd: Path) -> None:
     for path, source in zip(paths, sources, strict=True):
+        if Path(path).is_absolute():
+            continue  # seen by both arms where it is
         target = base_cwd / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -511,6 +511,7 @@ def _session(
         own_figures=options.inputs.own_figures,
         allow_writes=_is_thrown_away(head),
         keep_network=options.keep_network,
+        shown=tuple(map(str, shared)),
     )
 
     def why_base_fails(message: str) -> str | None:

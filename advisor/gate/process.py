@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from advisor.executor.engines.scratch_dir import require_room
 from advisor.executor.executor import WAIT_S
 from advisor.files import within
-from advisor.gate import code_identity, thresholds
+from advisor.gate import code_identity, setup_step, thresholds
 from advisor.gate.schema import (
     DisturbanceEntry,
     GpuReadings,
@@ -82,6 +82,8 @@ class ProcessRunner:
     window: MeasurePlan = field(default_factory=MeasurePlan)
     allow_writes: bool = False
     keep_network: bool = False
+    shown: tuple[str, ...] = ()
+    """Paths in hidden folders that base and head see."""
     own_figures: Mapping[str, Mapping[str, OwnFigure]] = field(default_factory=dict)
     """By program: figures to be read from its output."""
     between: Difference | None = None
@@ -116,6 +118,9 @@ class ProcessRunner:
             spared=(str(checkout.top / ".git"),),
             caches=str(caches),
             origins=self.between.asked if self.between else None,
+            hidden=setup_step.hidden_folders(),
+            shown=setup_step.shown_paths(checkout, program.command, self.shown),
+            network=self.keep_network,
         )
         caches.parent.mkdir(exist_ok=True)
         self.engine.wait_until_quiet(WAIT_S)

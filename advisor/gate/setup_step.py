@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.errors import InterruptedByUserError
-from advisor.gate.checkout import git
+from advisor.gate.checkout import git, git_folder
 from advisor.runner.job import Job
 from advisor.runner.launch import Launched
 from advisor.runner.output import Tally, plain
 from advisor.sandbox.capabilities import ASKED_FOR, checkout_policy, detect_isolation
+from advisor.sandbox.path_policy import caches, is_within
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from advisor.gate.checkout import Checkout
 
+PACKAGE = str(Path(__file__).resolve().parents[1])
+"""The package, whose probe every run imports."""
+RUNNER_MARKS = (".runner", ".credentials")
+"""Files in the folder of a GitHub runner."""
+SEARCH_PATHS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+SHOWN_RUN = ("/run/opengl-driver",)
 MADE_FOLDERS = (".venv", "build")
 """Made in a checkout before its setup: Landlock lets nothing new be made beside `.git`."""
 TAIL_LINES = 20
@@ -42,7 +51,13 @@ def set_up(
     cwd = checkout.cwd
     offer = detect_isolation(str(cwd))
     made = _make_folders(checkout.top) if offer.kind == "landlock" else []
-    confined = checkout_policy(offer, str(checkout.top), scratch=scratch)
+    confined = checkout_policy(
+        offer,
+        str(checkout.top),
+        scratch=scratch,
+        hidden=hidden_folders(),
+        shown=shown_paths(checkout, command),
+    )
     temporary = scratch / "tmp"
     job = Job(
         argv=("bash", "-c", command),
@@ -116,4 +131,55 @@ def isolation_notes(cwd: Path, withheld: Sequence[str]) -> list[str]:
             "this checkout keeps a token in .git/config, which base and head can read: check it "
             "out with persist-credentials: false"
         )
+    return found
+
+
+def hidden_folders(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Folders of the host that code of a change cannot read."""
+    home = environ.get("HOME") or str(Path("~").expanduser())
+    found = {home, "/run", environ.get("XDG_RUNTIME_DIR", "")}
+    if temporary := environ.get("RUNNER_TEMP"):
+        found.add(temporary)
+        root = Path(temporary).resolve().parent.parent
+        if any((root / mark).exists() for mark in RUNNER_MARKS):
+            found.add(str(root))
+    real = {os.path.realpath(path) for path in found if path} - {"/"}
+    outer = {a for a in real if not any(a != b and is_within(a, b) for b in real)}
+    return tuple(sorted(path for path in outer if Path(path).is_dir()))
+
+
+def shown_paths(
+    checkout: Checkout,
+    command: str,
+    links: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[str, ...]:
+    """Paths in hidden folders that a program needs: its checkout, interpreters and caches."""
+    found = {str(checkout.top), git_folder(checkout.top), *links, *SHOWN_RUN}
+    found |= {PACKAGE, "/etc/resolv.conf", *_interpreter(Path(sys.executable).parent)}
+    for variable in SEARCH_PATHS:
+        for entry in environ.get(variable, "").split(os.pathsep):
+            if entry.startswith("/"):
+                found |= {entry, *_interpreter(Path(entry))}
+    for word in re.findall(r"/[^\s'\"=:;|&()<>]+", command):
+        found |= {word, *_interpreter(Path(word).parent)}
+    for cache, folder in caches(environ):
+        if cache.variable == "HF_HOME":
+            found |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
+        elif cache.variable != "XDG_CACHE_HOME":
+            found.add(folder)
+    real, hidden = {os.path.realpath(path) for path in found}, hidden_folders(environ)
+    return tuple(sorted(p for p in real if not any(is_within(each, p) for each in hidden)))
+
+
+def _interpreter(folder: Path) -> set[str]:
+    """Folders of an environment whose programs lie in `folder`, and of the one below it."""
+    if folder.name == "shims":
+        return {str(folder.parent)}
+    found: set[str] = set()
+    for name in ("python", "python3"):
+        program = folder / name
+        for place in (program, program.resolve()) if program.exists() else ():
+            prefix = place.parent.parent
+            found |= {str(prefix / part) for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
     return found

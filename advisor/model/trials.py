@@ -93,6 +93,12 @@ class Trial:
     spared: tuple[str, ...] = ()
     """Absolute paths that are not written all the same. Where Landlock holds, nothing can then be
     made beside them either."""
+    hidden: tuple[str, ...] = ()
+    """Folders of the host that the program cannot read, nor connect to sockets of others."""
+    shown: tuple[str, ...] = ()
+    """Paths in `hidden` that the program sees all the same."""
+    network: bool = True
+    """Leave the network open, where the host could close it."""
     made: tuple[str, ...] = ()
     """Files that earlier trials created, relative to `cwd` or absolute: not the user's."""
     caches: str | None = None

@@ -104,6 +104,9 @@ def prepare(trial: Trial, environ: Mapping[str, str] = os.environ) -> Job:
         environ=given,
         allow_writes=trial.allow_writes,
         spared=trial.spared,
+        hidden=trial.hidden,
+        shown=trial.shown,
+        network=trial.network,
     )
     originals = [str(Path(trial.cwd, file.original)) for file in trial.files]
     copies = {

@@ -130,6 +130,9 @@ def trial_policy(
     environ: Mapping[str, str],
     allow_writes: bool,
     spared: Iterable[str] = (),
+    hidden: Iterable[str] = (),
+    shown: Iterable[str] = (),
+    network: bool = True,
 ) -> SandboxPolicy:
     """Make the policy of one trial, whose program runs in `cwd` with `environ`.
 
@@ -152,11 +155,21 @@ def trial_policy(
         layers=str(Path(folder, f"gpu-advisor-{tag}") if folder else scratch / "layers"),
         upper_bytes=_upper_bytes(environ) if in_memory else 0,
         private_memory=not serves_mps(environ),
+        hidden=tuple(hidden),
+        shown=tuple(shown),
+        network=network,
         why_not_better=capability.why_not_better or ASKED_FOR,
     )
 
 
-def checkout_policy(capability: Capability, top: str, *, scratch: Path) -> SandboxPolicy:
+def checkout_policy(
+    capability: Capability,
+    top: str,
+    *,
+    scratch: Path,
+    hidden: Iterable[str] = (),
+    shown: Iterable[str] = (),
+) -> SandboxPolicy:
     """Make the policy of a program that may write in the checkout `top` alone, without `.git`.
 
     `scratch` is the program's own folder. Landlock lets nothing new be made beside `.git`.
@@ -168,6 +181,8 @@ def checkout_policy(capability: Capability, top: str, *, scratch: Path) -> Sandb
         kind=capability.kind,
         passes=(str(scratch), *inside),
         sealed=(repository,),
+        hidden=tuple(hidden),
+        shown=tuple(shown),
         layers=str(scratch / "layers"),
         upper_bytes=_upper_bytes(os.environ) if capability.in_memory else 0,
         why_not_better=capability.why_not_better or ASKED_FOR,

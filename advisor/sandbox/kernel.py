@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
+CLONE_NEWNET = 0x4000_0000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
@@ -106,18 +107,21 @@ def _checked(name: str, result: int) -> None:
 # --- namespaces ---------------------------------------------------------------------------
 
 
-def enter_namespaces() -> None:
+def enter_namespaces(*, network: bool = True) -> None:
     """Move into a user and a mount namespace of this process's own. Raises OSError.
+
+    Without `network` also into a network of its own, which holds the loopback alone.
 
     All numbers of users and groups keep their meaning. Root keeps all that exist; other users
     keep their own user and group alone.
     """
     user, group = os.geteuid(), os.getegid()
+    kinds = CLONE_NEWUSER | CLONE_NEWNS | (0 if network else CLONE_NEWNET)
     if keeps_all_users():
         with _mapper():
-            unshare(CLONE_NEWUSER | CLONE_NEWNS)
+            unshare(kinds)
     else:
-        unshare(CLONE_NEWUSER | CLONE_NEWNS)
+        unshare(kinds)
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")

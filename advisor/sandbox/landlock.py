@@ -8,7 +8,7 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
-from advisor.sandbox import kernel
+from advisor.sandbox import kernel, untrusted
 from advisor.sandbox.path_policy import SYSTEM_TREES, is_within
 from advisor.sandbox.seccomp import (
     MAKES_FOLDER,
@@ -32,7 +32,10 @@ RIGHTS = {
     3: TRUNCATE,
 }
 """By the interface's version: write to a file; remove and make each kind of entry; link and move
-between folders; truncate. Reading, running and the controls of devices stay free."""
+between folders; truncate. Running and the controls of devices stay free."""
+READ_FILE, READ_DIR = 1 << 2, 1 << 3
+READ = READ_FILE | READ_DIR
+"""Denied where folders are hidden."""
 
 
 class Landlock:
@@ -40,8 +43,10 @@ class Landlock:
 
     def __init__(self, policy: Mapping[str, Any]) -> None:
         self._free = (*policy["passes"], *SYSTEM_TREES)
+        self._read = untrusted.readable(policy)
         self._denied: list[str] = []
-        self._listener = SyscallListener((*METADATA, *MAKES_FOLDER), self.judge)
+        connect = (untrusted.CONNECT,) if self._read else ()
+        self._listener = SyscallListener((*METADATA, *MAKES_FOLDER, *connect), self.judge)
 
     def enter(self) -> None:
         """Do nothing."""
@@ -52,6 +57,8 @@ class Landlock:
             "landlock_create_ruleset", kernel.LANDLOCK_CREATE_RULESET, None, 0, VERSION
         )
         rights = sum(bits for since, bits in RIGHTS.items() if since <= version)
+        if self._read:
+            rights |= READ
         ruleset = kernel.syscall(
             "landlock_create_ruleset",
             kernel.LANDLOCK_CREATE_RULESET,
@@ -61,6 +68,8 @@ class Landlock:
         )
         for path in self._free:
             self._allow(ruleset, path, rights)
+        for path in self._read:
+            self._allow(ruleset, path, READ)
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
         kernel.syscall("landlock_restrict_self", kernel.LANDLOCK_RESTRICT_SELF, ruleset, 0)
         os.close(ruleset)
@@ -72,6 +81,8 @@ class Landlock:
         The kernel denies folders by itself, but reports that to nobody else than the program.
         """
         call = notice.call
+        if call is untrusted.CONNECT:
+            return untrusted.connect(notice, self._free)
         flags = notice.arguments[call.flags] if call.flags is not None else 0
         follows = call.follows and not flags & NO_FOLLOW
         try:
@@ -93,7 +104,7 @@ class Landlock:
             return
         try:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
-                rights &= WRITE_FILE | TRUNCATE
+                rights &= WRITE_FILE | TRUNCATE | READ_FILE
             rule = struct.pack("=Qi", rights, place)
             kernel.syscall(
                 "landlock_add_rule", kernel.LANDLOCK_ADD_RULE, ruleset, PATH_BENEATH, rule, 0

@@ -13,7 +13,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from advisor.sandbox import kernel, layers
+from advisor.sandbox import kernel, layers, untrusted
 from advisor.sandbox.mounts import Step, foreign_below, look_around, plan, read_mounts
 from advisor.sandbox.path_policy import SOCKET_TREES, SYSTEM_TREES
 from advisor.sandbox.pyc_mtime import set_content_mtime
@@ -74,7 +74,9 @@ class Overlay:
         home = os.path.realpath(os.path.expanduser("~"))
         places = [self._cwd, home, *foreign_below(self._cwd, look)]
         steps = plan(mounts, places, look, private_memory=private)
-        kernel.enter_namespaces()
+        kernel.enter_namespaces(network=self._policy["network"])
+        if not self._policy["network"]:
+            untrusted.start_loopback()
         if self._policy["upper_bytes"]:
             size = f"size={self._policy['upper_bytes']},mode=700"
             kernel.mount("tmpfs", self._stage, "tmpfs", kernel.MS_NOSUID, size)
@@ -86,7 +88,7 @@ class Overlay:
         kernel.mount("tmpfs", bases, "tmpfs", kernel.MS_NOSUID, "mode=700")
         for step in steps:
             self._take(step, root + step.path.rstrip("/"))
-        for path in _reachable_sockets():
+        for path in () if self._policy["hidden"] else _reachable_sockets():
             with contextlib.suppress(OSError):
                 kernel.bind(path, root + path)
         self._lay_caches(root)
@@ -96,6 +98,7 @@ class Overlay:
         for path in self._policy["sealed"]:
             with contextlib.suppress(FileNotFoundError):
                 _show_sealed(path, root + path)
+        untrusted.hide(root, self._policy)
         kernel.change_root(root)
 
     def _take(self, step: Step, target: str) -> None:

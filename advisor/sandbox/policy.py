@@ -25,6 +25,12 @@ class SandboxPolicy:
     """Places in `passes` that an overlay shows read-only."""
     caches: tuple[tuple[str, str], ...] = ()
     """A cache of the user's, and the folder that keeps what trials add to it."""
+    hidden: tuple[str, ...] = ()
+    """Folders that cannot be read; sockets of others cannot be reached either."""
+    shown: tuple[str, ...] = ()
+    """Paths in `hidden` that are seen all the same."""
+    network: bool = True
+    """An overlay leaves the network open."""
     layers: str = ""
     """Folder of this trial alone in which the layers are put together."""
     upper_bytes: int = 0

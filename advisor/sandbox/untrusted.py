@@ -1,0 +1,107 @@
+"""Walls around code of others: hidden folders, sockets and the network. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from typing import TYPE_CHECKING, Any
+
+from advisor.sandbox import kernel
+from advisor.sandbox.path_policy import around, is_within
+from advisor.sandbox.seccomp import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.sandbox.seccomp import SyscallNotification
+
+CONNECT = Call(42, 203)
+PIDFD_OPEN, PIDFD_GETFD = 434, 438
+"""Syscall numbers, the same on every architecture."""
+ADDRESS_BYTES = 110
+"""Longest address of a socket in the file tree."""
+SET_FLAGS, UP_AND_RUNNING = 0x8914, 0x41
+"""Of a network interface."""
+
+
+def start_loopback() -> None:
+    """Start the loopback of a new network, which programs use among themselves."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_:
+        fcntl.ioctl(any_, SET_FLAGS, struct.pack("16sH14x", b"lo", UP_AND_RUNNING))
+
+
+# --- overlay ------------------------------------------------------------------------------
+
+
+def hide(root: str, policy: Mapping[str, Any]) -> None:
+    """Lay an empty folder over each hidden one below `root`, and show parts of it again."""
+    hidden = [path for path in policy["hidden"] if os.path.isdir(root + path)]
+    opened = []
+    for path in sorted({*policy["shown"], *policy["passes"]}):
+        if any(is_within(path, each) for each in hidden):
+            with contextlib.suppress(OSError):
+                opened.append((path, os.open(root + path, os.O_PATH)))
+    for path in hidden:
+        mode = stat.S_IMODE(os.stat(root + path).st_mode)
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV
+        kernel.mount("tmpfs", root + path, "tmpfs", flags, f"mode={mode:o}")
+    for path, handle in opened:
+        target = root + path
+        is_folder = stat.S_ISDIR(os.fstat(handle).st_mode)
+        os.makedirs(target if is_folder else os.path.dirname(target), exist_ok=True)
+        if not is_folder:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        kernel.bind(f"/proc/self/fd/{handle}", target, deep=True)
+        os.close(handle)
+
+
+# --- Landlock -----------------------------------------------------------------------------
+
+
+def readable(policy: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return all places that may be read; empty where nothing is hidden."""
+    if not policy.get("hidden"):
+        return ()
+    return (*around(map(os.path.realpath, policy["hidden"])), *policy["shown"])
+
+
+def connect(notice: SyscallNotification, allowed: Sequence[str]) -> int | None:
+    """Connect a socket of the file tree on the program's behalf, in allowed folders alone.
+
+    The kernel would read the address again, which another thread may have changed by then.
+    """
+    number = notice.arguments[0] & 0xFFFF_FFFF
+    with socket.socket(fileno=_copied_descriptor(notice.pid, number)) as own:
+        if own.family != socket.AF_UNIX:
+            return None
+        with open(f"/proc/{notice.pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(notice.arguments[1])
+            address = memory.read(min(notice.arguments[2], ADDRESS_BYTES))
+        name = os.fsdecode(address[2:].partition(b"\0")[0])
+        if not name:  # of the abstract name space, where no folder is its own
+            return errno.EACCES
+        folder = os.readlink(f"/proc/{notice.pid}/cwd")
+        path = os.path.realpath(os.path.join(folder, name))
+        if not any(is_within(path, each) for each in allowed):
+            return errno.EACCES
+        try:
+            own.connect(path)
+        except OSError as problem:
+            return problem.errno or errno.EACCES
+        return 0
+
+
+def _copied_descriptor(thread: int, number: int) -> int:
+    """Return a copy of a descriptor of another process. Raises OSError."""
+    with open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
+        process = next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
+    handle = kernel.syscall("pidfd_open", PIDFD_OPEN, process, 0)
+    try:
+        return kernel.syscall("pidfd_getfd", PIDFD_GETFD, handle, number, 0)
+    finally:
+        os.close(handle)
