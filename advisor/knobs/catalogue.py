@@ -1,20 +1,21 @@
-"""catalogue.toml, read once: kinds, value families and rules, ready to be asked."""
+"""catalogue.toml, read once: value families, and rules for whole names."""
 
 from __future__ import annotations
 
 import functools
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, number_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.model import JsonScalar, KnobClass, Phase
+    from advisor.model import JsonScalar, Phase
 
 Shape = Literal["line", "root-line"]
 """How the noise rates of a schedule rise; `root-line` is linear in their square roots."""
@@ -115,25 +116,6 @@ def _text_types(text: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of knob, and what holds for it unless a rule says otherwise."""
-
-    name: str
-    knob_class: KnobClass
-    class_of_phase: Mapping[str, KnobClass] = field(default_factory=dict)
-    phase: Phase | None = None
-    """The phase it is always of."""
-    usual_phase: Phase | None = None
-    """The phase where nothing tells otherwise."""
-    unit: str | None = None
-    value: str
-
-    def class_in(self, phase: Phase) -> KnobClass:
-        """The class of this kind in one phase."""
-        return self.class_of_phase.get(phase, self.knob_class)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One row of the catalogue: conditions, and what a leaf is that meets them."""
 
@@ -199,7 +181,6 @@ class Switch:
 class Catalogue:
     """Everything catalogue.toml says."""
 
-    kinds: Mapping[str, Kind]
     families: Mapping[str, Family]
     rules: tuple[Rule, ...]
     wrappers: frozenset[str]
@@ -245,22 +226,9 @@ def catalogue() -> Catalogue:
     text = resources.files("advisor.knobs").joinpath("catalogue.toml").read_text("utf-8")
     table = tomllib.loads(text)
     families = {name: _family(row, table["family"]) for name, row in table["family"].items()}
-    kinds = {
-        name: Kind(
-            name=name,
-            knob_class=row["class"],
-            class_of_phase=row.get("class-of-phase", {}),
-            phase=row.get("phase"),
-            usual_phase=row.get("usual-phase"),
-            unit=row.get("unit"),
-            value=row["value"],
-        )
-        for name, row in table["kind"].items()
-    }
     return Catalogue(
-        kinds=kinds,
         families=families,
-        rules=tuple(_rule(row, kinds, families) for row in table["rule"]),
+        rules=tuple(_rule(row, families) for row in (*table["rule"], *_plain_names())),
         wrappers=frozenset(table["wrappers"]),
         phase_words={w: p for p in PHASES for w in table["phase-words"][p]},
         sample_words=frozenset(table["phase-words"]["sample"]),
@@ -325,10 +293,17 @@ def _family(row: Mapping[str, Any], rows: Mapping[str, Any]) -> Family:
     )
 
 
-def _rule(row: dict[str, Any], kinds: Mapping[str, Kind], families: Mapping[str, Family]) -> Rule:
+def _plain_names() -> list[dict[str, Any]]:
+    """Rules for the names that the registry itself holds."""
+    return [
+        {"kind": each.kind, "names": list(each.names)} for each in REGISTRY.values() if each.names
+    ]
+
+
+def _rule(row: dict[str, Any], families: Mapping[str, Family]) -> Rule:
     row = dict(row)
     kind = row.pop("kind", None)
-    family = row.pop("value", kinds[kind].value if kind else "any")
+    family = row.pop("value", REGISTRY[kind].family if kind else "any")
     rule = Rule(
         names=_union(row.pop("names")),
         family=families[family],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.knobs.catalogue import catalogue
+from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.knobs.tree import Leaf, Part, number_of, parts_of
 from advisor.model import Knob, KnobConstraint
 
@@ -116,9 +117,9 @@ def _half(knob: Knob) -> str | None:
 
 def _needing_workers(around: _Around) -> Iterable[Found]:
     workers = around.of_kind("num_workers")
-    for kind in ("prefetch_factor", "persistent_workers"):
+    for kind in loader_arguments("workers"):
         for knob in around.of_kind(kind):
-            if kind == "prefetch_factor" and not _is_count(knob.value):
+            if REGISTRY[kind].none_is_a_value and not _is_count(knob.value):
                 continue
             same = [w for w in workers if w.phase == knob.phase] or workers
             for near in around.nearest(knob, same)[:1]:

@@ -10,25 +10,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.config import Absent
+from advisor.knobs.registry import LOADER_ARGUMENTS
 from advisor.knobs.tree import parts_of
 
 if TYPE_CHECKING:
     from advisor.config import Document
     from advisor.model import JsonScalar
 
-DEFAULTS: dict[str, JsonScalar] = {
-    "num_workers": 0,
-    "prefetch_factor": 2,
-    "persistent_workers": False,
-    "pin_memory": False,
-}
-"""What may be added, and what a DataLoader does without it."""
+DEFAULTS: dict[str, JsonScalar] = {each.kind: each.default for each in LOADER_ARGUMENTS}
+"""Arguments that may be added, and their values without that."""
 TAKEN = {
     *DEFAULTS,
     *("batch_size", "shuffle", "drop_last", "timeout", "in_order"),
     *("multiprocessing_context", "pin_memory_device"),
 }
-"""What else such a mapping may hold."""
+"""Further keys that such a mapping may hold."""
 SIGNS = {"batch_size", "num_workers"}
 SOURCE = "that of DataLoader"
 

@@ -16,6 +16,7 @@ from advisor.knobs.catalogue import catalogue
 from advisor.knobs.constraints import find_links
 from advisor.knobs.finder import Classified
 from advisor.knobs.findings import Followed, Shown
+from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, leaves, number_of, parts_of
 from advisor.model import SAMPLER_FORWARDS, Knob
 
@@ -630,7 +631,7 @@ def _links(
 
 
 def _knob(found: Followed, phase: Phase) -> Knob:
-    kind = catalogue().kinds[found.kind]
+    kind = REGISTRY[found.kind]
     phase = kind.phase or phase
     return Knob(
         document=found.document,

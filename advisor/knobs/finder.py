@@ -13,6 +13,7 @@ from advisor.config.leaves import COMPUTED
 from advisor.knobs import candidate_values, vocabulary
 from advisor.knobs.catalogue import catalogue, types_of
 from advisor.knobs.findings import Reference
+from advisor.knobs.registry import REGISTRY
 from advisor.knobs.tree import Leaf, canonical, leaves, number_of, parts_of, path_of
 from advisor.model import FalseMatch, Knob, KnobConstraint
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.config import Document
-    from advisor.knobs.catalogue import Catalogue, Kind
+    from advisor.knobs.catalogue import Catalogue
+    from advisor.knobs.registry import KnobSpec
     from advisor.model import Phase
 
 
@@ -69,25 +71,25 @@ def _switched_to(catalogue: Catalogue, leaves: Iterable[Leaf]) -> Phase | None:
 
 
 def _phase_of_leaf(
-    catalogue: Catalogue, leaf: Leaf, kind: Kind, document: Phase, names: frozenset[str]
+    catalogue: Catalogue, leaf: Leaf, spec: KnobSpec, document: Phase, names: frozenset[str]
 ) -> Phase:
     """The phase of one setting: its own name decides, then the nearest key above that speaks."""
-    if kind.phase:
-        return kind.phase
+    if spec.phase:
+        return spec.phase
     own = leaf.name.split("_")
     spoken = (
         _first(catalogue, (w for w in own if w in catalogue.own_phase_words), document)
         or _first(catalogue, (w for a in leaf.ancestors for w in reversed(a.split("_"))), document)
-        or (None if kind.usual_phase == "test" else _twin(catalogue, leaf))
+        or (None if spec.usual_phase == "test" else _twin(catalogue, leaf))
     )
     if spoken:
         return spoken
     if {"train", "test"} <= names and leaf.words & {"dataloader", "data_loader"}:
         return "any"  # one block of loader settings for both
-    if kind.usual_phase == "test":
+    if spec.usual_phase == "test":
         return "test"
     if document == "any":
-        return kind.usual_phase or "any"
+        return spec.usual_phase or "any"
     return document
 
 
@@ -186,10 +188,6 @@ class Classified:
     """Of kind `reference`: values that live elsewhere."""
     references: tuple[Reference, ...]
     outputs: tuple[str, ...]
-
-
-NONE_IS_A_VALUE = {"prefetch_factor"}
-"""Kinds of which None is what a DataLoader itself takes, and no sign of a value set elsewhere."""
 
 
 def classify(document: Document, told: Phase | None = None) -> Classified:
@@ -391,7 +389,7 @@ class _Finder:
             return f"several values, as {searched} has: part of a search space, no one setting"
         if leaf.mapping in self._variants:
             return f"part of {leaf.mapping}, a variant that overrides other values of this config"
-        if self.catalogue.kinds[meaning.kind].knob_class != "quality":
+        if REGISTRY[meaning.kind].knob_class != "quality":
             return None
         if leaf.path in self._of_models:
             return f"{self._of_models[leaf.path]} takes this value: part of the architecture"
@@ -417,22 +415,22 @@ class _Finder:
     # --- a knob ------------------------------------------------------------------------------
 
     def _knob(self, leaf: Leaf, meaning: _Meaning) -> Knob:
-        kind = self.catalogue.kinds[meaning.kind]
-        phase = meaning.phase or _phase_of_leaf(self.catalogue, leaf, kind, self.phase, self.names)
-        frozen = self._frozen(leaf, kind.name)
+        spec = REGISTRY[meaning.kind]
+        phase = meaning.phase or _phase_of_leaf(self.catalogue, leaf, spec, self.phase, self.names)
+        frozen = self._frozen(leaf, spec.kind)
         unit, scope = self._unit(leaf, meaning), self._scope(leaf, meaning)
         why = f"`{leaf.key}`"
         if leaf.ancestors:
             why += f" under `{leaf.ancestors[0]}`"
-        why += f" is a {kind.name} by {meaning.why}"
+        why += f" is a {spec.kind} by {meaning.why}"
         if phase != "any":
             why += f", of the {phase} phase"
         return Knob(
             document=self.document.name,
             path=leaf.path,
-            kind=kind.name,
+            kind=spec.kind,
             phase=phase,
-            knob_class=kind.class_in(phase),
+            knob_class=spec.class_in(phase),
             value=leaf.value,
             unit=unit,
             scope=scope,
@@ -458,7 +456,7 @@ class _Finder:
             return "auto: another program or file fills it in"
         if "missing" in kinds:
             return "??? stands for a value that another file or the command line gives"
-        if leaf.value == "" or (leaf.value is None and kind not in NONE_IS_A_VALUE):
+        if leaf.value == "" or (leaf.value is None and not REGISTRY[kind].none_is_a_value):
             return "no value is set here: the program's default decides"
         return None
 
@@ -473,13 +471,13 @@ class _Finder:
 
     def _unit(self, leaf: Leaf, meaning: _Meaning) -> str | None:
         if meaning.unit or meaning.kind != "batch_size":
-            return meaning.unit or self.catalogue.kinds[meaning.kind].unit
+            return meaning.unit or REGISTRY[meaning.kind].unit
         for key in self.catalogue.unit_switch_keys & leaf.siblings:
             switch = self._sibling(leaf, key)
             unit = self.catalogue.unit_switch.get(str(switch.value).lower()) if switch else None
             if unit:
                 return unit
-        return self.catalogue.kinds["batch_size"].unit
+        return REGISTRY["batch_size"].unit
 
     def _scope(self, leaf: Leaf, meaning: _Meaning) -> str | None:
         if meaning.kind != "batch_size" or meaning.scope:

@@ -12,6 +12,7 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, loader_arguments
 from advisor.patches.python_source import (
     Source,
     Splice,
@@ -45,19 +46,13 @@ LOADER_POSITIONS = (
 )
 """Parameters of DataLoader that may be given without their name."""
 WITHOUT_WORKERS: dict[str, int | bool | None] = {
-    "prefetch_factor": None,
-    "persistent_workers": False,
+    **{name: REGISTRY[name].without_workers for name in loader_arguments("workers")},
     "multiprocessing_context": None,
     "timeout": 0,
 }
 """The only values a DataLoader accepts when it has no workers."""
-ARGUMENTS = {
-    "num_workers": "dataloader_num_workers",
-    "prefetch_factor": "dataloader_prefetch_factor",
-    "persistent_workers": "dataloader_persistent_workers",
-    "pin_memory": "dataloader_pin_memory",
-}
-"""What the TrainingArguments of transformers call the arguments of their Trainer's loaders."""
+ARGUMENTS = {each.kind: each.trainer_argument for each in LOADER_ARGUMENTS if each.trainer_argument}
+"""Names of loader arguments among the TrainingArguments of transformers."""
 OF_LIKE_LENGTH = "batches_of_like_length"
 """What builds a loader in the place of `DataLoader` once a patch says so."""
 TRAINER_METHODS = {"train", "evaluate", "predict"}

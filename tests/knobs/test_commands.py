@@ -51,14 +51,8 @@ COMMANDS = [
     ("python plot.py --W 768", {}),
     ("python train.py --bsz 8 --nw 6", {"--bsz": "batch_size", "--nw": "num_workers"}),
     ("python train.py --nw 6", {}),
-    ("python train.py --lr 0.1 --n_ep 6", {"--lr": "learning_rate", "--n_ep": "epochs"}),
     ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
-    ("python train.py -s scene --iterations 30000", {"--iterations": "epochs"}),
     ("python solve.py --iterations 30000", {}),
-    (
-        "python train.py --set train:total_iter=900 datasets:train:batch_size_per_gpu=8",
-        {"train:total_iter": "epochs", "datasets:train:batch_size_per_gpu": "batch_size"},
-    ),
     ("python train.py s3://bucket/batch_size=8", {}),
 ]
 

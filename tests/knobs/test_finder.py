@@ -45,9 +45,6 @@ NAMES = {
         "lr learning_rate BASE_LR base_learning_rate base_lr lr0 lr_temporal lr_spatial LR "
         "G_optimizer_lr lr_adam finetune_lr learningRate AdamW.lr"
     ),
-    "epochs": (
-        "epochs num_epochs n_iter max_epochs max_epoch n_epoch max_steps num_train_epochs MAX_ITER"
-    ),
     "timesteps": (
         "num_inference_steps timestep_respacing sampling_steps sample_timesteps ddim_steps"
     ),

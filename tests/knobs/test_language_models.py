@@ -10,54 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LLM = {
-    "transformers": (
-        """
-        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "bf16": true,
-         "group_by_length": true, "gradient_checkpointing": true, "torch_compile": false,
-         "dataloader_num_workers": 4, "dataloader_prefetch_factor": 2, "packing": true,
-         "attn_implementation": "sdpa", "max_seq_length": 2048, "dataloader_pin_memory": true}
-        """,
-        {
-            "per_device_train_batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "bf16": "precision",
-            "group_by_length": "length_grouping",
-            "gradient_checkpointing": "grad_checkpoint",
-            "torch_compile": "compile",
-            "dataloader_num_workers": "num_workers",
-            "dataloader_prefetch_factor": "prefetch_factor",
-            "packing": "packing",
-            "attn_implementation": "attention_impl",
-            "max_seq_length": "seq_len",
-            "dataloader_pin_memory": "pin_memory",
-        },
-    ),
-    "recipes": (
-        """
-        tokenizer: {max_seq_len: null}
-        dataset: {packed: false}
-        batch_size: 2
-        gradient_accumulation_steps: 8
-        optimizer: {fused: true, lr: 2.0e-5}
-        optimizer_in_bwd: false
-        compile: false
-        enable_activation_checkpointing: true
-        enable_activation_offloading: false
-        dtype: bf16
-        """,
-        {
-            "dataset.packed": "packing",
-            "batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "optimizer.fused": "fused_kernels",
-            "optimizer.lr": "learning_rate",
-            "optimizer_in_bwd": "optimizer_in_backward",
-            "compile": "compile",
-            "enable_activation_checkpointing": "grad_checkpoint",
-            "enable_activation_offloading": "offload",
-            "dtype": "precision",
-        },
-    ),
     "parallel pretraining": (
         """
         trainer: {devices: 8, precision: bf16-mixed, accumulate_grad_batches: 1}
@@ -78,21 +30,6 @@ LLM = {
             "model.activations_checkpoint_granularity": "grad_checkpoint",
             "model.data.num_workers": "num_workers",
             "model.optim.lr": "learning_rate",
-        },
-    ),
-    "sharded training": (
-        """
-        {"train_batch_size": 64, "gradient_accumulation_steps": 4,
-         "bf16": {"enabled": true},
-         "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu",
-                               "pin_memory": true}}}
-        """,
-        {
-            "train_batch_size": "batch_size",
-            "gradient_accumulation_steps": "grad_accum",
-            "bf16.enabled": "precision",
-            "zero_optimization.stage": "sharding",
-            "zero_optimization.offload_optimizer.device": "offload",
         },
     ),
 }

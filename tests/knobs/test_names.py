@@ -35,7 +35,6 @@ MADE_UP = {
     "prefetch_factor": "loader_prefetch_factor prefetchPerWorker DL_PREFETCH prefetch_depth",
     "persistent_workers": "dl_persistent_workers keepWorkersAlive reuse_workers",
     "precision": "usefp16 FP16_RUN enableAMP unet_dtype text_encoder_dtype vae_dtype amp_training",
-    "epochs": "totalEpochs max_train_updates updates END_EPOCH num_update",
     "image_size": "random_crop validation_resolution processing_resolution train_h imgSize2",
     "timesteps": "validation_num_inference_steps numSamplingSteps DENOISING_STEPS ddim_steps_val",
 }
@@ -251,12 +250,7 @@ def test_a_rate_in_a_schedule_is_the_rate_only_where_no_other_is(
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("max_frames: 2000000", "epochs"),
-        ("online_steps: 1000", "epochs"),
-        ("num_actors: 64", "num_envs"),
-        ("num_processes: 64\nvalue_loss_coef: 0.5", "num_envs"),
         ("player: {deterministic: true}", None),
-        ("deterministic_torch: false", "deterministic"),
     ],
 )
 def test_where_an_agent_learns_frames_are_a_length_and_actors_are_environments(
