@@ -223,16 +223,6 @@ def test_the_configs_place_in_an_entry_stays_a_place(project: Path) -> None:
     assert content.decode() == text.replace("--batch 2", "--batch 8")
 
 
-def test_a_pyproject_keeps_its_tables(project: Path) -> None:
-    text = '[project]\nname = "x"\n\n[tool.gpu-advisor.workload.a]\ncommand = "ls"\n'
-    (project / "pyproject.toml").write_text(text)
-    asked = invocation.resolve(None, ["python", "predict.py"])
-    content = entry.place(asked).content((change("--batch-size", 8),))
-    table = tomllib.loads(content.decode())["tool"]["gpu-advisor"]["workload"]
-    assert table["predict"] == {"command": "python predict.py --batch-size 8"}
-    assert content.decode().startswith(text)
-
-
 def test_a_taken_name_is_not_taken_again(project: Path) -> None:
     (project / "gpu-advisor.toml").write_text('[workload.predict]\ncommand = "ls"\n')
     asked = invocation.resolve(None, ["python", "predict.py"])

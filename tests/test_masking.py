@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import pytest
@@ -91,12 +90,6 @@ def test_numbers_stay(number: float) -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.text("abcdefgh_-", min_size=1, max_size=12), min_size=1, max_size=8))
-def test_paths_of_words_stay(parts: list[str]) -> None:
-    assert mask_text("/".join(parts)) == "/".join(parts)
-
-
-@settings(deadline=None)
 @given(st.text("0123456789abcdef", min_size=7, max_size=64))
 def test_a_git_hash_is_no_secret_unless_its_name_says_so(digest: str) -> None:
     assert mask_text(f"commit {digest}") == f"commit {digest}"
@@ -120,27 +113,6 @@ def test_masking_twice_is_masking_once(parts: list[str]) -> None:
     assert mask_text(mask_text(text)) == mask_text(text)
     argv = tuple(parts)
     assert mask_argv(mask_argv(argv)) == mask_argv(argv)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["a", "token", "password", "x_api_key"]), inner, max_size=3
-        )
-    ),
-    max_leaves=12,
-)
-
-
-@settings(deadline=None)
-@given(json_values)
-def test_masked_data_keeps_its_shape(value: object) -> None:
-    masked = mask_value(value)
-    assert mask_value(masked) == masked
-    assert json.loads(json.dumps(masked)) == masked
-    assert type(masked) is type(value) or masked == MASK
 
 
 def test_random_strings_are_masked() -> None:

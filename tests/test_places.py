@@ -133,13 +133,6 @@ def test_overwrite_is_the_consent_and_our_own_files_need_none(project: Path) -> 
     assert {path.name for path in project.iterdir()} == first
 
 
-def test_a_patch_of_the_users_that_we_would_never_name_so_is_left_alone(project: Path) -> None:
-    (project / "report-advice-mine.patch").write_text("mine\n")
-    writing.write(plain(), project / "report.md")
-    writing.write(plain(), project / "report.md")
-    assert (project / "report-advice-mine.patch").read_text() == "mine\n"
-
-
 def test_every_file_of_a_report_carries_the_mark_that_makes_it_ours(project: Path) -> None:
     patched = SuggestionEntry(title="t", detail="d", patch="--- a/x.py\n+++ b/x.py\n")
     writing.write(examples.improved(suggestions=[patched]), project / "out" / "r.md")
@@ -207,14 +200,6 @@ def test_what_is_no_place_for_a_file_is_said_before_the_first_trial(
     assert "named pipe" in said
 
 
-def test_missing_folders_are_made_when_something_is_written(project: Path) -> None:
-    report = project / "a" / "b" / "r.md"
-    claimed = writing.claim(report)
-    assert not report.parent.exists()
-    writing.write(plain(), report, claimed)
-    assert report.is_file()
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_read_only_folder_is_said(project: Path) -> None:
     (project / "locked").mkdir(mode=0o555)
@@ -257,15 +242,6 @@ def test_a_state_folder_that_is_a_file_is_said(
     assert ".gpu-advisor is a file" in capsys.readouterr().err
 
 
-def test_the_state_folder_is_its_users_alone(project: Path) -> None:
-    from advisor.state import state_folder
-
-    old = project / ".gpu-advisor"
-    old.mkdir(mode=0o755)
-    assert state_folder(project) == old
-    assert stat.S_IMODE(old.stat().st_mode) == 0o700
-
-
 @pytest.mark.parametrize(
     "content", [b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 50_000]
 )
@@ -289,17 +265,13 @@ def test_a_report_without_an_end_is_not_read(project: Path) -> None:
     ("settings", "said"),
     [
         ('command = "python \'run.py {config}"', "command .*No closing quotation"),
-        ('command = "  "', "names no program"),
         ('command = "python run.py"\nquality-command = "a \'b"', "quality-command"),
         ('command = "python run.py"\nconfig = "a\\u0000b"', "NUL"),
-        ('command = "python \\u0000"', "NUL"),
         ('command = "python run.py"\nunit-regex = "(["', "unit-regex .*no regular expression"),
         ('command = "python run.py"\nmetric-regex = "x"', "has no group"),
         ('command = "p"\n[workload.w.env]\n"A=B" = "c"', "no environment variable"),
         ('command = "p"\n[workload.w.quality.q]\npattern = "(["', "no regular expression"),
         ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "2 %%"', "tolerance"),
-        ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "-1"', "tolerance"),
-        ('command = "p"\n[workload.w.quality.q]\npattern = "x"\ntolerance = "nan"', "tolerance"),
     ],
 )
 def test_wrong_settings_are_found_before_anything_runs(
