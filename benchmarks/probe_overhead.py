@@ -5,12 +5,11 @@
 Two processes on one core, one with the hooks, take steps by turns of some milliseconds, so that
 both share the machine's moods. CPU time is compared, not the wall's: the hooks never wait. Where a
 process lies in memory alone makes its steps some percent longer or shorter, so there are several
-pairs, and one pair is one sample. A turn holds whole rounds of the probe's rests.
+pairs, and one pair is one sample. Steps are recorded in full, or only counted as in a window.
 
-The rows by length are of steps of a millisecond without a loader, in a session whose window is
-never full and that is looked at all the time. What the probe does once, in the first steps of a
-program, is a row of its own, for which hooks are put in and taken out inside one process: it
-belongs to the warm-up that is discarded.
+The rows by length are of steps of a millisecond without a loader. The first steps of a program are
+a row of their own, for which hooks are put in and taken out inside one process: they belong to the
+warm-up that is discarded.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from advisor.probe import hooks
-from advisor.probe.log import KINDS
-from advisor.probe.resting import SPELL
 from advisor.probe.session import Session
 
 if TYPE_CHECKING:
@@ -45,11 +42,9 @@ STEP_MS = 10.0
 LENGTHS = (10, 1_000, 100_000)
 SHORT_STEP_MS = 1.0
 PLAIN = {"mode": "observe"}
-ENDLESS = {"mode": "window", "measure_s": 3.0, "min_steps": 10, "whole_batches": 10**9}
-"""A plan that is looked at again and again, and never done."""
 WARM = 40
 """First steps, in which the probe looks at everything once."""
-TURN = 2 * (SPELL + 1)
+TURN = 256
 """Steps of a turn."""
 LEARNT = 1_200
 """Steps before the first turn, but for the rows by length."""
@@ -122,10 +117,10 @@ def first_steps(rounds: int, folder: str) -> list[float]:
 
 
 def by_turns(
-    loop: str, pad_ms: float, turns: int, learnt: int = LEARNT, *, endless: bool = False
-) -> tuple[float, float, int]:
-    """(microseconds added to a step, ratio of the steps, entries held at the end) of one pair."""
-    told = ("--take", loop, str(pad_ms), str(learnt), str(int(endless)))
+    loop: str, pad_ms: float, turns: int, learnt: int = LEARNT, *, counting: bool = True
+) -> tuple[float, float]:
+    """(microseconds added to a step, ratio of the steps) of one pair."""
+    told = ("--take", loop, str(pad_ms), str(learnt), str(int(counting)))
     with contextlib.ExitStack() as ends:
         begun = {
             arm: ends.enter_context(
@@ -140,41 +135,39 @@ def by_turns(
             for arm in ORDERS[0]
         }
 
-        def turn(arm: str) -> tuple[float, int]:
+        def turn(arm: str) -> float:
             asked, answered = begun[arm].stdin, begun[arm].stdout
             assert asked is not None
             assert answered is not None
             asked.write("\n")
             asked.flush()
-            seconds, held = answered.readline().split()
-            return float(seconds), int(held)
+            return float(answered.readline())
 
         seconds: dict[str, list[float]] = {arm: [] for arm in begun}
         for number in range(turns + 1):  # in the first turn everything is learnt
             for arm in ORDERS[number % 2]:
-                took_s, held = turn(arm)
+                took_s = turn(arm)
                 seconds[arm].extend([took_s] if number else [])
-        held = turn("probed")[1]
         for process in begun.values():
             assert process.stdin is not None
             process.stdin.close()
     pairs = list(zip(seconds["bare"], seconds["probed"], strict=True))
     added_us = 1e6 * statistics.median(b - a for a, b in pairs)
-    return added_us, statistics.median(b / a for a, b in pairs), held
+    return added_us, statistics.median(b / a for a, b in pairs)
 
 
-def answer(loop: str, pad_ms: float, learnt: int, plan: dict[str, Any], arm: str) -> None:
-    """One of two processes: a turn for each line that comes in, answered by its seconds and by how
-    much is held."""
+def answer(loop: str, pad_ms: float, learnt: int, counting: bool, arm: str) -> None:
+    """One of two processes: a turn for each line that comes in, answered by its seconds."""
     work = Loop()
     with tempfile.TemporaryDirectory() as folder:
-        with probed(folder, plan) if arm == "probed" else contextlib.nullcontext() as session:
+        with probed(folder, PLAIN) if arm == "probed" else contextlib.nullcontext() as session:
             batches = work.batches(loop)
             steps, pad = learnt, 0.0
             for _ in sys.stdin:
                 took_s = work.take(batches, steps, pad)
-                held = sum(len(getattr(session.log, kind)) for kind in KINDS) if session else 0
-                print(took_s, held, flush=True)
+                if session is not None and counting:
+                    session.count_only(calls=loop == "no loader")
+                print(took_s, flush=True)
                 steps, pad = TURN, pad_ms
         if session is not None and session.errors:
             raise RuntimeError(session.errors[0])
@@ -228,21 +221,21 @@ def main() -> None:
     parser.add_argument("--take", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.take:
-        loop, pad_ms, learnt, endless, arm = args.take
-        answer(loop, float(pad_ms), int(learnt), ENDLESS if int(endless) else PLAIN, arm)
+        loop, pad_ms, learnt, counting, arm = args.take
+        answer(loop, float(pad_ms), int(learnt), bool(int(counting)), arm)
         return
     print(f"{'':38}{'median':>9}{'95 % interval':>20}{'limit':>9}")
-    for loop in LOOPS:
-        added = [by_turns(loop, 0.0, args.turns)[0] for _ in range(args.pairs)]
-        row(f"added a step, {loop} [us]", added, 15.0)
+    for counting, how in ((True, "counted"), (False, "recorded")):
+        for loop in LOOPS:
+            pairs = [by_turns(loop, 0.0, args.turns, counting=counting) for _ in range(args.pairs)]
+            limit = 40.0 if counting else math.nan
+            row(f"added a step, {how}, {loop} [us]", [added for added, _ in pairs], limit)
     for length in LENGTHS:
         pairs = [
-            by_turns("no loader", SHORT_STEP_MS, args.turns // 4, length, endless=True)
+            by_turns("no loader", SHORT_STEP_MS, args.turns // 4, length)
             for _ in range(min(args.pairs, FEW))
         ]
-        held = max(held for *_, held in pairs)
-        name = f"added a step after {length:,} [us]"
-        row(name, [added for added, *_ in pairs], 15.0, f"  {held:,} entries held")
+        row(f"added a step after {length:,} [us]", [added for added, _ in pairs], 40.0)
     padded = [by_turns("a loader", STEP_MS, args.turns // 4)[1] for _ in range(args.pairs)]
     row(f"step-time ratio at {STEP_MS:g} ms", padded, 1.005)
     with tempfile.TemporaryDirectory() as folder:

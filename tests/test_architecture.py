@@ -22,6 +22,7 @@ LAYERS: list[set[str]] = [  # top to bottom; a room may import its own layer and
     {"history", "quality"},
     {"runner", "knobs"},
     {"sandbox"},
+    {"analysis"},
     {"config", "state", "machine", "stats", "settings", "probe"},
     {"files", "masking", "numbers", "objective"},
     {"model"},

@@ -33,6 +33,17 @@ def read(folder: Path, name: str, limit_bytes: int) -> bytes:
     return content
 
 
+def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
+    """What a regular file below `folder` holds from `offset` on, cut to a limit. Raises OSError."""
+    with _parent(folder, name) as (parent, last):
+        handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", name)
+        file.seek(offset)
+        return file.read(limit_bytes)
+
+
 def create(folder: Path, name: str) -> int:
     """Descriptor of a new file below `folder`, open for writing. Raises OSError."""
     with _parent(folder, name) as (parent, last):

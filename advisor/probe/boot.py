@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Callable
 
-from . import follow
+from . import env_propagation
 from .guard import Guard
 from .origins import Origins
 from .session import Session, load_spec
@@ -45,10 +45,10 @@ def start(spec_path: str) -> None:
     guard = Guard(session, spec_path)
     guard.watch()
     Origins(session).watch()
-    follow.watch(session, spec_path)
+    env_propagation.watch(session, spec_path)
     actions: dict[str, list[Action]] = {
         "argparse": [lambda module: _argparse(module, session)],
-        "subprocess": [lambda module: follow.popen(module, session, spec_path)],
+        "subprocess": [lambda module: env_propagation.popen(module, session, spec_path)],
         "torch": [lambda module: _torch(module, session)],
         "torch._dynamo.eval_frame": [lambda module: _dynamo(module, session)],
     }
@@ -89,7 +89,7 @@ def _chain_excepthook(session: Session) -> None:
 
     def hook(kind: Any, problem: Any, trace: Any) -> None:
         try:
-            if session.frozen is not None:  # the window is kept, whatever comes after it
+            if session.diagnosis is not None:  # the window is kept, whatever comes after it
                 session.note(f"after its window it raised {kind.__name__}: {problem}")
                 _finish(session)
             if os.getpid() == session.pid and session.exception is None:
@@ -138,9 +138,9 @@ def _argparse(argparse: Any, session: Session) -> None:
 
 
 def _dynamo(eval_frame: Any, session: Session) -> None:
-    from . import forwards
+    from . import module_hooks
 
-    forwards.shield_compiled(eval_frame, session)
+    module_hooks.shield_compiled(eval_frame, session)
 
 
 def _torch(torch: Any, session: Session) -> None:

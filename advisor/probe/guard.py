@@ -167,7 +167,7 @@ class Guard:
             try:
                 return original(*args, **kwargs)
             finally:
-                self._session.log.saves.append((start, time.perf_counter()))
+                self._session.add(("save", start, time.perf_counter()))
 
         return saver
 

@@ -1,4 +1,4 @@
-"""What the hooks share: keys, who is muted, and what they call where a step may have ended."""
+"""Parts that all hooks share: keys, muted processes, ends of steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from .session import Session
 
 POST = -7005
 """Key in torch's hook dicts; torch's own are counted from 0 up."""
+ALWAYS = "_forward_hooks_always_called"
+"""Attribute of modules that torch has since 2.1."""
 
 
 def is_muted(session: Session) -> bool:
-    """DataLoader workers inherit the hooks by fork; they are no ranks."""
+    """Whether this is a DataLoader worker: it inherits the hooks by fork, and is no rank."""
     if session.muted is None:
         worker = sys.modules.get("torch.utils.data._utils.worker")
         session.muted = getattr(worker, "_worker_info", None) is not None
@@ -21,33 +23,52 @@ def is_muted(session: Session) -> bool:
 
 
 def step_end(session: Session) -> Callable[[float], None]:
-    """What the hooks call where a step may have ended, as cheap as it can be."""
+    """Function that hooks call where a step may have ended, as cheap as it can be."""
 
     def step_ended(now: float) -> None:
         if session.capture is not None:
             return
-        if session.clock is not None:
-            session.attempt(session.clock.mark, now)
+        if session.device is not None:
+            session.attempt(session.device.mark, now)
         if now >= session.due:
             control.tick(session, now)
 
     return step_ended
 
 
+def listen(module: Any, key: int, hook: Any) -> None:
+    """Have `hook(module, args, kwargs, output)` called after each call of `module`.
+
+    Where torch can do that (2.1 and later) it is called for one that raised, too.
+    """
+    module._forward_hooks[key] = hook
+    module._forward_hooks_with_kwargs[key] = True
+    if ALWAYS in module.__dict__:
+        module._forward_hooks_always_called[key] = True
+
+
+def unlisten(module: Any, key: int) -> None:
+    """Take that hook out again."""
+    module._forward_hooks.pop(key, None)
+    module._forward_hooks_with_kwargs.pop(key, None)
+    if ALWAYS in module.__dict__:
+        module._forward_hooks_always_called.pop(key, None)
+
+
 def dress(ours: Any, original: Any) -> None:
-    """For inspect.signature and help()."""
+    """Give `ours` the documentation of `original`, for inspect.signature and help()."""
     ours.__doc__ = original.__doc__
     ours.__wrapped__ = original
 
 
 def compiling_of(torch: Any) -> Callable[[], bool]:
-    """What tells whether torch is compiling right now."""
+    """Function that tells whether torch is compiling right now."""
     compiler = getattr(torch, "compiler", None)
     return getattr(compiler, "is_compiling", None) or (lambda: False)
 
 
 def tracing_of(torch: Any) -> Callable[[], object]:
-    """What tells whether a call is only followed into a graph, by torch.jit or torch.fx."""
+    """Function that tells whether a call is only followed into a graph, by torch.jit or fx."""
     by_jit = torch._C._get_tracing_state
     fx = sys.modules.get("torch.fx._symbolic_trace")
     return lambda: by_jit() or getattr(fx, "_is_fx_tracing_flag", False)

@@ -1,6 +1,6 @@
-"""What torch tells us: batches, root forwards, backwards, optimizer steps.
+"""Installation of all hooks in torch.
 
-Every hook appends one tuple and, when something is due, ticks. Whatever goes wrong in one of ours
+Every hook appends one event and, when something is due, ticks. Whatever goes wrong in one of ours
 is kept in the record and never reaches the program.
 """
 
@@ -9,24 +9,31 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from . import applying, fetches, forwards, graphs, recomputing, record, updates
+from . import (
+    autograd_optimizer_hooks,
+    cuda_graphs,
+    dataloader_hooks,
+    module_hooks,
+    override_install,
+    record,
+)
 from .session import Session
 
 FLAG = "_gpu_advisor_hooked"
 PARTS = (
-    fetches.built,
-    fetches.handed_out,
-    forwards.watch,
-    updates.backwards,
-    updates.asked_for,
-    updates.scaler,
-    updates.optimizers,
-    updates.steps,
-    graphs.install,
-    recomputing.watch,
-    applying.install,
+    dataloader_hooks.built,
+    dataloader_hooks.handed_out,
+    module_hooks.watch,
+    autograd_optimizer_hooks.backwards,
+    autograd_optimizer_hooks.asked_for,
+    autograd_optimizer_hooks.scaler,
+    autograd_optimizer_hooks.optimizers,
+    autograd_optimizer_hooks.steps,
+    autograd_optimizer_hooks.recomputing,
+    cuda_graphs.install,
+    override_install.install,
 )
-"""What is hooked, each by itself: where one part cannot be, the others are."""
+"""Parts that are hooked, each by itself: where one cannot be, the others are."""
 
 
 def install(torch: Any, session: Session) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Tuple
 
-from . import below
+from . import module_tree
 
 Shape = Tuple[int, ...]
 
@@ -47,7 +47,7 @@ class LayerObserver:
         if self._quiet:
             self._look_at(self._torch, module)
             return
-        for layer in below.modules(module)[:MODULES]:
+        for layer in module_tree.modules(module)[:MODULES]:
             hear = _hearing(self._torch.nn, layer)
             if hear is not None and len(self._layers) < LAYERS:
                 layer._forward_hooks[KEY] = self._hook(hear)
@@ -61,7 +61,7 @@ class LayerObserver:
             shape = tuple(buffer.shape)
             if len(shape) > 1 and shape[-1] == shape[-2] and "running" not in name:
                 self.lengths.append(shape[-1])
-        tables = [m for m in below.modules(module) if isinstance(m, torch.nn.Embedding)]
+        tables = [m for m in module_tree.modules(module) if isinstance(m, torch.nn.Embedding)]
         self.embeds = bool(tables)
         most = max((table.num_embeddings for table in tables), default=0)
         self.lengths += [t.num_embeddings for t in tables if t.num_embeddings < most]

@@ -37,7 +37,7 @@ class Padding:
         self._tellers = [teller for teller in self._tellers if teller.counts(batch)]
         return bool(self._tellers)
 
-    def told(self) -> tuple[int, int, int, bool] | None:
+    def summary(self) -> tuple[int, int, int, bool] | None:
         """(rows, positions, padded ones, whether positions are tokens); None: nothing tells."""
         for teller in self._tellers or ():
             if teller.positions and (teller.named or teller.varies):

@@ -1,17 +1,22 @@
-"""The record: one JSON file a process, `<pid>.json`, always replaced whole."""
+"""Record of this process: state and facts in `<pid>.json`, always replaced whole.
+
+`advisor/runner/records.py` reads it. Facts of loaders and modules go into the event log.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-from typing import Any
+import sys
+from typing import Any, Callable
 
-from . import measure
+from . import cuda_events, loader_facts, module_facts, training_signs
 from .session import Session
 
-VERSION = 2
-"""Of the format, which is written down where it is read: `advisor/runner/records.py`."""
+VERSION = 3
+"""Of the format of the record and of the event log."""
+GIB = 1024.0**3
 
 
 def put(session: Session, content: dict[str, Any]) -> None:
@@ -31,63 +36,147 @@ def put(session: Session, content: dict[str, Any]) -> None:
 
 
 def beat(session: Session) -> None:
-    """The short record: is it alive, how far is it."""
-    put(session, _head(session))
+    """Write the short record: is it alive, how far is it."""
+    put(session, state_of(session))
 
 
 def aside(session: Session) -> None:
-    """Every hook was taken back: nothing more will be told."""
-    if session.frozen is None:
+    """Every hook was taken back: nothing more will be recorded."""
+    if session.diagnosis is None:
         beat(session)
     else:
         write(session, "aside")
 
 
+def keep(session: Session) -> None:
+    """Close the event log at the end of the window, and keep the facts as they are then."""
+    if session.device is not None:
+        session.attempt(session.device.finish)
+    for describe in (loader_facts.describe_all, module_facts.describe_all):
+        session.attempt(describe, session)
+    session.recorder.close()
+    session.facts = facts(session)
+
+
 def write(session: Session, state: str) -> None:
-    """The whole record; what was frozen at the end of the window stands as it was then."""
+    """Write the whole record."""
     session.state = state
-    content = session.frozen or full(session, ended=state == "exited")
-    content.update(_head(session), ceilings=session.ceilings, flops=session.flops)
-    content["footprint"] = session.footprint_bytes
+    if session.diagnosis is None:
+        session.attempt(keep, session)
+    found = session.diagnosis.found() if session.diagnosis is not None else {}
     try:
-        put(session, content)
+        put(session, {**state_of(session), **session.facts, **found})
     except OSError:
         pass
 
 
-def full(session: Session, ended: bool) -> dict[str, Any]:
-    """Everything there is to say. What cannot be read is left out and noted, never fatal."""
-    content: dict[str, Any] = {}
-    for part in (measure.measured, measure.facts):
-        try:
-            content.update(part(session, ended=ended))
-        except Exception as problem:
-            session.fail(problem)
-    return content
-
-
-def _head(session: Session) -> dict[str, Any]:
-    log = session.log
-    last = log.last_time()
-    first = log.first_time()
+def state_of(session: Session) -> dict[str, Any]:
+    """How far the program is, and what went wrong."""
+    recorder = session.recorder
+    first, last = recorder.first_time, recorder.last_time
     return {
         "version": VERSION,
         "pid": session.pid,
         "ppid": os.getppid(),
         "state": session.state,
-        "alone": session.frozen is not None,
+        "alone": session.diagnosis is not None,
         "boot_time": session.boot_time,
         "first_step_time": None if first is None else first + session.epoch,
         "last_step_time": None if last is None else last + session.epoch,
-        "steps": log.steps(),
-        "whole_steps": log.whole_steps(session.optimizers_built > 0),
+        "steps": recorder.known_steps(),
+        "whole_steps": recorder.whole_steps(session.optimizers_built > 0),
+        "optimizers_built": session.optimizers_built,
         "rank": session.rank,
         "world_size": session.world_size,
         "exception": session.exception,
         "swallowed": session.swallowed,
+        "ran_out": session.ran_out,
         "guard": session.guard,
         "writes": session.writes,
         "unreached": session.unreached,
         "errors": session.errors,
         "notes": session.notes,
     }
+
+
+def facts(session: Session) -> dict[str, Any]:
+    """Facts of the whole process; one that fails takes no other along."""
+    whatif = session.overrides
+    read: dict[str, Callable[[], Any]] = {
+        "trains": lambda: training_signs.sign(session),
+        "set_to_none": lambda: None if session.set_to_none is None else bool(session.set_to_none),
+        "fused": lambda: session.fused,
+        "recomputes": lambda: session.recomputes,
+        "skipped_updates": lambda: session.skipped_updates,
+        "arguments": lambda: session.arguments,
+        "defaulted": lambda: session.defaulted,
+        "learning": lambda: training_signs.learning(session),
+        "cpus": cpus,
+        "whatif": lambda: whatif.summary() if whatif is not None else None,
+        "memory": lambda: memory(session),
+        "card": lambda: cuda_events.card_facts(session),
+        "losses": lambda: loss_values(session),
+    }
+    found: dict[str, Any] = {}
+    for name, fact in read.items():
+        try:
+            found[name] = fact()
+        except Exception as problem:
+            session.fail(problem)
+    return found
+
+
+def loss_values(session: Session) -> list[float]:
+    """Losses as numbers, read once the window is over. One that cannot be read is left out."""
+    values = []
+    for loss in session.losses:
+        try:
+            values.append(training_signs.number_in(loss))
+        except Exception as problem:
+            session.note(f"a loss could not be read: {type(problem).__name__}: {problem}")
+    return values
+
+
+def memory(session: Session) -> dict[str, Any]:
+    """Peaks so far: device allocator, and resident memory of this process and its workers."""
+    found: dict[str, Any] = {}
+    torch = session.torch
+    if torch is not None and torch.cuda.is_initialized():
+        all_stats = [torch.cuda.memory_stats(n) for n in range(torch.cuda.device_count())]
+        found = {
+            "allocated_gib": max(s.get("allocated_bytes.all.peak", 0) for s in all_stats) / GIB,
+            "reserved_gib": max(s.get("reserved_bytes.all.peak", 0) for s in all_stats) / GIB,
+            "alloc_retries": sum(s.get("num_alloc_retries", 0) for s in all_stats),
+            "ooms": sum(s.get("num_ooms", 0) for s in all_stats),
+        }
+    found["rss_gib"] = _own_rss_gib()
+    alive = {pid for facts in session.loaders for pid in loader_facts.worker_pids(facts)}
+    found["workers_rss_gib"] = sum(map(_private_gib, alive))
+    return found
+
+
+def cpus() -> int | None:
+    """CPUs that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count()
+
+
+def _own_rss_gib() -> float | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1.0 if sys.platform == "darwin" else 1024.0) / GIB
+
+
+def _private_gib(pid: int) -> float:
+    """Memory that a worker shares with nobody, pages forked from its parent left out; on Linux."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            private = [line.split()[1] for line in file if line.startswith("Private_")]
+        return sum(map(int, private)) * 1024.0 / GIB
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -1,4 +1,4 @@
-"""The process-wide state of the probe. It holds; `control` acts."""
+"""State of the probe in one process. It holds; `control` acts."""
 
 from __future__ import annotations
 
@@ -6,18 +6,10 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
-from .clock import DeviceClock
-from .entrance import Entrance
-from .learning import Learning
-from .log import Log, Root, Rota
 from .patches import Patches
-from .resting import Rest
-
-if TYPE_CHECKING:
-    from .steps import Ledger
-    from .window import Window
+from .recorder import Recorder
 
 KEPT = 5
 """Errors and exceptions of one kind that are kept."""
@@ -35,17 +27,16 @@ class Session:
         self.torch: Any = None
         self.stacks: Any = None
         self.patches = Patches()
-        self.whatif: Any = None
-        """The plan's what-if, once torch is there."""
+        self.overrides: Any = None
+        """The plan's overrides, once torch is there."""
         self.leave: Callable[[int], object] = os._exit
         """os._exit as it was before it was wrapped."""
-        self.on_root: list[Callable[[Any], object]] = []
-        """What-ifs that act on each root module with parameters when it is first called."""
-        self.entrance = Entrance({})
-        """Where calls of root modules are noticed."""
-        self.settled: Any = None
-        """The classes that tell of them by themselves."""
-        self.rest = Rest()
+        self.on_module: list[Callable[[Any], object]] = []
+        """Overrides that act on each module with parameters at its first call."""
+        self.optional: list[tuple[Callable[[], object], Callable[[], object]]] = []
+        """Hooks that counting does without: (take out, put in again)."""
+        self.entrance: Any = None
+        """Where calls of modules from outside any module are noticed."""
         self.reset()
 
     def reset(self) -> None:
@@ -55,38 +46,44 @@ class Session:
         self.muted: bool | None = None
         """True in a DataLoader worker; None until it is known."""
         self.epoch = time.time() - time.perf_counter()
-        """perf_counter + epoch = seconds since 1970."""
-
-        self.log = Log()
-        self.rest.start_over(self.log)
-        self.roots: dict[int, Root] = {}
-        """By id of the module; an id may come back after its module is gone."""
+        """Seconds since 1970 when the process's clock stood at 0."""
+        self.recorder = Recorder(self.records, self.pid)
+        self.counting = False
+        """Only what counts steps is recorded."""
+        self.loaders: list[dict[str, Any]] = []
+        self.modules: list[Any] = []
+        self.modules_by_id: dict[int, Any] = {}
+        """An id may come back after its module is gone."""
         self.watch: Any = None
-        """Of the root that runs, where what it calls is followed."""
-        self.root_runs = False
-        """Inside a root's forward."""
+        """Of the module that runs, where what it calls is followed."""
+        self.in_call = False
+        """Inside a module's forward."""
         self.capture: Any = None
         """While a CUDA graph is captured: nothing of ours may be queued, nobody may wait."""
-        self.heavy_roots = 0
-        """Those that hold parameters."""
+        self.heavy_modules = 0
+        """Called modules that hold parameters."""
         self.compilations = 0
         """Times that the program had something compiled."""
-        self.rota = Rota()
-        self.clock: DeviceClock | None = None
-        """Once the program uses CUDA."""
-        self.replay: Any = None
-        """Set while a cached batch stands in for the loader."""
-        self.due = 0.0
+        self.thread: int | None = None
+        """Thread of the first forward: where the work is done."""
+        self.device: Any = None
+        """Clock of the card, once the program uses CUDA."""
+        self.host_syncs: Any = None
+        self.latest_batch = 0.0
+        """Items of the batch that came last."""
         self.fetching = False
         """Inside a loader's `next`."""
-        self.syncs: Any = None
-        """Where numbers are given to the host, once steps are seen."""
         self.losses: list[Any] = []
         self.unscaled: Any = None
         """The loss before a GradScaler multiplied it."""
+        self.trained = False
+        """Gradients were taken, or an optimizer stepped."""
+        self.updates = 0
+        """Steps of optimizers so far."""
         self.optimizers_built = 0
         self.skipped_updates = 0
-        self.learning = Learning()
+        self.optimizers: dict[int, tuple[str, list[Any]]] = {}
+        """Class and learning rates of each optimizer that stepped, by its id."""
         self.fused: bool | None = None
         """Of the first optimizer that stepped."""
         self.recomputes: bool | None = None
@@ -94,9 +91,7 @@ class Session:
         self.asked_gradients = False
         """Gradients were asked for that update nothing by themselves."""
         self.set_to_none: bool | None = None
-        """What zero_grad was last asked for."""
-        self.kept_batch: tuple[int, Any, float] | None = None
-        """(loader, batch, items) to be replayed, where ceilings are asked for."""
+        """Argument of the last zero_grad."""
         self.arguments: dict[str, Any] = {}
         self.defaulted: list[str] = []
         self.writes: list[str] = []
@@ -106,61 +101,74 @@ class Session:
         self.exception: dict[str, Any] | None = None
         self.swallowed: list[dict[str, Any]] = []
         self.ran_out: tuple[float, float] | None = None
-        """When memory ran out last, and the items of the batch that it was for."""
+        """Time of the last out-of-memory error, and the items of its batch."""
         self.notes: list[str] = []
         self.errors: list[str] = []
 
-        self.next_beat = 0.0
-        self.next_check = float("inf")
-        self.first_event: float | None = None
-        self.target: tuple[str, int] | None = None
-        """The announced end of a job of several ranks: kind of step, and its count."""
-        self.cut_short = False
-        """The longest time of the plan was over before the window was full."""
-        self.stopping = False
-        self.ceilings: dict[str, Any] | None = None
-        self.tally: Any = None
-        """Set while the operations of a step are counted, after the window."""
-        self.flops: dict[str, Any] | None = None
-        """What came of that."""
-        self.footprint: Any = None
-        """Set while the memory of a step is looked at, after the window."""
-        self.footprint_bytes: dict[str, int] | None = None
-        """What came of that, by kind."""
-        self.replayed = False
-        """A CUDA graph was: what it captured follows no switch any more."""
-        self.frozen: dict[str, Any] | None = None
-        """The record's content as of the end of the window, while something else is measured."""
-        self.ledger: Ledger | None = None
-        """Of the last full reading."""
-        self.window: Window | None = None
-        """Of that."""
-
-    @property
-    def due(self) -> float:
+        self.due = 0.0
         """When a tick has something to do; infinite once the probe stepped aside."""
-        return self._due
+        self.next_beat = 0.0
+        self.first_event: float | None = None
+        self.command = 0
+        """Number of the last command that was carried out."""
+        self.target: tuple[str, int] | None = None
+        """Kind of event and count at which all ranks stop."""
+        self.stopping = False
+        self.facts: dict[str, Any] = {}
+        """Facts of the whole process, as of the end of the window."""
+        self.diagnosis: Any = None
+        """Set once the window is over and the parts are looked at."""
+        self.graph_replayed = False
 
-    @due.setter
-    def due(self, moment: float) -> None:
-        self._due = moment
-        everything = self.clock is not None or self.replay is not None
-        self.rest.calm_until = 0.0 if everything else moment
+    def add(self, event: tuple[Any, ...]) -> None:
+        """Record one event."""
+        self.recorder.add(event)
 
-    def may_rest(self) -> bool:
-        """Nobody wants to see more of a step than how long it takes."""
-        return (
-            self.state == "stepping"
-            and self.frozen is None
-            and self.clock is None
-            and self.target is None
-            and not self.recomputes
-            and (self.rest.last.batches > 0 or not self.entrance.met)
-            and all(facts["padding"] is None for facts in self.log.loaders)
-        )
+    def count_only(self, *, calls: bool) -> None:
+        """Take out every hook that counting does without; `calls`: it needs forwards."""
+        if self.counting:
+            return
+        self.counting = True
+        for take_out, _ in self.optional:
+            take_out()
+        self.entrance.want(calls)
+        if self.device is not None:
+            self.device.mark_rarely()
+        self.add(("hooks", time.perf_counter(), True, calls))
+
+    def record_everything(self) -> None:
+        """Put every hook back: something began that was not known when counting did."""
+        if not self.counting:
+            return
+        self.counting = False
+        for _, put_in in self.optional:
+            put_in()
+        self.entrance.want(True)
+        self.add(("hooks", time.perf_counter(), False, True))
+
+    def replace(self, owner: Any, ours: dict[str, Any]) -> None:
+        """Put hooks in place of attributes of `owner` that counting does without."""
+        held = {name: vars(owner).get(name) for name in ours}
+
+        def put_in() -> None:
+            for name, hook in ours.items():
+                setattr(owner, name, hook)
+
+        def take_out() -> None:
+            for name, original in held.items():
+                if vars(owner).get(name) is not ours[name]:
+                    continue  # another's hook lies over it
+                if original is None:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
+
+        put_in()
+        self.optional.append((take_out, put_in))
+        self.patches.on_undo(take_out)
 
     def step_aside(self, problem: BaseException) -> None:
-        """An error of ours that the measurement does not survive: take every hook back."""
+        """Take every hook back after an error that the measurement does not survive."""
         self.fail(problem)
         self.leave_alone()
 
@@ -179,7 +187,7 @@ class Session:
                 self.leave_alone()
 
     def fail(self, problem: BaseException) -> None:
-        """An error of ours in a part that the others do not need."""
+        """Keep an error of ours in a part that the others do not need."""
         import traceback
 
         if len(self.errors) < KEPT:
@@ -187,21 +195,23 @@ class Session:
             self.errors.append("".join(trace)[-2000:])
 
     def note(self, line: str) -> None:
-        """Something that a reader of the record should know, once."""
+        """Keep something that a reader of the record should know, once."""
         if line not in self.notes and len(self.notes) < NOTES_KEPT:
             self.notes.append(line[:300])
 
-    def swallow(self, problem: BaseException, where: str, items: float | None = None) -> None:
-        """An exception that passed through torch, for a batch of so many items if that is known;
-        whether the program lives on is seen later.
+    def record_exception(
+        self, problem: BaseException, where: str, items: float | None = None
+    ) -> None:
+        """Keep an exception that passed through torch, for a batch of so many items.
 
-        One of a replayed batch is ours: the program never goes through a batch twice. One under a
-        switch that is tried in turn says nothing of the program as it is.
+        Whether the program lives on is seen later. One of a replayed batch is ours: the program
+        never goes through a batch twice.
         """
-        if self.replay is not None:
+        if self.diagnosis is not None:
             return
         if "OutOfMemory" in type(problem).__name__ or "out of memory" in str(problem):
-            items = self.log.last_items() if items is None else items
+            self.recorder.flush()
+            items = self.recorder.last_items if items is None else items
             self.ran_out = (time.perf_counter(), items)
         if len(self.swallowed) < KEPT:
             self.swallowed.append(
@@ -209,15 +219,15 @@ class Session:
             )
 
     def note_exception(self, kind: Any, problem: Any, trace: Any) -> None:
-        """An exception that ends the program: what, and how far the program was."""
+        """Keep the exception that ends the program, and how far the program was."""
         import traceback
 
         frames = traceback.extract_tb(trace)
         importing = isinstance(problem, (ImportError, SyntaxError)) or any(
             frame.filename.startswith("<frozen importlib") for frame in frames
         )
-        log = self.log
-        stepping = bool(log.steps() or self.swallowed)
+        self.recorder.flush()
+        stepping = bool(self.recorder.known_steps() or self.swallowed)
         self.exception = {
             "type": getattr(kind, "__name__", str(kind)),
             "message": str(problem)[:2000],

@@ -27,13 +27,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from advisor.analysis.window_parts import window_rates
 from advisor.errors import AdvisorError, ConfigReadOnlyError, StateBusyError, StateUnusableError
 from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify
-from advisor.runner.disturbance import window_rates
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
 from advisor.runner.log_excerpt import log_tail

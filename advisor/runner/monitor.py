@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import psutil
 
+from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.records import ProcessRecord, Records
 from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
@@ -130,6 +131,7 @@ class Watch:
         self._say = on_progress or (lambda _: None)
         self._cancel = cancel or threading.Event()
         self._records = Records(launched.job.records)
+        self._measuring = Measuring(launched.job.records, trial.plan)
         self._processes: tuple[ProcessRecord, ...] = ()
         self._oom_before = oom_counters()
         self._full_since: float | None = None
@@ -156,7 +158,7 @@ class Watch:
         launched.stop()
         if end in {"exited", "not-started"}:  # what came just before the end may still arrive
             stdout, stderr = launched.stdout.tail(), launched.stderr.tail()
-        self._processes = self._records.read()
+        self._processes = self._measuring.finish(self._records.read())
         return TrialExit(
             end=end,
             started=launched.started,
@@ -180,6 +182,7 @@ class Watch:
         while True:
             self._launched.wait(TICK_S)
             self._processes = self._records.read()
+            self._measuring.update(self._processes)
             if self._tree.sample():
                 self._reach.look(self._tree.tree)
             self._load.sample()

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
+from advisor.analysis.window_parts import Part
 from advisor.files import within
-from advisor.runner.disturbance import Part
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from advisor.analysis.window_parts import Part
     from advisor.model import Trial
-    from advisor.runner.disturbance import Part
     from advisor.runner.monitor import TrialExit
     from advisor.runner.reading import Reading
 

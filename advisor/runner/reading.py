@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from advisor.analysis.events import NO_LOADER
 from advisor.model import (
     TRAINING_STEPS,
     Card,
@@ -13,18 +15,20 @@ from advisor.model import (
     Flops,
     Footprint,
     Shares,
-    Stage,
     SyncPoint,
     WhatIfOutcome,
 )
-from advisor.runner.records import Loader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from advisor.analysis.measurement import Measured
+    from advisor.analysis.window_parts import Part
     from advisor.model import BatchPlace, MeasurePlan
-    from advisor.runner.disturbance import Part
-    from advisor.runner.records import Measured, ProcessRecord
+    from advisor.model.kinds import JsonScalar
+    from advisor.runner.records import ProcessRecord
+
+    Flags = Mapping[str, JsonScalar]
 
 T = TypeVar("T")
 
@@ -33,10 +37,7 @@ UNTOLD = {
     "step": "how many samples a step holds",
 }
 """Why a unit is no sample."""
-FORWARD = "root forward"
-APART = 0.5
-"""Calls times items of a network that is given every unit once differ from one by no more, in a
-window that may cut its calls in two."""
+LOSSES_DIGESTED = 3
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
 
@@ -61,7 +62,6 @@ class Reading:
     latency_p95_ms: float | None = None
     wait_share: float | None = None
     shares: Shares = field(default_factory=Shares)
-    stages: tuple[Stage, ...] = ()
     whole_units: float = 0.0
     peak_mem_gib: float | None = None
     peak_host_gib: float | None = None
@@ -127,7 +127,6 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         latency_p95_ms=lead.latency_p95_ms,
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=lead.shares or Shares(),
-        stages=lead.stages,
         whole_units=sum(rank.window.whole_units for rank in ranks),
         peak_mem_gib=allocated if on_device else host,
         peak_host_gib=host,
@@ -137,7 +136,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         effects=_effects(ranks[0], len(ranks), plan.batch_at),
         ceilings=_ceilings(ranks),
         flops=first.flops,
-        syncs=first.syncs,
+        syncs=first.measurement.syncs,
         footprint=first.footprint,
         whatif=first.whatif,
         cards=tuple(_known(rank.record.card for rank in ranks)),
@@ -150,19 +149,20 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
 
 def glimpse(processes: Sequence[ProcessRecord]) -> Effects | None:
     """What a program that failed had come to: its loader. None where it had none yet."""
-    began = [process for process in processes if process.loader != Loader()]
+    began = [process for process in processes if process.measurement.loader != NO_LOADER]
     if not began:
         return None
-    loader = max(began, key=lambda process: process.steps).loader
-    return Effects(batch_asked=loader.asked_batch, workers=loader.workers)
+    loader = max(began, key=lambda process: process.steps).measurement.loader
+    workers = loader.workers if loader.iterated else None
+    return Effects(batch_asked=loader.asked_batch, workers=workers)
 
 
 def _tokens_per_s(ranks: Sequence[_Rank]) -> float | None:
     """Of all ranks: without padding where the loader's batches tell, else positions."""
     rates = []
     for rank in ranks:
-        loader, window = rank.record.loader, rank.window
-        tokens = loader.tokens_per_item or rank.record.tokens_per_item
+        found, window = rank.record.measurement, rank.window
+        tokens = found.loader.tokens_per_item or found.module.tokens_per_item
         each = 1.0 if window.unit == "token" else tokens if window.unit is None else None
         if each is None:
             return None
@@ -177,10 +177,13 @@ def _known(values: Iterable[T | None]) -> list[T]:
 def _ceilings(ranks: Sequence[_Rank]) -> Ceilings | None:
     """Of one process: what each of several does alone, while the others do something else, is no
     ceiling of what all do together."""
-    alone = ranks[0].record.ceilings
+    alone, window = ranks[0].record.ceilings, ranks[0].window
     if alone is None or len(ranks) > 1:
         return None
-    return Ceilings(compute_units_per_s=alone.compute_units_per_s, loader=alone.loader)
+    compute = alone.compute_units_per_s
+    if compute is None and window.wait_share is not None and window.wait_share < 1.0:
+        compute = window.units_per_s / (1.0 - window.wait_share)  # the window without its waits
+    return Ceilings(compute_units_per_s=compute, loader=alone.loader)
 
 
 # --- which process was the workload --------------------------------------------------------
@@ -214,66 +217,78 @@ def _side_by_side(one: _Rank, best: _Rank) -> bool:
 
 
 def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
-    record, seen, loader = rank.record, rank.record.seen, rank.record.loader
-    autocast_dtype = seen.autocast_dtype
-    if autocast_dtype is None and seen.compute_dtype != seen.model_dtype:
-        autocast_dtype = seen.compute_dtype  # entered inside the forward
+    record, found = rank.record, rank.record.measurement
+    loader, module, flags = found.loader, found.module, found.module.flags
+    model_dtype, compute_dtype = _text(flags, "model_dtype"), _text(flags, "compute_dtype")
+    autocast_dtype = _text(flags, "autocast_dtype")
+    if autocast_dtype is None and compute_dtype != model_dtype:
+        autocast_dtype = compute_dtype  # entered inside the forward
     return Effects(
-        batch=_batch(rank.window),
+        batch=rank.window.batch,
         batch_asked=loader.asked_batch,
-        workers=loader.workers,
+        workers=loader.workers if loader.iterated else None,
         data_items=loader.pass_items,
         left_out=loader.left_out,
         padding_share=loader.padding_share,
         prefetch_factor=loader.prefetch,
         persistent_workers=loader.persistent,
-        pin_memory=loader.pin,
-        dtype=seen.compute_dtype or autocast_dtype or seen.model_dtype,
+        pin_memory=loader.pinned,
+        dtype=compute_dtype or autocast_dtype or model_dtype,
         autocast_dtype=autocast_dtype,
-        tf32=seen.tf32,
-        cudnn_benchmark=seen.cudnn_benchmark,
-        threads=seen.threads,
-        compiled=seen.compiled,
-        channels_last=seen.channels_last,
-        accumulation=record.accumulation,
+        tf32=_switch(flags, "tf32"),
+        cudnn_benchmark=_switch(flags, "cudnn_benchmark"),
+        threads=_count(flags, "threads"),
+        compiled=_switch(flags, "compiled"),
+        channels_last=_switch(flags, "channels_last"),
+        accumulation=found.accumulation,
         trains=record.trains,
         world_size=max(ranks, record.world_size),
         group_size=record.world_size,
         forwards_per_unit=rank.window.forwards_per_unit,
-        input_shapes=record.input_shapes,
-        input_dims=record.input_dims,
+        input_shapes=module.shapes,
+        input_dims=module.dims,
         batch_at=place,
-        device=seen.device,
+        device=_text(flags, "device"),
         fused=record.fused,
         recomputes=record.recomputes,
         optimizers=record.learning.optimizers,
         learning_rates=record.learning.learning_rates,
-        update_share=record.learning.update_share,
+        update_share=found.update_share,
         set_to_none=record.set_to_none,
         loader_passed=tuple(loader.passed.items()),
         loader_site=loader.site,
-        model_site=record.model_site,
-        fingerprint=record.fingerprint,
-        inputs=record.firsts.inputs,
-        outputs=record.firsts.outputs,
+        model_site=module.site,
+        fingerprint=fingerprint(module.outputs, record.losses),
+        inputs=module.inputs,
+        outputs=module.outputs,
         arguments=tuple(record.arguments.items()),
         defaulted_arguments=record.defaulted,
     )
 
 
-def _batch(window: Measured) -> float | None:
-    """Units of one call: where several networks take turns, of the one that takes most at once.
+def _text(flags: Flags, name: str) -> str | None:
+    value = flags.get(name)
+    return value if isinstance(value, str) else None
 
-    Which of them takes most of the time, and so counts the units, may change with the batch.
-    """
-    if window.kind != FORWARD or (window.forwards_per_unit or 1.0) > 1.0 + APART:
-        return window.batch
-    each = [
-        stage.batch
-        for stage in window.stages
-        if stage.batch and abs(stage.batch * stage.calls_per_unit - 1.0) < APART
-    ]
-    return max([*each, *([window.batch] if window.batch else [])], default=None)
+
+def _switch(flags: Flags, name: str) -> bool | None:
+    value = flags.get(name)
+    return value if isinstance(value, bool) else None
+
+
+def _count(flags: Flags, name: str) -> int | None:
+    value = flags.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def fingerprint(outputs: Sequence[Sequence[float]], losses: Sequence[float]) -> str | None:
+    """Digest of the first outputs and losses, to three significant digits."""
+    if not outputs and not losses:
+        return None
+    digest = hashlib.sha256()
+    for value in (*(number for each in outputs for number in each), *losses[:LOSSES_DIGESTED]):
+        digest.update(f"{value:.3g} ".encode())
+    return digest.hexdigest()[:16]
 
 
 # --- what a reader should know of it -------------------------------------------------------
@@ -288,7 +303,8 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
         wanted = plan.whole_batches
         yield f"{finished} batches were finished to the end, {wanted} were asked for"
     for rank in ranks:
-        record, loader = rank.record, rank.record.loader
+        record, loader = rank.record, rank.record.measurement.loader
+        tokens_per_item = rank.record.measurement.module.tokens_per_item
         if rank.window.unit is not None:
             what = UNTOLD[rank.window.unit]
             yield f"rates are in {rank.window.unit}s: {what} cannot be told from its layers"
@@ -296,9 +312,9 @@ def _notes(ranks: Sequence[_Rank], others: int, plan: MeasurePlan) -> Iterable[s
             rate = loader.tokens_per_item * rank.window.units_per_s
             tokens = f"{loader.tokens_per_item:.1f} tokens a unit"
             yield f"{tokens}, {rate:,.0f} tokens/s without padding"
-        elif record.tokens_per_item is not None and rank.window.unit is None:
-            rate = record.tokens_per_item * rank.window.units_per_s
-            yield f"{record.tokens_per_item:g} tokens a sample, {rate:,.0f} tokens/s"
+        elif tokens_per_item is not None and rank.window.unit is None:
+            rate = tokens_per_item * rank.window.units_per_s
+            yield f"{tokens_per_item:g} tokens a sample, {rate:,.0f} tokens/s"
         if loader.padding_share:
             yield f"{loader.padding_share:.1%} of the positions of its batches were padding"
         if rank.window.shrunk_from is not None:
@@ -334,7 +350,7 @@ def _of_ranks(ranks: Sequence[_Rank]) -> Iterable[str]:
     """
     if any(rank.record.ceilings for rank in ranks):
         yield f"no ceiling of a part is told: {len(ranks)} processes worked side by side"
-    workers = [rank.record.loader.workers or 0 for rank in ranks]
+    workers = [rank.record.measurement.loader.workers for rank in ranks]
     if any(workers):
         cpus = ranks[0].record.cpus
         each = f"{workers[0]} in each" if len(set(workers)) == 1 else ", ".join(map(str, workers))

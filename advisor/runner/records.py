@@ -6,7 +6,8 @@ A trial's records directory holds, for each process of the user's program that P
 `<pid>.json`        the record, a `ProcessRecord` in JSON: of a process that came to steps, imported
                     torch, wrote files, or ended by an exception
 `stacks-<pid>.txt`  stacks of all threads, one set for each SIGUSR1
-`stop.json`         {kind, count}: the step after which all ranks stop
+`events-<pid>.jsonl`  its event log, which `measuring.py` reads
+`command-<pid>.json`  our latest command to it
 
 A record is replaced whole, so one that cannot be read was not written by the probe of this version,
 or was written by the program. It is untrusted: whatever stands in it, reading it raises nothing.
@@ -22,9 +23,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, InstanceOf, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
+from advisor.analysis.measurement import Measured, Measurement
 from advisor.files import within
 from advisor.model import (  # noqa: TC001  the parser resolves them
     Card,
@@ -32,14 +34,12 @@ from advisor.model import (  # noqa: TC001  the parser resolves them
     Footprint,
     JsonScalar,
     LoaderCeiling,
-    Shares,
-    Stage,
-    SyncPoint,
     TrainingSign,
     WhatIfOutcome,
 )
 from advisor.probe.record import VERSION
-from advisor.runner.disturbance import Part
+
+NOTHING_MEASURED = Measurement()
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -60,103 +60,11 @@ class ProgramException:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The measured window of one process."""
-
-    kind: str
-    """What a step is: optimizer step, training step, loader batch, root forward."""
-    source: str
-    """How the units were counted, in words."""
-    unit: str | None = None
-    """token or step, where it could not be told how many samples they hold."""
-    units_per_s: Finite
-    window_start: Finite
-    window_end: Finite
-    stretches: tuple[tuple[Finite, Finite, Finite, int], ...] = Field(alias="parts")
-    """Start, end, units and marks of consecutive parts, see `Part`."""
-    step_ms: Finite
-    latency_p50_ms: Finite | None = None
-    latency_p95_ms: Finite | None = None
-    wait_share: Finite | None
-    backward_share: Finite | None
-    shares: Shares | None
-    stages: tuple[Stage, ...] = ()
-    whole_units: Finite
-    finished_batches: int
-    batch: Finite | None
-    forwards_per_unit: Finite | None
-    notes: tuple[str, ...]
-    shrunk_from: Finite | None = None
-    """Batch for which memory ran out before the window, and in place of which a smaller one ran."""
-
-    def __post_init__(self) -> None:
-        if self.seconds <= 0:
-            msg = "the window has no length"
-            raise ValueError(msg)
-
-    @property
-    def seconds(self) -> float:
-        """Length of the window."""
-        return self.window_end - self.window_start
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Consecutive parts of the window, each of whole cycles."""
-        return tuple(
-            Part(start=start, end=end, units=units, marks=marks)
-            for start, end, units, marks in self.stretches
-            if end > start
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
     """Which optimizers stepped, and the learning rates that they began with."""
 
     optimizers: tuple[str, ...] = ()
     learning_rates: tuple[Finite, ...] = ()
-    update_share: Finite | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loader:
-    """The DataLoader whose batches were measured."""
-
-    site: str | None = None
-    pass_items: int | None = None
-    asked_batch: int | None = None
-    left_out: int | None = None
-    workers: int | None = None
-    prefetch: int | None = None
-    persistent: bool | None = None
-    pin: bool | None = None
-    padding_share: Finite | None = None
-    tokens_per_item: Finite | None = None
-    passed: dict[str, JsonScalar] = field(default_factory=dict)
-    """What it was built with by name, where its call passes a mapping on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Of the dominant root module: device, dtypes, layout, and the switches in force."""
-
-    device: str | None = None
-    model_dtype: str | None = None
-    compute_dtype: str | None = None
-    autocast_dtype: str | None = None
-    compiled: bool | None = None
-    channels_last: bool | None = None
-    tf32: bool | None = None
-    cudnn_benchmark: bool | None = None
-    threads: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Firsts:
-    """Some numbers of the first root forwards: what went in, and what came out."""
-
-    inputs: tuple[tuple[float, ...], ...] = ()
-    outputs: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +108,7 @@ class ProcessRecord:
     """Its window is full; loader and compute are being measured alone, which makes no steps."""
     steps: int = 0
     """Optimizer steps, or else loader batches or root forwards, whichever are more."""
+    optimizers_built: int = 0
     whole_steps: int = 0
     """Of those that came to their end; before the first it may still be setting up, or be in an
     update of many passes."""
@@ -211,6 +120,8 @@ class ProcessRecord:
     """What ended it."""
     swallowed: tuple[ProgramException, ...] = ()
     """Raised inside a forward or backward, whatever came of it."""
+    ran_out: tuple[Finite, Finite] | None = None
+    """Process time of the last out-of-memory error, and the items of its batch."""
     guard: str | None = None
     """The user's file that it was kept from overwriting; it left with 97."""
     writes: tuple[str, ...] = ()
@@ -222,25 +133,10 @@ class ProcessRecord:
     notes: tuple[str, ...] = ()
 
     # what follows is told once the process stopped or exited
-    measured: Measured | None = None
-    unmeasured: str | None = None
-    """Why there is no rate although steps were seen."""
-    loader: Loader = field(default_factory=Loader)
-    model_site: str | None = None
-    """Where the dominant root module was called."""
-    seen: Seen = field(default_factory=Seen)
-    input_shapes: tuple[str, ...] = ()
-    input_dims: tuple[tuple[int, ...], ...] = ()
-    accumulation: Finite | None = None
     trains: TrainingSign | None = None
-    tokens_per_item: Finite | None = None
-    """Positions, padding included, of one sample that the dominant root module was given."""
     set_to_none: bool | None = None
-    syncs: tuple[SyncPoint, ...] = ()
     cpus: int | None = None
     losses: tuple[float, ...] = ()
-    fingerprint: str | None = None
-    firsts: Firsts = field(default_factory=Firsts)
     arguments: dict[str, JsonScalar] = field(default_factory=dict)
     defaulted: tuple[str, ...] = ()
     memory: Memory = field(default_factory=Memory)
@@ -256,8 +152,15 @@ class ProcessRecord:
     flops: Flops | None = None
     footprint: Footprint | None = None
 
+    measurement: InstanceOf[Measurement] = NOTHING_MEASURED
+    """What the event log of the process says; the record itself says nothing of it."""
     unread: str | None = None
     """Set by the parser: what of this record could not be read, and why."""
+
+    @property
+    def measured(self) -> Measured | None:
+        """Its window; None where no steps were recognised, or too few."""
+        return self.measurement.measured
 
     @property
     def caught(self) -> tuple[ProgramException, ...]:
@@ -281,6 +184,7 @@ def parse(pid: int, data: bytes) -> ProcessRecord:
         found = content.get("version") if isinstance(content, dict) else None
         return ProcessRecord(pid=pid, unread=f"format {found!r:.40}, where {VERSION} is read")
     content |= {"pid": pid, "unread": None}
+    content.pop("measurement", None)
     try:
         return _RECORD.validate_python(content)
     except ValidationError as problem:

@@ -12,7 +12,7 @@ import time
 
 import psutil
 
-from advisor.probe.follow import SPEC, isolating
+from advisor.probe.env_propagation import SPEC, isolating
 
 
 class Reach:

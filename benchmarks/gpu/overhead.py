@@ -16,8 +16,7 @@ import time
 
 import torch
 
-from advisor.probe import control, exchange, hooks
-from advisor.probe.clock import start_if_in_use
+from advisor.probe import control, cuda_events, hooks
 from advisor.probe.session import Session
 from benchmarks.gpu.program import SIDE, SIMULATED, Kernels
 
@@ -41,15 +40,16 @@ def steps(model: torch.nn.Module, optimizer: torch.optim.Optimizer, count: int, 
 
 
 def probed(count: int, ms: float, folder: str) -> float:
-    """The same with every hook in place."""
+    """The same under the probe, once it only counts steps."""
     session = Session({"records": folder, "plan": {"mode": "observe"}})
     hooks.install(torch, session)
     try:
         steps(MODEL, OPTIMIZER, WARM, ms)
         control.tick(session, time.perf_counter())
-        if session.clock is None:
-            session.clock = start_if_in_use(torch, session.log.roots)
-            exchange.watch(session)
+        if session.device is None:
+            session.device = cuda_events.start_if_in_use(session)
+            cuda_events.watch_copies(session)
+        session.count_only(calls=False)
         return steps(MODEL, OPTIMIZER, count, ms)
     finally:
         session.patches.undo()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.model import MeasurePlan
+from advisor.runner.measuring import Measuring
 from advisor.runner.reading import Reading, read
 from advisor.runner.records import ProcessRecord, Records
 from tests import light, warm
@@ -146,14 +147,19 @@ def run(
     environment["PATH"] = os.pathsep.join([str(PROBE / "bin"), here, environment["PATH"]])
     said, complained = scratch / "stdout", scratch / "stderr"
     # Into files: loader workers, which hold a pipe for seconds longer, are not waited for.
+    read_records, measuring = Records(records), Measuring(records, plan)
     with _temporary() as environment["TMPDIR"]:
         process = begin(command, cwd=cwd, env=environment, stdout=said, stderr=complained)
+        end_s = time.monotonic() + timeout_s
         try:
-            process.wait(timeout_s)
+            while process.poll() is None and time.monotonic() < end_s:
+                time.sleep(0.02)
+                measuring.update(read_records.read())
+            process.wait(max(0.1, end_s - time.monotonic()))
         finally:
             _end(process)
     assert process.returncode is not None
-    processes = Records(records).read()
+    processes = measuring.finish(read_records.read())
     return TuningResult(
         reading=read(processes, plan),
         records=processes,

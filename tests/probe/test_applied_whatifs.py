@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
+from advisor.probe.overrides import Overrides
 from advisor.probe.session import Session
-from advisor.probe.whatif import WhatIf
 from tests.probe import program
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_what_never_came_to_be_is_told_too(tmp_path: Path) -> None:
 def test_each_what_if_that_found_no_place_has_its_own_reason(
     tmp_path: Path, asked: str, why: str
 ) -> None:
-    told = WhatIf(Session({"records": str(tmp_path)}), asked).told()
+    told = Overrides(Session({"records": str(tmp_path)}), asked).summary()
     assert told["applied"] is False
     assert why in told["why"]
 

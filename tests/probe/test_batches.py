@@ -53,7 +53,7 @@ def test_padding(batch: object, tokens: int | None, padded: int | None) -> None:
     """By the attention mask, or by lengths that fit the tokens beside them."""
     found = Padding()
     found.note(batch)
-    assert found.told() == (None if tokens is None else (2, tokens, padded, True))
+    assert found.summary() == (None if tokens is None else (2, tokens, padded, True))
 
 
 def frames(*lengths: int) -> torch.Tensor:
@@ -80,7 +80,7 @@ def test_lengths_without_a_name(batches: list[object], expected: object) -> None
     found = Padding()
     for batch in batches:
         found.note(batch)
-    assert found.told() == expected
+    assert found.summary() == expected
 
 
 IMAGE, ROWS = torch.zeros(3, 8, 8), torch.ones

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from advisor.probe import below
+from advisor.probe import module_tree
 
 
 def tied() -> torch.nn.Module:
@@ -44,7 +44,7 @@ MODELS = {
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_same_in_the_same_order(built: str) -> None:
     model = MODELS[built]()
-    modules, parameters = below.modules(model), below.parameters(model)
+    modules, parameters = module_tree.modules(model), module_tree.parameters(model)
     assert list(map(_named, modules)) == list(map(_named, model.modules()))
     own = list(model.parameters())
     assert [p.data_ptr() for p in parameters] == [p.data_ptr() for p in own]
@@ -58,7 +58,7 @@ def test_what_was_gathered_is_current_until_some_of_it_is_replaced() -> None:
     """Moved and cast parameters are the same ones; a layer that is put in another's place is not,
     and what has no shape yet is gathered again."""
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    parts = below.Parts(model)
+    parts = module_tree.Tree(model)
     assert parts.size == 58
     assert parts.largest is model[0].weight
     assert parts.leaves == [model[0], model[2]]
@@ -67,5 +67,5 @@ def test_what_was_gathered_is_current_until_some_of_it_is_replaced() -> None:
     assert parts.are_current()
     model[2] = torch.nn.Linear(8, 3)
     assert not parts.are_current()
-    lazy = below.Parts(torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.Linear(4, 4)))
+    lazy = module_tree.Tree(torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.Linear(4, 4)))
     assert not lazy.are_current()

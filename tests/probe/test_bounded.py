@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from advisor.probe.log import LIMIT, Log, Root
 
 from advisor.probe import control, log, roots, steps, window
-from advisor.probe.log import LIMIT, Log, Root
 from advisor.probe.session import Session
 
 STEP_S = 0.001

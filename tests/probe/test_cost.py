@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from advisor.probe.resting import SPELL
 
 from advisor import probe
-from advisor.probe.resting import SPELL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

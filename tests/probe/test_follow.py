@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.probe.follow import carried, isolating
+from advisor.probe.env_propagation import carried, isolating
 from advisor.runner.job import into_cleared
 from tests.probe.program import WHOLE, run
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.probe.learning import Learning
 from tests.probe.program import in_a_file
 
 if TYPE_CHECKING:
@@ -63,16 +62,3 @@ def test_the_optimizers_and_the_rates_that_they_began_with(built: str, tmp_path:
     done = in_a_file(tmp_path, PROGRAM.replace("BUILD", code))
     assert done.measured.effects.optimizers == optimizers
     assert done.measured.effects.learning_rates == rates
-
-
-@pytest.mark.parametrize("closure", [False, True])
-def test_passes_within_a_step_are_none_of_its_update(closure: bool) -> None:
-    """Of a second the last 50 ms; where step() is given a closure it lasts from the begin on. One
-    optimizer that calls another's step takes the time once."""
-    updates, passes = [], []
-    for now in range(10):
-        passes += [(now + 0.2, now + 0.5, True), (now + 0.6, now + 0.95, True)]
-        begin = now if closure else now + 0.95
-        updates += [(now + 0.96, now + 1.0, 2), (begin, now + 1.0, 1)]
-    share = Learning().told(updates, passes)["update_share"]
-    assert share == pytest.approx(0.05, abs=0.01)

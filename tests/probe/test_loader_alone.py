@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.probe import ceilings
+from advisor.probe import diagnostics
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from advisor.probe import ceilings
     ],
 )
 def test_a_loader_without_a_rate_is_told_in_words(workers: int, count: int, told: str) -> None:
-    assert ceilings.too_few(workers, count) == told
+    assert diagnostics.too_few(workers, count) == told

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.probe import observe
+from advisor.probe import record
 
 PARENT = """
 import os, sys, time
@@ -33,6 +33,6 @@ def test_pages_forked_from_the_parent_count_once(own_mib: int, least: float, mos
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
         try:
-            assert least <= observe._private_gib(child) <= most
+            assert least <= record._private_gib(child) <= most
         finally:
             subprocess.run(["pkill", "-KILL", "-s", str(parent.pid)], check=False)

@@ -122,5 +122,5 @@ def test_batches_of_the_programs_own_kinds_are_looked_into_or_left_alone(
     mask = torch.arange(6).lt(3).expand(4, 6).long()
     padding = Padding()
     assert padding.note(kind(input_ids=tokens, attention_mask=mask)) is (share is not None)
-    told = padding.told()
+    told = padding.summary()
     assert (told and told[2] / told[1]) == share

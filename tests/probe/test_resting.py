@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-
-from advisor.probe import training
 from advisor.probe.log import EXHAUSTED, Log
 from advisor.probe.resting import ALIKE, SPELL, filled
+
+from advisor.probe import training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from advisor.probe.ledger import Ledger
+
     from advisor.probe.session import Session
 
 ROUND = SPELL + 1

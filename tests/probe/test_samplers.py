@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from advisor.probe.log import Log, Root, Rota
 
 from advisor.probe import cycles, steps, window
-from advisor.probe.log import Log, Root, Rota
 from tests.probe.logs import PLAN, log_with, measured, train
 
 

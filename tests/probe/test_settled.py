@@ -7,9 +7,9 @@ import pickle
 from typing import TYPE_CHECKING
 
 import torch
-
 from advisor.probe.entrance import SPARED
 from advisor.probe.resting import SPELL, filled
+
 from tests.probe.program import compiling, in_a_file
 
 if TYPE_CHECKING:

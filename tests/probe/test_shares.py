@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-
-from advisor.probe import steps, window
 from advisor.probe.log import Log, Root
 from advisor.probe.timeline import Host
 from advisor.probe.timeline import shares as beside_device
+
+from advisor.probe import steps, window
 
 PLAIN = {"data_wait": 0.4, "compute": 0.5, "other": 0.1}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from advisor.probe.log import EXHAUSTED
 
 from advisor.probe import steps, window
-from advisor.probe.log import EXHAUSTED
 from tests.probe.logs import PLAN, log_with, measured, train
 
 

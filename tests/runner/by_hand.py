@@ -1,37 +1,66 @@
-"""Records of processes, as the probe would have left them."""
+"""Records of processes, as the probe would have left them, with what their logs would say."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
+from advisor.analysis.facts import LoaderFacts, ModuleFacts
+from advisor.analysis.measurement import Measured, Measurement
+from advisor.analysis.window_parts import Part
+from advisor.model import Shares
 from advisor.probe.record import VERSION
+from advisor.runner.records import ProcessRecord, parse
 
 
-def record(pid: int, rate: float, **other: Any) -> dict[str, Any]:
-    """A record of a process that trained for ten seconds."""
+def content(pid: int, **other: Any) -> dict[str, Any]:
+    """A record of a process that trained for ten seconds, as it stands in its file."""
     start = other.pop("start", 100.0)
-    measured = {
-        "kind": "optimizer step",
-        "source": "by hand",
-        "units_per_s": rate,
-        "window_start": start,
-        "window_end": start + 10,
-        "parts": [(start, start + 5, rate * 5, 0), (start + 5, start + 10, rate * 5, 1)],
-        "step_ms": 1000.0,
-        "wait_share": 0.25,
-        "backward_share": None,
-        "shares": {"data_wait": 0.25, "other": 0.75},
-        "whole_units": rate * 10,
-        "finished_batches": 10,
-        "batch": 4.0,
-        "forwards_per_unit": None,
-        "notes": [],
-    }
-    measured.update(other.pop("measured", {}))
     return {
         "version": VERSION, "pid": pid, "ppid": 1, "boot_time": start - 5, "state": "stopped",
         "steps": 10, "rank": 0, "world_size": 1,
         "first_step_time": start - 1, "last_step_time": start + 10, "errors": [], "notes": [],
-        "swallowed": [], "writes": [], "measured": measured, "loader": {},
+        "swallowed": [], "writes": [],
         "losses": [3.0, 2.0], "memory": {"rss_gib": 1.0, "workers_rss_gib": 0.5}, **other,
     }  # fmt: skip
+
+
+def window(rate: float, start: float = 100.0, **measured: Any) -> Measured:
+    """Window of ten seconds of training."""
+    half = [(start, start + 5), (start + 5, start + 10)]
+    found = Measured(
+        kind="optimizer step",
+        source="by hand",
+        units_per_s=rate,
+        window_start=start,
+        window_end=start + 10,
+        parts=tuple(Part(start=a, end=b, units=rate * 5) for a, b in half),
+        step_ms=1000.0,
+        wait_share=0.25,
+        shares=Shares(data_wait=0.25, other=0.75),
+        whole_units=rate * 10,
+        finished_batches=10,
+        batch=4.0,
+    )
+    return replace(found, **measured)
+
+
+def process(
+    pid: int,
+    rate: float | None,
+    *,
+    measured: dict[str, Any] | None = None,
+    flags: dict[str, Any] | None = None,
+    arguments: dict[str, Any] | None = None,
+    **other: Any,
+) -> ProcessRecord:
+    """A process that trained at `rate`; None: it made no steps."""
+    start = other.get("start", 100.0)
+    record = parse(pid, json.dumps(content(pid, **other)).encode())
+    found = Measurement(
+        measured=None if rate is None else window(rate, start, **(measured or {})),
+        loader=LoaderFacts(arguments=arguments or {}, iterated=True),
+        module=ModuleFacts(flags=flags or {}),
+    )
+    return replace(record, measurement=found)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from advisor.analysis.measurement import Measured, Measurement
 from advisor.runner.classify import classify
 from advisor.runner.log_excerpt import log_tail
-from advisor.runner.records import Measured, Memory, ProgramException
+from advisor.runner.records import Memory, ProgramException
 from advisor.runner.resources import OomCounter, new_kills, oom_counters
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, TRIAL, kind_of
 
@@ -164,7 +165,6 @@ WINDOW = Measured(
     units_per_s=10.0,
     window_start=1.0,
     window_end=4.0,
-    stretches=(),
     step_ms=10.0,
     wait_share=None,
     backward_share=None,
@@ -185,7 +185,7 @@ def test_a_batch_that_the_program_halved_by_itself_is_no_lost_work(
     process = replace(
         STEPPED,
         swallowed=(RAN_OUT,),
-        measured=replace(WINDOW, shrunk_from=shrunk_from),
+        measurement=Measurement(measured=replace(WINDOW, shrunk_from=shrunk_from)),
         memory=Memory(ooms=1),
     )
     said = "Decreasing batch size to: 16.\nCUDA out of memory. Tried to allocate 2 GiB\n"

@@ -9,18 +9,20 @@ import math
 import os
 import random
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from advisor.analysis.measurement import Measurement
+from advisor.analysis.window_parts import window_rates
 from advisor.history import History
 from advisor.model import Failure, MeasurePlan, Run
 from advisor.probe.record import VERSION
 from advisor.runner import run_trial
-from advisor.runner.disturbance import window_rates
 from advisor.runner.reading import read
 from advisor.runner.records import LARGEST_BYTES, Records, parse
-from tests.runner.by_hand import record
+from tests.runner.by_hand import content, process, window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +65,6 @@ def test_what_is_no_record_of_this_version_says_why(data: bytes) -> None:
         ({"memory": {"ooms": "many"}}, "memory.ooms"),
         ({"exception": 4}, "exception"),
         ({"swallowed": [{"type": "X"}]}, "swallowed.0.message"),
-        ({"measured": {"kind": "optimizer step"}}, "measured"),
         ({"arguments": {"a": [1]}}, "arguments.a"),
         ({"last_step_time": "NaN"}, "last_step_time"),
         ({"writes": {"a": 1}, "rank": "first"}, "rank"),
@@ -77,14 +78,12 @@ def test_what_is_wrong_in_a_record_is_left_out_and_named(wrong: dict[str, Any], 
     assert (found.state, found.steps) == ("stepping", 3)
 
 
-def test_a_rate_or_a_window_that_cannot_be_is_no_measurement() -> None:
-    """Not-a-number and windows without length never reach a comparison; a loss may be either."""
-    for measured in ({"units_per_s": float("nan")}, {"window_end": 100.0}, {"step_ms": "-"}):
-        found = parse(7, json.dumps(record(7, 4.0, measured=measured)).encode())
-        assert found.measured is None
-        assert found.unread
-    diverged = parse(7, json.dumps(record(7, 4.0, losses=[1.0, float("inf")])).encode())
-    assert (diverged.losses, diverged.unread) == ((1.0, float("inf")), None)
+def test_a_record_says_nothing_of_its_measurement() -> None:
+    """That comes from the event log alone; a loss may be no number at all."""
+    claimed = content(7, measurement={"measured": {"units_per_s": 1e9}}, losses=[1.0, math.inf])
+    found = parse(7, json.dumps(claimed).encode())
+    assert found.measured is None
+    assert (found.losses, found.unread) == ((1.0, math.inf), None)
 
 
 def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
@@ -142,8 +141,7 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path: Path) -> None:
 
 
 def test_a_partly_wrong_record_is_measured_and_noted() -> None:
-    found = parse(7, json.dumps(record(7, 4.0, cpus="all")).encode())
-    reading = read([found], MeasurePlan())
+    reading = read([process(7, 4.0, cpus="all")], MeasurePlan())
     assert reading is not None
     assert reading.units_per_s == 4.0
     assert any("left out" in note and "cpus" in note for note in reading.notes)
@@ -201,7 +199,7 @@ def places(found: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> None:
     """Junk at any place, taken away or put in: nothing raises, and rates are finite."""
-    whole: dict[str, Any] = json.loads(json.dumps(record(7, 40.0, **FULL)))
+    whole: dict[str, Any] = json.loads(json.dumps(content(7, **FULL)))
     chance, all_places = random.Random(seed), list(places(whole))
     for _ in range(150):
         broken = json.loads(json.dumps(whole))
@@ -214,7 +212,8 @@ def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> 
                     del inside[last]
         data = json.dumps(broken).encode()
         cut = len(data) if chance.random() < 0.9 else chance.randrange(len(data))
-        records = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
+        both = [parse(7, data[:cut]), parse(8, json.dumps(whole).encode())]
+        records = [replace(each, measurement=Measurement(measured=window(4.0))) for each in both]
         for some in (records[:1], records, records[::-1]):
             reading = read(some, MeasurePlan(whole_batches=3))
             assert all(isinstance(each.caught, tuple) for each in some)
@@ -226,8 +225,6 @@ def test_whatever_stands_in_a_record_it_becomes_a_reading_or_none(seed: int) -> 
 FULL: dict[str, Any] = {
     "exception": {"type": "X", "message": "m", "where": "step", "tail": "t"},
     "swallowed": [{"type": "A", "message": "b", "where": "forward"}],
-    "loader": {"site": "a.py:1", "workers": 2, "tokens_per_item": 3.0, "padding_share": 0.1},
-    "seen": {"model_dtype": "float32", "compute_dtype": "bfloat16"},
     "ceilings": {"compute_units_per_s": 1.0, "loader": [{"workers": 1, "units_per_s": 3.0}]},
     "whatif": {"name": "x", "applied": True},
     "arguments": {"a": 1},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor.errors import UsageError
-from advisor.probe import asked
+from advisor.probe import torch_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def ask_torch(
             f"which Python `{command[0]}` starts is not known; "
             "name it with --python, or the command as `python ...`"
         )
-    source = Path(asked.__file__).read_text(encoding="utf-8")
+    source = Path(torch_info.__file__).read_text(encoding="utf-8")
     try:
         done = subprocess.run(
             [*words, "-c", source],

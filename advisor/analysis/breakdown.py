@@ -1,0 +1,144 @@
+"""Breakdown of the window's time: loading, compute, copies, waits, validation.
+
+Fetches, saves and validations are recorded throughout the window, so their shares are of all of it.
+Calls, passes and copies are recorded while every hook is in: what is left of the window is divided
+as that stretch was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.analysis import device_time, spans
+from advisor.analysis.events import Span
+from advisor.analysis.step_series import TRAINING
+from advisor.analysis.training_steps import evaluations, rollout_passes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.device_clock import DeviceClock
+    from advisor.analysis.events import EventLog
+    from advisor.analysis.step_series import StepSeries
+    from advisor.analysis.window import Window
+
+
+def shares(
+    log: EventLog, window: Window, stretch: Span, clock: DeviceClock | None = None
+) -> dict[str, float]:
+    """Parts of the window's wall clock; they add up to 1.
+
+    `stretch`: time after warm-up in which every kind of event was recorded.
+    """
+    if window.seconds <= 0:
+        return {}
+    whole = [Span(window.start, window.end)]
+    parts, left = _aside(log, window.series, whole)
+    waits = loader_waits(log, window.series, clock)
+    if waits is not None and clock is None:
+        parts["data_wait"], left = spans.split(left, spans.merged(waits))
+    rest = spans.seconds(left)
+    _, watched = _aside(log, window.series, [stretch])
+    found = (
+        _on_host(log, window.series, watched)
+        if clock is None
+        else _on_device(log, window.series, watched, clock)
+    )
+    total = sum(found.values())
+    for name, part in found.items():
+        parts[name] = parts.get(name, 0.0) + (rest * part / total if total > 0 else 0.0)
+    if total <= 0:
+        parts["other"] = rest
+    return {name: part / window.seconds for name, part in parts.items()}
+
+
+def _aside(
+    log: EventLog, series: StepSeries, left: list[Span]
+) -> tuple[dict[str, float], list[Span]]:
+    """Seconds of saving and validation, and the rest of `left`.
+
+    A validation lasts until the next batch, so what is saved before that lies in it.
+    """
+    found: dict[str, float] = {}
+    for name, taken in (("saving", log.saves), ("validation", validations(log, series))):
+        spent, left = spans.split(left, spans.merged(taken))
+        if spent:
+            found[name] = spent
+    return found, left
+
+
+def _on_host(log: EventLog, series: StepSeries, watched: list[Span]) -> dict[str, float]:
+    """Seconds of the host in the model's calls and beside them, loading left out."""
+    waits = loader_waits(log, series, None) or []
+    left = spans.without(watched, spans.merged(waits))
+    running = [] if log.running is None else [Span(log.running[0], float("inf"))]
+    busy = spans.merged([*log.passes, *log.updates, *log.calls, *running])
+    compute, left = spans.split(left, busy)
+    return {"compute": compute, "other": spans.seconds(left)}
+
+
+def _on_device(
+    log: EventLog, series: StepSeries, watched: list[Span], clock: DeviceClock
+) -> dict[str, float]:
+    """Seconds of the device at work, and of what it waited for."""
+    fetches = [] if series.loader is None else loader_waits(log, series, None) or []
+    host = device_time.Host(
+        fetches=fetches, calls=_calls(log, fetches), copies=log.copies, waits=log.waits
+    )
+    return device_time.seconds(host, clock.marks, log.device_copies, watched)
+
+
+def _calls(log: EventLog, fetches: Sequence[Span]) -> list[Span]:
+    """Forwards, passes, and of the optimizers' steps what neither these nor the fetches are."""
+    forwards = (*log.calls, *log.inner_calls)
+    passes = [Span(each.start, each.end) for each in forwards]
+    passes += [Span(each.start, each.end) for each in log.passes]
+    inside = spans.merged([*passes, *fetches])
+    return [*passes, *spans.without(spans.merged(log.updates), inside)]
+
+
+def validations(log: EventLog, series: StepSeries) -> list[Span]:
+    """Stretches of a training that are no steps.
+
+    Another loader than the measured one was in turn; without any, the network was called without
+    gradients. Rollouts are no validation.
+    """
+    if series.kind not in TRAINING:
+        return []
+    if series.loader is None:
+        found = evaluations(log, series.root)
+        if rollout_passes(log, series.root, found) is not None:
+            return []
+        return [Span(each.start, each.end) for each in found]
+    taken: list[Span] = []
+    for position, fetch in enumerate(log.fetches):
+        if fetch.loader == series.loader or fetch.loader in series.beside:
+            continue
+        following = log.fetches[position + 1 : position + 2]
+        until = following[0].start if following and not fetch.ended_pass else fetch.end
+        taken.append(Span(fetch.start, until))
+    return taken
+
+
+def wait_share(log: EventLog, window: Window, clock: DeviceClock | None = None) -> float | None:
+    """Share of the window inside the loader's `__next__`.
+
+    None without a loader, and where another thread than the one that works waits for it.
+    """
+    waits = loader_waits(log, window.series, clock)
+    if window.seconds <= 0 or waits is None:
+        return None
+    inside = spans.seconds_inside(waits, [Span(window.start, window.end)])
+    return min(1.0, inside / window.seconds)
+
+
+def loader_waits(log: EventLog, series: StepSeries, clock: DeviceClock | None) -> list[Span] | None:
+    """Stretches inside the loader's `__next__`; where a device works, those in which it idled."""
+    if series.loader is None or log.read_aside(series.loader):
+        return None
+    own = {series.loader, *series.beside}
+    waits = [Span(f.start, f.end) for f in log.fetches if f.loader in own]
+    if clock is None:
+        return waits
+    idle = [Span(max(start, clock.done(start)), end) for start, end in waits]
+    return [span for span in idle if span.end > span.start]

@@ -1,0 +1,37 @@
+"""Device times of the host's moments, from the marks that CUDA events left."""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.events import DeviceMark
+
+SAME_S = 1e-6
+"""A mark and a step's end so close together are one moment."""
+
+
+class DeviceClock:
+    """When the device was done with the work queued by a moment of the host's."""
+
+    def __init__(self, marks: Sequence[DeviceMark]) -> None:
+        self.marks = marks
+        self._hosts = [mark.host for mark in marks]
+
+    def done(self, host: float) -> float:
+        """Time at which work queued by `host` was finished; `host` itself before any mark."""
+        at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
+        return host if at < 0 else max(host, self.marks[at].done)
+
+    def is_marked(self, host: float) -> bool:
+        """Whether a mark was set at this very moment."""
+        at = bisect.bisect_right(self._hosts, host + SAME_S) - 1
+        return at >= 0 and host - self._hosts[at] <= SAME_S
+
+
+def device_clock(marks: Sequence[DeviceMark]) -> DeviceClock | None:
+    """Clock of the device; None where no device computed."""
+    return DeviceClock(marks) if marks else None

@@ -1,0 +1,134 @@
+"""Time of a device beside its host: when it worked, and what it waited for.
+
+Each mark of the device's clock says: all that was queued until then was done at that moment. So
+between a mark and its moment the device surely worked. It surely worked, too, through a call of the
+model at whose end it was behind, and while the host waited for it. In the rest of the time it had
+nothing, or no more than what the host was just queueing: that goes to what the host did then.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.analysis import spans
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.events import DeviceMark, Span
+
+BEHIND_S, BEHIND_SHARE = 1e-4, 0.05
+"""The device is behind at a call's end by more than this, and this share of the call."""
+NEAR_S = 0.001
+"""A mark so close to a call's end tells of it."""
+WAITED_S = 5e-5
+"""A shorter wait for the device is the price of asking."""
+ASKED = 0.02
+"""Least share of the time in waits that can keep the host from queueing ahead."""
+
+
+class Host(NamedTuple):
+    """Stretches of the host's time, none of which overlaps another of its kind."""
+
+    fetches: Sequence[Span]
+    """In the loader."""
+    calls: Sequence[Span]
+    """In the model's forwards, backwards and updates."""
+    copies: Sequence[Span]
+    """Copying to the device, and waiting until that was done."""
+    waits: Sequence[Span]
+    """Waiting for numbers from the device, or for the device itself."""
+
+
+def seconds(
+    host: Host,
+    marks: Sequence[DeviceMark],
+    device_copies: Sequence[Span],
+    within: list[Span],
+) -> dict[str, float]:
+    """Seconds of `within` by what the device did or waited for.
+
+    compute: the device worked. data_wait, host_to_device, launch, other: it had nothing to do while
+    the host waited for the loader, copied, queued its small kernels, ran other code. sync: of the
+    last three what would go if the host never waited, as it then could queue ahead. Copies that the
+    device made itself, queued without a wait of the host, are host_to_device and no compute.
+    """
+    total = spans.seconds(within)
+    if total <= 0:
+        return {}
+    calls = spans.merged(host.calls)
+    waits = spans.merged([wait for wait in host.waits if wait[1] - wait[0] > WAITED_S])
+    behind, untold = _behind(calls, marks), _untold(waits, calls, marks)
+    copied = spans.merged(device_copies)
+    busy = spans.without(spans.merged([*marks, *behind, *untold]), copied)
+    found: dict[str, float] = {}
+    left = within
+    for name, taken in (
+        ("compute", busy),
+        ("data_wait", spans.merged(host.fetches)),
+        ("host_to_device", spans.merged([*host.copies, *copied])),
+        ("launch", calls),
+    ):
+        found[name], left = spans.split(left, taken)
+    found["other"] = spans.seconds(left)
+    worked = spans.within(within, busy)
+    held = {
+        "sync": spans.seconds_inside(waits, within),
+        "host_to_device": spans.seconds_inside(host.copies, worked),
+    }
+    _move_lost(found, held, total)
+    return found
+
+
+def _move_lost(found: dict[str, float], held: dict[str, float], total: float) -> None:
+    """Give time that was lost to waits of the host to what it waited for.
+
+    Without those waits a step would take as long as the device works or the host does, whichever
+    is longer.
+    """
+    waited = sum(held.values())
+    found["sync"] = 0.0
+    if waited < ASKED * total:
+        return
+    idle = {name: found[name] for name in ("launch", "other")}
+    lost = total - max(found["compute"], total - waited)
+    lost = min(max(0.0, lost), sum(idle.values()))
+    if lost <= 0:
+        return
+    for name, part in idle.items():
+        found[name] -= lost * part / sum(idle.values())
+    for name, part in held.items():
+        found[name] += lost * part / waited
+
+
+def _behind(calls: Sequence[Span], marks: Sequence[DeviceMark]) -> list[Span]:
+    """Calls at whose end the device still had work of them: it was busy from their start on."""
+    hosts = [mark.host for mark in marks]
+    found = []
+    for call in calls:
+        low = bisect.bisect_left(hosts, call.end - NEAR_S)
+        high = bisect.bisect_right(hosts, call.end + NEAR_S)
+        near = marks[low:high]
+        lag = max((mark.done - max(call.end, mark.host) for mark in near), default=0.0)
+        if lag > max(BEHIND_S, BEHIND_SHARE * (call.end - call.start)):
+            found.append(call)
+    return found
+
+
+def _untold(
+    waits: Sequence[Span], calls: Sequence[Span], marks: Sequence[DeviceMark]
+) -> list[Span]:
+    """Waits for work that no mark tells the end of.
+
+    Where one does, it says so better than the host, which may hear of it late. A mark that came
+    before the last call ended knows nothing of what that call queued.
+    """
+    hosts, ends = [mark.host for mark in marks], [call.end for call in calls]
+    found = []
+    for wait in waits:
+        mark = bisect.bisect_right(hosts, wait.start) - 1
+        call = bisect.bisect_right(ends, wait.start) - 1
+        if mark < 0 or (call >= 0 and ends[call] > hosts[mark]):
+            found.append(wait)
+    return found

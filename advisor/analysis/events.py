@@ -1,0 +1,330 @@
+"""Event log of one process: its types, and the reader of its lines.
+
+The recorder appends lines to `events-<pid>.jsonl`; each line is a JSON list of events, and each
+event a list `[kind, ...]`. `READERS` holds the fields of every kind. The log is untrusted: an event
+that does not fit is counted in `unread` and left out. Times are seconds of the process's own
+`time.perf_counter()`; `clock` tells how far they lie from the epoch.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from advisor.analysis.facts import LoaderFacts, ModuleFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+PASS_ENDED = -1.0
+"""Items of a fetch that found its DataLoader at an end."""
+
+
+class Span(NamedTuple):
+    """Stretch of time."""
+
+    start: float
+    end: float
+
+
+class BatchFetch(NamedTuple):
+    """One `next` of a DataLoader."""
+
+    start: float
+    end: float
+    loader: int
+    items: float
+
+    @property
+    def ended_pass(self) -> bool:
+        """Whether no batch came: the pass over the data is over."""
+        return self.items == PASS_ENDED
+
+
+class ForwardCall(NamedTuple):
+    """Call of a module from outside any module, or of one that a module calls in a loop."""
+
+    start: float
+    end: float
+    module: int
+    items: float
+    graded: bool
+    """Gradients were enabled."""
+
+
+class BackwardPass(NamedTuple):
+    """Gradients computed by `backward`, or asked for by name."""
+
+    start: float
+    end: float
+    fresh: bool
+    """No gradients of an earlier pass were waiting for an update."""
+
+
+class OptimizerStep(NamedTuple):
+    """Step of one of torch's optimizers."""
+
+    start: float
+    end: float
+    optimizer: int
+
+
+class DeviceMark(NamedTuple):
+    """Moment at which the device had done all that the host had queued by `host`."""
+
+    host: float
+    done: float
+
+
+class HookChange(NamedTuple):
+    """Change of the recorded kinds; `counting`: only what counts steps is recorded since."""
+
+    time: float
+    counting: bool
+    calls: bool
+    """Forwards are recorded since."""
+
+
+class SyncCall(NamedTuple):
+    """Line of the user's code that hands a tensor's numbers to the host."""
+
+    start: float
+    end: float
+    site: str
+    name: str
+
+
+TIMED = (
+    "fetches", "calls", "inner_calls", "backwards", "gradients", "updates", "copies", "waits",
+    "saves", "syncs",
+)  # fmt: skip
+"""Lists of events with a start and an end."""
+
+
+@dataclass(slots=True)
+class EventLog:
+    """Events of one process, each list in order of their ends."""
+
+    clock: float = 0.0
+    """Added to a time it gives seconds since the epoch."""
+    fetches: list[BatchFetch] = field(default_factory=list)
+    calls: list[ForwardCall] = field(default_factory=list)
+    inner_calls: list[ForwardCall] = field(default_factory=list)
+    """Calls of a network that a module calls many times within one forward."""
+    backwards: list[BackwardPass] = field(default_factory=list)
+    gradients: list[BackwardPass] = field(default_factory=list)
+    """Gradients that were asked for by `autograd.grad` or torch.func."""
+    updates: list[OptimizerStep] = field(default_factory=list)
+    copies: list[Span] = field(default_factory=list)
+    """Copies from host to device, as the host saw them."""
+    waits: list[Span] = field(default_factory=list)
+    """The host waited for the device."""
+    saves: list[Span] = field(default_factory=list)
+    syncs: list[SyncCall] = field(default_factory=list)
+    marks: list[DeviceMark] = field(default_factory=list)
+    device_copies: list[Span] = field(default_factory=list)
+    """Copies to the device, as the device did them."""
+    hooks: list[HookChange] = field(default_factory=list)
+    loaders: dict[int, LoaderFacts] = field(default_factory=dict)
+    modules: dict[int, ModuleFacts] = field(default_factory=dict)
+    numbers: dict[int, list[dict[str, float]]] = field(default_factory=dict)
+    """Numbers among the arguments of each call of a module."""
+    entered: tuple[float, int] | None = None
+    """Start and module of the call that runs."""
+    warm_until: float = 0.0
+    """A one-time cost was paid until then."""
+    unread: int = 0
+
+    @property
+    def passes(self) -> list[BackwardPass]:
+        """Gradients taken for updates: backward passes, else those asked for by name."""
+        return self.backwards or self.gradients
+
+    @property
+    def running(self) -> tuple[float, int] | None:
+        """Start and module of a call whose end was not recorded yet."""
+        if self.entered is None or (self.calls and self.calls[-1].end > self.entered[0]):
+            return None
+        return self.entered
+
+    def loader(self, number: int) -> LoaderFacts:
+        """Facts of a DataLoader; none where they were not recorded."""
+        return self.loaders.get(number, NO_LOADER)
+
+    def module(self, number: int) -> ModuleFacts:
+        """Facts of a module; none where they were not recorded."""
+        return self.modules.get(number, NO_MODULE)
+
+    def read_aside(self, loader: int) -> bool:
+        """Whether another thread than the one that works takes the loader's batches."""
+        return bool(self.loader(loader).other_thread)
+
+    def last_time(self) -> float | None:
+        """End of the latest event; None before the first."""
+        lists: Sequence[Sequence[Any]] = (
+            self.fetches,
+            self.calls,
+            self.inner_calls,
+            self.passes,
+            self.updates,
+        )
+        return max((each[-1].end for each in lists if each), default=None)
+
+    @property
+    def counting_since(self) -> float | None:
+        """First moment from which steps were only counted; None where they never were."""
+        return next((each.time for each in self.hooks if each.counting), None)
+
+    def hooked_spans(self) -> list[Span]:
+        """Stretches in which every kind was recorded."""
+        spans: list[Span] = []
+        start: float | None = float("-inf")
+        for change in self.hooks:
+            if change.counting and start is not None:
+                spans.append(Span(start, change.time))
+                start = None
+            elif not change.counting and start is None:
+                start = change.time
+        if start is not None:
+            spans.append(Span(start, float("inf")))
+        return spans
+
+    def hooked(self) -> EventLog:
+        """Part of the log in which forwards were recorded; itself where that is all of it."""
+        if all(change.calls for change in self.hooks):
+            return self
+        spans = self.hooked_spans()
+        part = EventLog(
+            clock=self.clock,
+            loaders=self.loaders,
+            modules=self.modules,
+            numbers=self.numbers,
+            entered=self.entered,
+            warm_until=self.warm_until,
+        )
+        for name in TIMED:
+            getattr(part, name).extend(_inside(getattr(self, name), spans))
+        return part
+
+
+def _inside(events: list[Any], spans: list[Span]) -> list[Any]:
+    ends = [each.end for each in events]
+    found: list[Any] = []
+    for start, end in spans:
+        found += events[bisect.bisect_right(ends, start) : bisect.bisect_right(ends, end)]
+    return found
+
+
+NO_LOADER = LoaderFacts()
+NO_MODULE = ModuleFacts()
+_LOADER, _MODULE = TypeAdapter(LoaderFacts), TypeAdapter(ModuleFacts)
+
+
+# --- reading ------------------------------------------------------------------------------
+
+
+def _time(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise ValueError(value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, (bool, int)):
+        raise TypeError(value)
+    return bool(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value[:300]
+
+
+class _Kind(NamedTuple):
+    """List of the log that a kind of event goes to, its type, and the types of its fields."""
+
+    target: str
+    type: Callable[..., Any]
+    fields: tuple[Callable[[Any], Any], ...]
+
+
+_CALL = (_time, _time, _number, _time, _flag)
+READERS = {
+    "batch": _Kind("fetches", BatchFetch, (_time, _time, _number, _time)),
+    "call": _Kind("calls", ForwardCall, _CALL),
+    "inner": _Kind("inner_calls", ForwardCall, _CALL),
+    "backward": _Kind("backwards", BackwardPass, (_time, _time, _flag)),
+    "gradient": _Kind("gradients", BackwardPass, (_time, _time, _flag)),
+    "step": _Kind("updates", OptimizerStep, (_time, _time, _number)),
+    "copy": _Kind("copies", Span, (_time, _time)),
+    "wait": _Kind("waits", Span, (_time, _time)),
+    "save": _Kind("saves", Span, (_time, _time)),
+    "sync": _Kind("syncs", SyncCall, (_time, _time, _text, _text)),
+    "mark": _Kind("marks", DeviceMark, (_time, _time)),
+    "device_copy": _Kind("device_copies", Span, (_time, _time)),
+    "hooks": _Kind("hooks", HookChange, (_time, _flag, _flag)),
+}
+"""Kinds of events by their name in the log."""
+
+
+class EventReader:
+    """Reads a growing log; what was read once is not read again."""
+
+    def __init__(self) -> None:
+        self.log = EventLog()
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bool:
+        """Take what the file grew by; returns whether there was a whole line."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        return bool(lines)
+
+    def _line(self, line: bytes) -> None:
+        try:
+            events = from_json(line, allow_inf_nan=False)
+        except ValueError:
+            events = None
+        if not isinstance(events, list):
+            self.log.unread += 1
+            return
+        for event in events:
+            try:
+                self._event(event)
+            except (ValueError, TypeError, KeyError, IndexError, ValidationError):
+                self.log.unread += 1
+
+    def _event(self, event: Any) -> None:
+        log, (name, *values) = self.log, event
+        kind = READERS.get(name)
+        if kind is not None:
+            fields = [read(value) for read, value in zip(kind.fields, values, strict=True)]
+            getattr(log, kind.target).append(kind.type(*fields))
+        elif name == "loader":
+            log.loaders[_number(values[0])] = _LOADER.validate_python(values[1])
+        elif name == "module":
+            log.modules[_number(values[0])] = _MODULE.validate_python(values[1])
+        elif name == "numbers":
+            found = {_text(key): _time(value) for key, value in values[1].items()}
+            log.numbers.setdefault(_number(values[0]), []).append(found)
+        elif name == "enter":
+            log.entered = (_time(values[0]), _number(values[1]))
+        elif name == "warm":
+            log.warm_until = _time(values[0])
+        elif name == "clock":
+            log.clock = _time(values[0])
+        else:
+            raise KeyError(name)

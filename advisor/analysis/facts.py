@@ -1,0 +1,123 @@
+"""Facts that a recorder writes of DataLoaders and modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
+
+from advisor.model.kinds import JsonScalar  # noqa: TC001  the parser resolves it
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddingCount:
+    """Positions of a loader's batches, and how many of them hold nothing."""
+
+    rows: int
+    positions: int
+    padded: int
+    tokens: bool
+    """Positions are tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderFacts:
+    """One DataLoader, as it was built and as it runs."""
+
+    site: str | None = None
+    """`train.py:88` where it was built."""
+    arguments: dict[str, JsonScalar] = field(default_factory=dict)
+    """Values in force by name of the argument: batch_size, num_workers, prefetch_factor, ..."""
+    passed: dict[str, JsonScalar] = field(default_factory=dict)
+    """Arguments by name, where the user's call passes a mapping on."""
+    pass_items: int | None = None
+    left_out: int | None = None
+    iterated: bool = False
+    other_thread: bool = False
+    """Its batches are taken by another thread than the one that works."""
+    padding: PaddingCount | None = None
+
+    @property
+    def workers(self) -> int:
+        """Worker processes."""
+        return self._count("num_workers") or 0
+
+    @property
+    def prefetch(self) -> int | None:
+        """Batches that each worker loads ahead."""
+        return self._count("prefetch_factor")
+
+    @property
+    def asked_batch(self) -> int | None:
+        """Batch size that it was built with."""
+        return self._count("batch_size")
+
+    @property
+    def persistent(self) -> bool | None:
+        """Whether workers outlive a pass."""
+        return self._switch("persistent_workers")
+
+    @property
+    def pinned(self) -> bool | None:
+        """Whether batches lie in pinned memory."""
+        return self._switch("pin_memory")
+
+    @property
+    def padding_share(self) -> float | None:
+        """Part of the positions of its batches that is padding."""
+        found = self.padding
+        return found.padded / found.positions if found is not None and found.positions else None
+
+    @property
+    def tokens_per_item(self) -> float | None:
+        """Tokens of one item, without padding."""
+        found = self.padding
+        known = found is not None and found.tokens and found.rows > 0
+        return (found.positions - found.padded) / found.rows if found and known else None
+
+    def _count(self, name: str) -> int | None:
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def _switch(self, name: str) -> bool | None:
+        value = self.arguments.get(name)
+        return value if isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleFacts:
+    """One module that the program calls."""
+
+    name: str = ""
+    site: str | None = None
+    """`train.py:95` of its first call."""
+    parameters: int = 0
+    unit: str = "sample"
+    """token, where no layer tells which dimension counts the samples."""
+    same_shape: bool = False
+    """Its output has the shape of its input."""
+    inners: tuple[int, ...] = ()
+    """Modules that it calls in a loop within one forward."""
+    looped: Finite | None = None
+    """Calls of such a module in one forward, where they are too quick to be followed."""
+    flags: dict[str, JsonScalar] = field(default_factory=dict)
+    """Flags in force during its calls: device, dtypes, tf32, compiled, channels_last, ..."""
+    shapes: tuple[str, ...] = ()
+    """Shapes of its tensor inputs, batch dimension left out."""
+    dims: tuple[tuple[int, ...], ...] = ()
+    tokens: Finite = 0.0
+    """Token positions of the calls of `token_items` items."""
+    token_items: Finite = 0.0
+    inputs: tuple[tuple[float, ...], ...] = ()
+    """Numbers that went into its first calls."""
+    outputs: tuple[tuple[float, ...], ...] = ()
+    """Numbers that came out of them."""
+
+    @property
+    def tokens_per_item(self) -> float | None:
+        """Positions of one sample, padding included; None where inputs are no tokens."""
+        known = self.token_items > 0 and self.tokens > 0 and self.unit == "sample"
+        return self.tokens / self.token_items if known else None

@@ -1,0 +1,152 @@
+"""Progress of one measured process: when to count, stop or look at the parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.step_series import FORWARD, LOADER, OPTIMIZER, TRAINING
+from advisor.analysis.window import (
+    QUICK_STEP_S,
+    burst,
+    find_window,
+    typical_step_s,
+    warm_up,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.events import EventLog
+    from advisor.analysis.step_series import StepSeries
+    from advisor.model import MeasurePlan
+
+Phase = Literal["count", "full"]
+
+TRAINING_PATIENCE_S = 30.0
+"""How long inference is watched on when the program seems about to train."""
+RECORDED_STEPS = 12
+"""Steps after warm-up that are recorded in full before steps are only counted."""
+RECORDED_S = 0.15
+"""Time of those steps, at least."""
+AHEAD_S = 0.6
+"""The ranks' common stop comes so long after it was decided."""
+RECENT = 40
+"""Steps from which it is told how many come in that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Phase that comes next, and when to look again."""
+
+    phase: Phase | None
+    need_s: float
+    """Best guess of the time until the next phase."""
+    calls: bool = True
+    """Counting needs forwards."""
+    cut_short: bool = False
+    """The longest time of the plan was over before the window was full."""
+    series: StepSeries | None = None
+
+
+def advise(
+    log: EventLog, plan: MeasurePlan, now: float, *, optimizers_built: bool = False
+) -> Advice:
+    """Next phase of a process that still runs; `now` by its own clock."""
+    began = _first_time(log)
+    if began is None:
+        return Advice(None, 0.1)
+    late = plan.mode == "window" and plan.longest_s is not None and now - began >= plan.longest_s
+    series = detect_steps(log, plan)
+    if late:
+        return Advice("full", 0.0, cut_short=True, series=series)
+    if series is None:
+        return Advice(None, 0.2)
+    if optimizers_built and _about_to_train(log, series, now - began):
+        return Advice(None, 0.5, series=series)
+    counting = bool(log.hooks) and log.hooks[-1].counting
+    if not counting and _is_known(log, series, plan):
+        return Advice("count", 0.0, calls=_needs_calls(series), series=series)
+    if plan.mode != "window":
+        return Advice(None, 1.0, series=series)
+    window, missing = find_window(log, series, plan, now=now)
+    if window is not None and missing is None:
+        return Advice("full", 0.0, series=series)
+    need_s = missing.seconds if missing is not None else 0.2
+    if not counting and typical_step_s(series) < QUICK_STEP_S:
+        need_s = min(need_s, 0.1)
+    left_s = math.inf if plan.longest_s is None else began + plan.longest_s - now
+    return Advice(None, min(need_s, plan.measure_s, left_s), series=series)
+
+
+def _first_time(log: EventLog) -> float | None:
+    starts = [
+        log.fetches[0].end if log.fetches else None,
+        *(each[0].start for each in (log.calls, log.inner_calls, log.passes) if each),
+    ]
+    return min((start for start in starts if start is not None), default=None)
+
+
+def _about_to_train(log: EventLog, series: StepSeries, since_s: float) -> bool:
+    """Whether this is a first validation pass, which must not be taken for the workload."""
+    if series.kind in TRAINING:
+        return False
+    idle = not log.loaders or any(not facts.iterated for facts in log.loaders.values())
+    return idle and since_s < TRAINING_PATIENCE_S
+
+
+def _is_known(log: EventLog, series: StepSeries, plan: MeasurePlan) -> bool:
+    """Whether enough steps were recorded in full; of long ones hooks take no share that counts."""
+    typical_s = typical_step_s(series)
+    if typical_s >= QUICK_STEP_S or log.inner_calls:
+        return False
+    first = warm_up(log, series, plan.measure_s)
+    since = log.hooks[-1].time if log.hooks else -math.inf
+    recorded = [bound for bound in series.bounds[first:] if bound > since]
+    wanted = max(RECORDED_STEPS, 2 * burst(log, series))
+    return len(recorded) > wanted and recorded[-1] - recorded[0] >= RECORDED_S
+
+
+def _needs_calls(series: StepSeries) -> bool:
+    """Whether the units of a step are told by forwards."""
+    return series.loader is None or series.skips or series.kind == FORWARD
+
+
+def boundary(series: StepSeries) -> str:
+    """Kind of event that ends a step."""
+    if series.kind == OPTIMIZER:
+        return "step"
+    if series.kind in TRAINING:
+        return "backward"
+    return "batch" if series.kind == LOADER else "call"
+
+
+# --- several ranks ------------------------------------------------------------------------
+
+
+def stop_point(logs: Sequence[EventLog], now: float) -> tuple[str, int] | None:
+    """Kind of event and count at which all ranks stop; None where none made a step.
+
+    Ranks step together, so the one that is furthest tells. `now`: epoch seconds.
+    """
+    furthest: tuple[str, int] | None = None
+    for log in logs:
+        for kind, events in (
+            ("step", log.updates),
+            ("batch", [fetch for fetch in log.fetches if not fetch.ended_pass]),
+            ("backward", log.backwards),
+            ("call", log.calls),
+            ("inner", log.inner_calls),
+        ):
+            if not events:
+                continue
+            recent = [event.end for event in events[-RECENT:]]  # start-up was slower
+            elapsed = max(now - log.clock - recent[0], 1e-3)
+            ahead = max(3, math.ceil(AHEAD_S * len(recent) / elapsed))
+            count = len(events) + ahead
+            if furthest is None or count > furthest[1]:
+                furthest = (kind, count)
+            break
+    return furthest

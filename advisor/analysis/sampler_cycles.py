@@ -1,0 +1,81 @@
+"""Beginnings of a sampler's items, where no DataLoader marks them.
+
+Two signs: a number among the arguments that runs one way and jumps back (the timestep), or another
+network that is called in between (an encoder, a decoder).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from advisor.analysis.averages import median
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.analysis.events import EventLog
+
+SHORTEST = 4
+"""Fewest forwards of a cycle."""
+ONE_WAY = 0.8
+MOVING = 0.25
+"""Least share of the calls that move the number: guidance repeats each timestep."""
+JUMP = 0.5
+
+
+def cycle_starts(log: EventLog, module: int, calls: list[int]) -> list[int] | None:
+    """Positions in `calls` at which a new item begins, the first call left out.
+
+    An empty list: a number runs one way and has not jumped back yet. None: no sign of a cycle.
+    """
+    by_number = None
+    for values in _arguments(log, module):
+        found = jumps(values)
+        if found:
+            return found
+        by_number = found if by_number is None else by_number
+    runs = _runs(log, calls)
+    return runs if runs is not None else by_number
+
+
+def jumps(values: Sequence[float | None]) -> list[int] | None:
+    """Positions at which `values` jump back; None if they do not run one way."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2 * SHORTEST:
+        return None
+    steps = [(b - a) for a, b in pairwise(known)]
+    moves = [step for step in steps if step]
+    up = sum(step > 0 for step in moves)
+    way = 1 if 2 * up >= len(moves) else -1
+    along = up if way > 0 else len(moves) - up
+    if len(moves) < max(SHORTEST, MOVING * len(steps)) or along < ONE_WAY * len(moves):
+        return None
+    reach = JUMP * (max(known) - min(known))
+    found, before = [], None
+    for position, value in enumerate(values):
+        if before is not None and value is not None and (value - before) * way < -reach:
+            found.append(position)
+        before = value if value is not None else before
+    lengths = [b - a for a, b in pairwise([0, *found])]
+    return None if lengths and median(lengths) < SHORTEST else found
+
+
+def _arguments(log: EventLog, module: int) -> list[list[float | None]]:
+    """Numbers among the arguments, call by call, one list for each argument."""
+    calls = log.numbers.get(module, [])
+    names = dict.fromkeys(name for call in calls[:16] for name in call)
+    return [[call.get(name) for call in calls] for name in names]
+
+
+def _runs(log: EventLog, calls: list[int]) -> list[int] | None:
+    """Positions after which another network with parameters was called."""
+    if not calls:
+        return None
+    found = []
+    for position, (before, call) in enumerate(pairwise(calls), 1):
+        between = log.calls[before + 1 : call]
+        if any(log.module(entry.module).parameters for entry in between):
+            found.append(position)
+    lengths = [b - a for a, b in pairwise([0, *found])]
+    return found if len(found) >= 2 and median(lengths) >= SHORTEST else None

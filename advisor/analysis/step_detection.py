@@ -1,0 +1,333 @@
+"""Step detection: the kind of a program's steps, and the units that each finished.
+
+Nothing of any workload is known here, only four shapes of loop:
+
+    optimizer step   training, or training step where no optimizer of torch's steps
+    loader batch     inference over a DataLoader, a few forwards a batch
+    root forward     an iterative sampler (many forwards a batch, or many forwards of a network
+                     within a module's own), or no loader at all
+"""
+
+from __future__ import annotations
+
+import bisect
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.analysis import training_steps
+from advisor.analysis.averages import median, most_common
+from advisor.analysis.loader_roles import drawn_beside
+from advisor.analysis.sampler_cycles import cycle_starts
+from advisor.analysis.step_series import FORWARD, LOADER, StepSeries, dominant_module
+
+if TYPE_CHECKING:
+    from advisor.analysis.events import BatchFetch, EventLog, ForwardCall
+    from advisor.model import MeasurePlan
+
+SAMPLER_FORWARDS = 4
+"""Fewest forwards a batch of an iterative sampler."""
+CYCLE_PATIENCE_S = 60.0
+"""Longest wait for a sampler's first item, before its forwards are taken for units."""
+FEWEST_ITEMS, MARKED_SHARE = 3, 0.8
+"""A network marks items if it had so many calls, nearly each followed by the dominant one's."""
+SKIPPED_SHARE = 0.02
+"""Fewer batches without a forward are those loaded ahead."""
+
+APART = 0.5
+"""Items of a network that is given every unit once differ by no more, of calls cut in two."""
+
+
+class _Group(NamedTuple):
+    """One batch with its forwards."""
+
+    items: float
+    calls: list[ForwardCall]
+    finished: bool
+
+
+def detect_steps(log: EventLog, plan: MeasurePlan, *, ended: bool = False) -> StepSeries | None:
+    """Steps of `log`; None while nothing can be recognised as a step.
+
+    `ended`: the program came to its own end, so that the last batch is a finished one.
+    """
+    if log.updates or log.passes:
+        return training_steps.detect(log, ended=ended)
+    loader = _busiest_loader(log)
+    outer = dominant_module(log.hooked())
+    root, calls = _loop_of(log, outer)
+    if loader is None:
+        if root is None or outer is None:
+            return None
+        if root != outer:
+            return _sampler(None, root, _by_outer(log, outer, calls), plan, ended=ended)
+        return _without_loader(log, root, calls, plan, ended=ended)
+    groups = _forwards_by_batch(log.hooked(), loader, calls)
+    whole = [len(group.calls) for group in groups if (group.finished or ended) and group.calls]
+    many = median(whole) if whole else max((len(group.calls) for group in groups), default=0)
+    series: StepSeries | None
+    if root is not None and many >= SAMPLER_FORWARDS:
+        series = _sampler(loader, root, groups, plan, ended=ended)
+    else:
+        series = _loader_batches(log, loader, root, whole, ended=ended)
+    if series is not None:
+        series.beside = set(drawn_beside(log.hooked(), loader, [c.start for c in log.calls]))
+    return series
+
+
+def _loop_of(log: EventLog, root: int | None) -> tuple[int | None, list[ForwardCall]]:
+    """Network whose calls are counted: the root, or the one that it calls many times."""
+    if root is None:
+        return None, []
+    for inner in log.module(root).inners:
+        calls = [call for call in log.inner_calls if call.module == inner]
+        if calls:
+            return inner, calls
+    return root, [call for call in log.calls if call.module == root]
+
+
+def _by_outer(log: EventLog, outer: int, calls: list[ForwardCall]) -> list[_Group]:
+    """Calls within each forward of the root, the running one included."""
+    starts = [call.start for call in calls]
+    groups: list[_Group] = []
+    high = 0
+    for call in log.calls:
+        if call.module == outer:
+            low, high = bisect.bisect_left(starts, call.start), bisect.bisect_left(starts, call.end)
+            groups.append(_Group(call.items, calls[low:high], finished=True))
+    if high < len(calls):
+        batch = most_common([group.items for group in groups])
+        groups.append(_Group(batch or calls[-1].items, calls[high:], finished=False))
+    return groups
+
+
+# --- inference ----------------------------------------------------------------------------
+
+
+def _busiest_loader(log: EventLog) -> int | None:
+    """Loader that was in turn for most of the time."""
+    held: dict[int, float] = {}
+    last = log.last_time()
+    for index, fetch in enumerate(log.fetches):
+        later = log.fetches[index + 1].start if index + 1 < len(log.fetches) else last
+        until = fetch.end if fetch.ended_pass else later or fetch.end
+        held[fetch.loader] = held.get(fetch.loader, 0.0) + until - fetch.start
+    served = {fetch.loader for fetch in log.fetches if not fetch.ended_pass}
+    held = {loader: spent for loader, spent in held.items() if loader in served}
+    return max(held, key=lambda key: held[key]) if held else None
+
+
+def _forwards_by_batch(log: EventLog, loader: int, calls: list[ForwardCall]) -> list[_Group]:
+    starts = [call.start for call in calls]
+    mine = [fetch for fetch in log.fetches if fetch.loader == loader]
+    groups: list[_Group] = []
+    for position, fetch in enumerate(mine):
+        if fetch.ended_pass:
+            continue
+        low = bisect.bisect_left(starts, fetch.end)
+        finished = position + 1 < len(mine)
+        high = bisect.bisect_left(starts, mine[position + 1].start) if finished else len(starts)
+        groups.append(_Group(fetch.items, calls[low:high], finished))
+    return groups
+
+
+def _loader_batches(
+    log: EventLog, loader: int, root: int | None, whole: list[int], *, ended: bool
+) -> StepSeries | None:
+    series = StepSeries(LOADER, "items of the loader's batches", loader=loader, root=root)
+    mine = [fetch for fetch in log.fetches if fetch.loader == loader]
+    skipped = _skipped(log.hooked(), loader)
+    series.skips = bool(skipped)
+    held: float | None = None
+    for fetch in mine:
+        if held is not None:
+            _finish(series, fetch.start, held)
+        elif not series.bounds:
+            series.bounds.append(fetch.start)
+        else:  # the pause before a new pass belongs to its first batch
+            series.marks.append(len(series.units))
+        held = None if fetch.ended_pass else 0.0 if fetch.end in skipped else fetch.items
+    last = log.last_time()
+    if ended and held is not None and last is not None and last > series.bounds[-1]:
+        _finish(series, last, held)
+    series.batch = most_common([fetch.items for fetch in mine if not fetch.ended_pass])
+    if whole:
+        series.forwards_per_batch = median(whole)
+        quick = log.module(root).looped if root is not None else None
+        series.forwards_per_unit = series.forwards_per_batch * (quick or 1.0)
+    return series if series.bounds else None
+
+
+def _finish(series: StepSeries, end: float, units: float) -> None:
+    """Add a step that ends at `end`."""
+    series.bounds.append(end)
+    series.units.append(units)
+    series.finished_batches += units > 0
+    series.whole_units += units
+
+
+def _skipped(log: EventLog, loader: int) -> set[float]:
+    """Ends of the fetches whose batches went through no forward.
+
+    Batches loaded ahead, or gathered for one forward, are no skipped ones.
+    """
+    mine = [fetch for fetch in log.fetches if fetch.loader == loader]
+    starts = [call.start for call in log.calls]
+    done: list[tuple[BatchFetch, int]] = [
+        (fetch, bisect.bisect_left(starts, later.start) - bisect.bisect_left(starts, fetch.end))
+        for fetch, later in pairwise(mine)
+        if not fetch.ended_pass
+    ]
+    later_half = done[len(done) // 2 :]  # a queue is full by then
+    forwards = sum(count for _, count in later_half)
+    passes = sum(fetch.ended_pass for fetch in mine)
+    missing = len(later_half) - forwards
+    if not forwards or missing <= max(2 + passes, SKIPPED_SHARE * len(later_half)):
+        return set()
+    if max(call.items for call in log.calls) > max(fetch.items for fetch, _ in done):
+        return set()
+    return {fetch.end for fetch, count in done if not count}
+
+
+def _sampler(
+    loader: int | None,
+    root: int,
+    groups: list[_Group],
+    plan: MeasurePlan,
+    *,
+    ended: bool,
+) -> StepSeries:
+    """Series whose steps are the forwards of an iterative sampler."""
+    groups = [group for group in groups if group.calls]
+    series = StepSeries(FORWARD, loader=loader, root=root, iterative=True)
+    series.batch = most_common([group.items for group in groups])
+    per_item, gaps = [], []
+    for position, group in enumerate(groups):
+        if group.finished or (ended and position == len(groups) - 1):
+            series.finished_batches += 1
+            series.whole_units += group.items
+            per_item.append(len(group.calls) * _joint(group) / group.items)
+        if position and len(group.calls) > 1:
+            gaps.append(group.calls[0].end - groups[position - 1].calls[-1].end)
+    known = plan.forwards_per_unit
+    series.forwards_per_unit = median(per_item) if per_item else known
+    series.from_plan = not per_item and known is not None
+    series.gap_s = median(gaps) if gaps else None
+    for group in groups:
+        done = group.finished or (ended and group is groups[-1])
+        share = group.items / len(group.calls) if done else None
+        per_forward = share or _joint(group) / (series.forwards_per_unit or 1.0)
+        if series.bounds:
+            series.marks.append(len(series.units))
+        for call in group.calls:
+            if series.bounds:
+                series.units.append(per_forward)
+            series.bounds.append(call.end)
+    if series.forwards_per_unit and groups:
+        last = groups[-1]
+        series.forwards_per_batch = series.forwards_per_unit * last.items / _joint(last)
+    series.batches_per_step = 1.0 / (series.forwards_per_batch or 1.0)
+    series.source = _sampler_source(series, len(per_item))
+    return series
+
+
+def _sampler_source(series: StepSeries, whole: int) -> str:
+    if not series.forwards_per_unit:
+        return "root forwards; no batch was finished yet"
+    seen = f"{whole} whole batches" if whole > 1 else "one whole batch"
+    where = "the plan" if series.from_plan else seen
+    per_unit = f"{series.forwards_per_unit:g} forwards per unit"
+    return f"root forwards / {per_unit} (known from {where})"
+
+
+def _joint(group: _Group) -> float:
+    """Items that go through one forward together.
+
+    A loader batch may be split by the program, and a forward may hold more than the batch
+    (guidance, patches).
+    """
+    batch = most_common([call.items for call in group.calls])
+    return min(batch or group.items, group.items) or 1.0
+
+
+# --- no loader ----------------------------------------------------------------------------
+
+
+def _without_loader(
+    log: EventLog, root: int, calls: list[ForwardCall], plan: MeasurePlan, *, ended: bool
+) -> StepSeries:
+    """Iterative sampler, if there is a sign of one; else every forward is a step."""
+    positions = [index for index, call in enumerate(log.calls) if call.module == root]
+    found = cycle_starts(log, root, positions)
+    known = plan.forwards_per_unit
+    if found is None and not known:
+        return _forwards(log, root, _items(log, calls), calls)
+    watched_s = calls[-1].end - calls[0].start
+    unsure = not found and not known and not ended
+    if unsure and (not log.module(root).same_shape or watched_s > CYCLE_PATIENCE_S):
+        return _forwards(log, root, calls, calls)
+    bounds = [0, *(found or ()), len(calls)]
+    batch = most_common([call.items for call in calls]) or 1.0
+    beside = [
+        call.items
+        for call in log.calls
+        if call.module != root and log.module(call.module).parameters
+    ]
+    items = min([batch, *beside])  # guidance doubles the batch of the dominant network only
+    groups = [_Group(items, calls[low:high], high < len(calls)) for low, high in pairwise(bounds)]
+    return _sampler(None, root, groups, plan, ended=ended)
+
+
+def _items(log: EventLog, calls: list[ForwardCall]) -> list[ForwardCall]:
+    """Calls that tell items apart.
+
+    Where another network is called once for an item and the dominant one a few times (a detector,
+    then a classifier of what it found), they are the other's.
+    """
+    by_module: dict[int, list[ForwardCall]] = {}
+    for call in log.calls:
+        if log.module(call.module).parameters:
+            by_module.setdefault(call.module, []).append(call)
+    starts = [call.start for call in calls]
+    for others in by_module.values():  # in the order of their first calls
+        if not FEWEST_ITEMS <= len(others) < len(calls) or others[0].start > starts[0]:
+            continue
+        gaps = [
+            bisect.bisect_left(starts, later.start) - bisect.bisect_left(starts, call.start)
+            for call, later in pairwise(others)
+        ]
+        if sum(map(bool, gaps)) >= MARKED_SHARE * len(gaps):
+            return others
+    return calls
+
+
+def _forwards(
+    log: EventLog, root: int, items: list[ForwardCall], calls: list[ForwardCall]
+) -> StepSeries:
+    series = StepSeries(FORWARD, root=root)
+    series.count_forwards(log.module(items[0].module).unit, [call.items for call in items])
+    if series.batch is not None and items is calls:
+        series.batch = _widest_batch(log, series.batch, sum(call.items for call in calls))
+    series.bounds = [call.end for call in items]
+    series.units = [call.items for call in items[1:]]
+    series.whole_units = sum(call.items for call in items)
+    series.finished_batches = len(items)
+    quick = log.module(root).looped or 1.0
+    series.forwards_per_unit = quick * round(len(calls) / len(items), 1)
+    return series
+
+
+def _widest_batch(log: EventLog, batch: float, units: float) -> float:
+    """Items of one call: where several networks take every unit, of the one that takes most.
+
+    Which of them takes most of the time, and so counts the units, may change with the batch.
+    """
+    by_module: dict[int, list[float]] = {}
+    for call in log.calls:
+        if log.module(call.module).parameters:
+            by_module.setdefault(call.module, []).append(call.items)
+    alike = [
+        most_common(items) or 0.0
+        for items in by_module.values()
+        if abs(sum(items) / units - 1.0) < APART
+    ]
+    return max([batch, *alike])

@@ -1,0 +1,374 @@
+"""Steps of a training: optimizer steps, or updates of the program's own.
+
+Units are the items of the train loaders' batches, or of the forwards where there is no loader.
+Batches that the program loaded and skipped are no units. While steps are only counted, passes are
+not recorded: roles of loaders, accumulation and skipping are those of the hooked part of the log.
+"""
+
+from __future__ import annotations
+
+import bisect
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.analysis.averages import median, most_common
+from advisor.analysis.events import OptimizerStep as Update
+from advisor.analysis.loader_roles import train_loaders
+from advisor.analysis.step_series import OPTIMIZER, UPDATE, StepSeries, dominant_module
+
+if TYPE_CHECKING:
+    from advisor.analysis.events import BackwardPass, BatchFetch, EventLog, ForwardCall
+
+RARE_SHARE = 0.05
+"""So few batches with fewer backwards than the others say nothing."""
+SKIPPED_SHARE = 0.02
+"""Fewer batches without a backward are those loaded ahead."""
+EVALUATIONS_SHARE = 0.2
+"""Calls without gradients in more of the steps belong to the steps."""
+NEVER_FRESH = 200
+"""After so many backwards nobody is waited for who drops or zeroes gradients."""
+WHOLE_PASSES = 0.02
+"""A rollout's samples are trained on a whole number of times, within this."""
+
+
+class Fed(NamedTuple):
+    """Batch that was trained on."""
+
+    time: float
+    items: float
+
+
+def detect(log: EventLog, *, ended: bool = False) -> StepSeries | None:
+    """Steps of a program that trains; None before its first update.
+
+    `ended`: the program came to its own end, so that its last gradients were taken up.
+    """
+    updates = _updates(log, ended=ended)
+    if not updates:
+        return None
+    updates = _joined_optimizers(updates)
+    main = _main_optimizer(updates)
+    hooked = log.hooked()
+    series = StepSeries(OPTIMIZER if log.updates else UPDATE)
+    series.bounds = [update.end for update in updates if update.optimizer == main]
+    series.root = dominant_module(hooked)
+    loaders = train_loaders(hooked)
+    clusters = _passes_of_steps(log, updates, main)
+    counts = [float(len(cluster)) for cluster in clusters[1:] if cluster]
+    series.accumulation = median(counts) if counts else None
+    fed, series.skips = _from_loaders(log, loaders.lead, loaders.also)
+    middle = series.bounds[len(series.bounds) // 2]
+    by_loader = len(series.bounds) < 4 or (bool(fed) and fed[-1].time >= middle)
+    if loaders.lead is not None and by_loader:
+        series.loader, series.beside = loaders.lead, loaders.beside
+        series.source = f"items of the train loader's batches, at {series.kind}s"
+        series.batch = most_common(
+            [f.items for f in log.fetches if f.loader == loaders.lead and not f.ended_pass]
+        )
+    else:
+        unit, fed = _from_forwards(log, series.root, clusters)
+        series.count_forwards(unit, [each.items for each in fed])
+        series.source += f", at {series.kind}s"
+    series.finished_batches = bisect.bisect_right([each.time for each in fed], series.bounds[-1])
+    series.whole_units = sum(each.items for each in fed[: series.finished_batches])
+    series.units = _between(series.bounds, fed)
+    batches = _between(series.bounds, [Fed(each.time, 1.0) for each in fed])
+    series.batches_per_step = sum(batches) / len(batches) if batches else 1.0
+    if series.loader is not None:
+        series.marks = _interruptions(log, series)
+    else:
+        _mark_evaluations(log, series)
+    return series
+
+
+def _updates(log: EventLog, *, ended: bool) -> list[Update]:
+    """Steps of torch's optimizers, or the ends of a program's own updates.
+
+    A program that steps by itself did so before each backward that found its gradients taken up.
+    """
+    if log.updates:
+        return log.updates
+    passes = log.passes
+    ends = [a.end for a, b in pairwise(passes) if b.fresh]
+    if not ends and len(passes) > NEVER_FRESH:  # whoever takes them up leaves them as they are
+        ends = [each.end for each in passes[:-1]]
+    if ended and passes:
+        ends.append(passes[-1].end)
+    return [Update(end, end, 0) for end in ends]
+
+
+def _joined_optimizers(updates: list[Update]) -> list[Update]:
+    """The same with one number for optimizers that followed each other.
+
+    A program may make its optimizer anew for each epoch or phase.
+    """
+    spans: dict[int, list[int]] = {}
+    for at, update in enumerate(updates):
+        spans.setdefault(update.optimizer, [at, at])[1] = at
+    instead: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for optimizer, (first, end) in spans.items():  # in the order of their first updates
+        free = (lead for lead, until in last.items() if until < first)
+        lead = next(free, optimizer)
+        instead[optimizer], last[lead] = lead, end
+    if all(old == new for old, new in instead.items()):
+        return updates
+    return [Update(start, end, instead[which]) for start, end, which in updates]
+
+
+def _main_optimizer(updates: list[Update]) -> int:
+    """Optimizer of most updates; where several take turns, the one that ends each round."""
+    counts: dict[int, int] = {}
+    for update in updates:
+        counts[update.optimizer] = counts.get(update.optimizer, 0) + 1
+    most = max(counts.values())
+    return max(key for key in counts if counts[key] >= most - 1)
+
+
+def _between(bounds: list[float], moments: list[Fed]) -> list[float]:
+    """Sum of the items whose time lies in each (bounds[k], bounds[k + 1]]."""
+    sums = [0.0] * max(0, len(bounds) - 1)
+    step = 0
+    for time, value in moments:
+        while step < len(sums) and time > bounds[step + 1]:
+            step += 1
+        if step == len(sums):
+            break
+        if time > bounds[step]:
+            sums[step] += value
+    return sums
+
+
+def _interruptions(log: EventLog, series: StepSeries) -> list[int]:
+    """Steps that hold the end of a pass, or batches of another loader (validation)."""
+    own = {series.loader, *series.beside}
+    return _holding(
+        series,
+        [
+            fetch.end
+            for fetch in log.fetches
+            if fetch.loader not in own or (fetch.loader == series.loader and fetch.ended_pass)
+        ],
+    )
+
+
+def _holding(series: StepSeries, times: list[float]) -> list[int]:
+    """Steps in which the times lie."""
+    steps = {bisect.bisect_left(series.bounds, time) - 1 for time in times}
+    return sorted(step for step in steps if 0 <= step < series.steps)
+
+
+# --- calls without gradients --------------------------------------------------------------
+
+
+class Evaluation(NamedTuple):
+    """Stretch of calls without gradients between two calls with them."""
+
+    start: float
+    end: float
+    items: float
+
+
+def evaluations(log: EventLog, root: int | None) -> list[Evaluation]:
+    """Stretches in which the trained network was called without gradients, now and then.
+
+    Calls of that sort in every step belong to the steps.
+    """
+    found: list[Evaluation] = []
+    steps = 0
+    open_ = False
+    for call in log.calls:
+        if call.module != root:
+            continue
+        if call.graded:
+            steps += 1
+            open_ = False
+        elif open_:
+            last = found[-1]
+            found[-1] = Evaluation(last.start, call.end, last.items + call.items)
+        else:
+            found.append(Evaluation(call.start, call.end, call.items))
+            open_ = True
+    return found if len(found) < EVALUATIONS_SHARE * steps else []
+
+
+def rollout_passes(log: EventLog, root: int | None, found: list[Evaluation]) -> int | None:
+    """How often each sample of a rollout is trained on; None where there are no rollouts.
+
+    A rollout comes before the first update, and the network then trains on just its samples, a
+    whole number of times. A validation comes after training, on data of its own.
+    """
+    graded = [call for call in log.calls if call.module == root and call.graded]
+    if len(found) < 2 or not graded or found[0].start > graded[0].start:
+        return None
+    ends = [call.end for call in graded]
+    times: list[float] = []
+    for one, other in pairwise(found):
+        low, high = bisect.bisect_right(ends, one.end), bisect.bisect_right(ends, other.start)
+        times.append(sum(call.items for call in graded[low:high]) / one.items)
+    each = median(times)
+    whole = round(each)
+    return whole if whole >= 1 and abs(each - whole) <= WHOLE_PASSES * whole else None
+
+
+def _mark_evaluations(log: EventLog, series: StepSeries) -> None:
+    """Mark steps that hold a validation, or a rollout, whose samples count once."""
+    found = evaluations(log, series.root)
+    series.marks = _holding(series, [each.start for each in found])
+    passes = rollout_passes(log, series.root, found)
+    if passes is None or series.unit != "sample":
+        return
+    series.rollouts = True
+    series.units = [units / passes for units in series.units]
+    series.whole_units /= passes
+    times = "once" if passes == 1 else f"{passes} times"
+    series.source = (
+        f"samples collected by the rollouts, each counted once and trained on {times}, "
+        f"at {series.kind}s"
+    )
+
+
+# --- batches that were trained on ----------------------------------------------------------
+
+
+def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list[Fed], bool]:
+    """Batches that were trained on, and whether others were skipped."""
+    own = {lead, *also}
+    mine = [f for f in log.fetches if f.loader in own and not f.ended_pass]
+    if lead is not None and log.read_aside(lead):
+        return _in_turn(mine, log.passes), False
+    until = log.counting_since if len(log.hooked().passes) == len(log.passes) else None
+    watched = mine if until is None else [fetch for fetch in mine if fetch.end <= until]
+    ended = sum(fetch.loader in own and fetch.ended_pass for fetch in log.fetches)
+    used = _used(log, watched, ended)
+    skips = len(used) < len(watched)
+    return [Fed(f.end, f.items) for f in (*used, *mine[len(watched) :])], skips
+
+
+def _in_turn(batches: list[BatchFetch], passes: list[BackwardPass]) -> list[Fed]:
+    """Batches at the passes that trained on them, of a thread that loads ahead.
+
+    Which of them were skipped cannot be told.
+    """
+    many = max(1, round(len(batches) / max(1, len(passes))))
+    turns = (each.end for each in passes for _ in range(many))
+    return [Fed(end, fetch.items) for end, fetch in zip(turns, batches, strict=False)]
+
+
+class _Run:
+    """Batches loaded in a row, with the backwards after the last of them."""
+
+    def __init__(self, batches: list[BatchFetch], backwards: int, until: float) -> None:
+        self.batches = batches
+        self.backwards = backwards
+        self.until = until
+
+    def forwards(self, log: EventLog, starts: list[float]) -> list[float]:
+        """Items of each forward with gradients."""
+        low = bisect.bisect_left(starts, self.batches[0].end)
+        high = bisect.bisect_left(starts, self.until)
+        inside = log.calls[low:high]
+        return [c.items for c in inside if c.graded and log.module(c.module).parameters]
+
+    def joined(self, items: list[float]) -> bool:
+        """Whether a forward took several of them at once."""
+        return max(items, default=0.0) > max(fetch.items for fetch in self.batches)
+
+
+def _used(log: EventLog, mine: list[BatchFetch], passes_ended: int) -> list[BatchFetch]:
+    """Batches that were trained on; one that was loaded and skipped has no backward.
+
+    Batches loaded ahead, and several gathered for one backward, are told from skipped ones by
+    the balance of all, and by the forwards.
+    """
+    starts = [each.start for each in log.passes]
+    runs: list[_Run] = []
+    pending: list[BatchFetch] = []
+    for position, fetch in enumerate(mine):
+        pending.append(fetch)
+        until = mine[position + 1].start if position + 1 < len(mine) else float("inf")
+        done = bisect.bisect_left(starts, until) - bisect.bisect_left(starts, fetch.end)
+        if done:
+            runs.append(_Run(pending, done, until))
+            pending = []
+    alone = [run.backwards for run in runs if len(run.batches) == 1]
+    usual = min((n for n in set(alone) if alone.count(n) > RARE_SHARE * len(alone)), default=1)
+    later = runs[len(runs) // 2 :]  # a queue is full by then
+    loaded = sum(len(run.batches) for run in later)
+    missing = loaded - sum(run.backwards for run in later) / usual
+    if missing <= max(2 + passes_ended, SKIPPED_SHARE * loaded):
+        return mine
+    call_starts = [call.start for call in log.calls]
+    seen = [(run, run.forwards(log, call_starts)) for run in runs]
+    singles = [float(len(items)) for run, items in seen if items and len(run.batches) == 1]
+    each = most_common(singles) or 1
+    kept: dict[int, list[float]] = {}
+    for run, items in seen:
+        if items:
+            kept.setdefault(len(run.batches), []).append(_kept(run, items, each))
+    used: list[BatchFetch] = []
+    for run in runs:
+        many = len(run.batches)
+        known = most_common(kept.get(many, []))
+        count = known if known is not None else max(1, min(many, round(run.backwards / usual)))
+        used.extend(run.batches[many - int(count) :])
+    return used + pending
+
+
+def _kept(run: _Run, forwards: list[float], each: float) -> float:
+    """How many of the run's batches went through the forwards."""
+    many = len(run.batches)
+    if run.joined(forwards) or len(forwards) >= many * each:
+        return many
+    return max(1, round(len(forwards) / each))
+
+
+# --- without a loader ----------------------------------------------------------------------
+
+
+def _passes_of_steps(log: EventLog, updates: list[Update], main: int) -> list[list[int]]:
+    """Backwards that each step of the main optimizer applied, as indices.
+
+    Those of another optimizer's step in between (two networks trained on the same batch) are not
+    its own, and a closure that is called again and again goes through one batch.
+    """
+    starts = [each.start for each in log.passes]
+    found: list[list[int]] = []
+    cluster: list[int] = []
+    position = 0
+    for update in updates:
+        before = bisect.bisect_left(starts, update.start)
+        after = bisect.bisect_left(starts, update.end)
+        fresh = [*range(position, before), *range(max(position, before), after)[-1:]]
+        cluster = fresh or cluster
+        position = max(position, after)
+        if update.optimizer == main:
+            found.append(cluster)
+            cluster = []
+    return found
+
+
+def _from_forwards(
+    log: EventLog, root: int | None, clusters: list[list[int]]
+) -> tuple[str, list[Fed]]:
+    """Unit, and batches that were trained on: one forward for each backward.
+
+    Without any forward each pass is a step of an unknown number of samples.
+    """
+    heavy = [c for c in log.calls if log.module(c.module).parameters] or log.calls
+    mine: list[ForwardCall] = [call for call in heavy if call.graded] or heavy
+    passes = log.passes
+    ends = [call.end for call in mine]
+    fed: list[Fed] = []
+    unit = log.module(root).unit if root is not None else "sample"
+    for index in (index for cluster in clusters for index in cluster):
+        each = passes[index]
+        since = passes[index - 1].end if index else float("-inf")
+        inside = mine[bisect.bisect_left(ends, since) : bisect.bisect_right(ends, each.start)]
+        own = [call for call in inside if call.module == root] or inside
+        if own:
+            fed.append(Fed(each.end, own[-1].items))
+    fed = fed or [Fed(call.end, call.items) for call in mine if call.module == root]
+    if fed:
+        return unit, fed
+    return "step", [Fed(passes[cluster[-1]].end, 1.0) for cluster in clusters if cluster]

@@ -1,0 +1,280 @@
+"""CUDA: the device's own clock, copies to it, waits for it, and the card in use.
+
+The host runs ahead of the device, so its own clock at a step's end says only when work was queued.
+An event recorded there says when it was finished; it is read once the device has passed it, and
+nothing waits for the device until the window is over.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Callable, Deque, Tuple
+
+from . import module_facts, sync_sites
+
+if TYPE_CHECKING:
+    from .session import Session
+
+APART_S = 0.001
+"""Marks closer than this add nothing."""
+RARELY_S = 0.02
+"""Marks are so far apart while steps are only counted."""
+COMPARED = 8
+"""Times that the two clocks are read beside each other."""
+WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
+"""Methods of a tensor that give its numbers to the host."""
+MOVES = ("to", "cuda")
+GIB = 1024.0**3
+
+clock = time.perf_counter
+
+
+class DeviceClock:
+    """Events on the current stream of one card, and the host times at which they were passed."""
+
+    def __init__(self, session: Session, card: int) -> None:
+        self._session = session
+        self._cuda = session.torch.cuda
+        self._synchronize = self._cuda.synchronize
+        """Torch's own, before it is hooked."""
+        self._card = card
+        self._apart = APART_S
+        self._stepped = self._latest = float("-inf")
+        """Host times of the latest mark at a step's end, and of the latest of all."""
+        self._pending: Deque[Tuple[float, Any, Any]] = deque()
+        """Marks that the device may not have passed: host time, event, event before a copy."""
+        self._waiting: Deque[Tuple[float, Tuple[Any, ...]]] = deque()
+        """Events of the log whose numbers the device has yet to copy."""
+        self._done = float("-inf")
+        self._base, self._passed = self._compared()
+
+    def mark(self, now: float, inner: bool = False) -> None:
+        """Work is queued up to here; `now` is the host's perf_counter.
+
+        An `inner` mark, within a step, never takes the place of the one at its end.
+        """
+        latest = self._latest if inner else self._stepped
+        if now - latest < self._apart or self._cuda.is_current_stream_capturing():
+            return
+        self._pending.append((now, self.event(), None))
+        self._latest = now
+        if not inner:
+            self._stepped = now
+
+    def mark_rarely(self) -> None:
+        """Set few marks from now on."""
+        self._apart = RARELY_S
+
+    def event(self) -> Any:
+        """New event on that card's stream, whichever card is the current one."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record(self._cuda.current_stream(self._card))
+        return event
+
+    def copied(self, before: Any, after: Any) -> None:
+        """A copy was queued between two events."""
+        self._pending.append((clock(), after, before))
+
+    def after_mark(self, event: tuple[Any, ...]) -> None:
+        """Record `event` of the log once the device has passed all that is queued by now."""
+        self._pending.append((clock(), self.event(), None))
+        self._waiting.append((self._pending[-1][0], event))
+
+    def poll(self) -> None:
+        """Record what the device has passed; waits for nothing."""
+        add = self._session.add
+        while self._pending and self._pending[0][1].query():
+            host, event, before = self._pending.popleft()
+            done = self._at(event)
+            if before is not None:
+                add(("device_copy", self._at(before), done))
+                continue
+            self._done = max(done, host, self._done)
+            add(("mark", host, self._done))
+        passed = self._pending[0][0] if self._pending else float("inf")
+        while self._waiting and self._waiting[0][0] < passed:
+            add(module_facts.read_numbers(self._waiting.popleft()[1]))
+
+    def finish(self) -> None:
+        """Wait for the whole card, and record all that is left."""
+        self._pending.append((clock(), self.event(), None))
+        self._synchronize(self._card)
+        self.poll()
+
+    def _at(self, event: Any) -> float:
+        """Host time at which the device passed an event."""
+        return float(self._passed + self._base.elapsed_time(event) / 1000.0)
+
+    def _compared(self) -> tuple[Any, float]:
+        """Event of the idle card, and the host time at which it was passed.
+
+        A busy host hears of it late, so of several the one that it heard of soonest counts.
+        """
+        self._synchronize(self._card)
+        found = []
+        for _ in range(COMPARED):
+            before = clock()
+            event = self.event()
+            event.synchronize()
+            found.append((clock() - before, before, event))
+        _, before, event = min(found, key=lambda each: each[0])
+        return event, before
+
+
+def start_if_in_use(session: Session) -> DeviceClock | None:
+    """Clock of the card that the model is on, once there is one."""
+    card = card_in_use(session)
+    return None if card is None else DeviceClock(session, card)
+
+
+# --- copies and waits ---------------------------------------------------------------------
+
+
+Hook = Callable[..., Any]
+
+
+class _Exchange:
+    """Hooks of copies to the device and of waits for it, of the thread that made it.
+
+    Calls that torch makes by name from compiled code do not come through here; they are no wait of
+    the loop around it either.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._own = threading.get_ident()
+
+    def _waited(self, start: float, name: str, frame: Any) -> None:
+        end = clock()
+        self._session.add(("wait", start, end))
+        sync_sites.record_sync(self._session, frame, name, start, end)
+
+    def waiting(self, name: str, original: Hook, on_device: bool) -> Hook:
+        """`original`, a method that waits for the device."""
+
+        @functools.wraps(original)
+        def wait(it: Any, *args: Any, **kwargs: Any) -> Any:
+            if (on_device and not it.is_cuda) or threading.get_ident() != self._own:
+                return original(it, *args, **kwargs)
+            start = clock()
+            try:
+                return original(it, *args, **kwargs)
+            finally:
+                self._waited(start, name, sys._getframe(1))
+
+        return wait
+
+    def moving(self, name: str, original: Hook) -> Hook:
+        """`original`, a method that may copy a tensor to the device or back."""
+
+        @functools.wraps(original)
+        def move(it: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._own:
+                return original(it, *args, **kwargs)
+            was = it.is_cuda
+            before = None if was else self._before(name, args, kwargs)
+            start = clock()
+            moved = original(it, *args, **kwargs)
+            if moved is not it and moved.is_cuda != was:
+                if was:
+                    self._waited(start, name, sys._getframe(1))
+                else:
+                    self._copied(start, before)
+            return moved
+
+        return move
+
+    def _before(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Event before a copy; None where nothing may be queued, or nothing goes to the card."""
+        if self._session.capture is not None or not _goes_to_card(args, kwargs, name):
+            return None
+        return self._session.device.event()
+
+    def _copied(self, start: float, before: Any) -> None:
+        self._session.add(("copy", start, clock()))
+        if before is not None:
+            device = self._session.device
+            device.copied(before, device.event())
+
+    def synchronizing(self, original: Hook) -> Hook:
+        """`original`, the function that waits for the whole device."""
+
+        @functools.wraps(original)
+        def synchronize(*args: Any, **kwargs: Any) -> Any:
+            start = clock()
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if threading.get_ident() == self._own:
+                    self._waited(start, "synchronize", sys._getframe(1))
+
+        return synchronize
+
+
+def watch_copies(session: Session) -> None:
+    """Record copies to the device and waits for it, of this thread."""
+    tensor, cuda, hooks = session.torch.Tensor, session.torch.cuda, _Exchange(session)
+    ours = {name: hooks.waiting(name, getattr(tensor, name), on_device=True) for name in WAITS}
+    ours.update({name: hooks.moving(name, getattr(tensor, name)) for name in MOVES})
+    session.replace(tensor, ours)
+    for owner in (cuda.Event, cuda.Stream):
+        whole = hooks.waiting("synchronize", owner.synchronize, on_device=False)
+        session.replace(owner, {"synchronize": whole})
+    session.replace(cuda, {"synchronize": hooks.synchronizing(cuda.synchronize)})
+
+
+def _goes_to_card(args: Any, kwargs: Any, name: str) -> bool:
+    """Whether a move may be to a card, as far as its arguments tell."""
+    target = kwargs.get("device", args[0] if args else None)
+    return name == "cuda" or isinstance(target, int) or "cuda" in str(target)[:16]
+
+
+# --- the card -----------------------------------------------------------------------------
+
+
+def card_in_use(session: Session) -> int | None:
+    """Index of the card that holds most of what the program calls; None where none is used.
+
+    Without any parameter to go by (a compiled function, plain tensors) it is the current one.
+    """
+    torch = session.torch
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    held: dict[int, int] = {}
+    elsewhere = False
+    for entry in session.modules:
+        module = entry.module()
+        if module is None or not entry.parameters:
+            continue
+        for parameter in module.parameters():
+            if parameter.device.type == "cuda":
+                index = parameter.device.index or 0
+                held[index] = held.get(index, 0) + parameter.nbytes
+            else:
+                elsewhere = True
+    if held:
+        return max(held, key=lambda index: held[index])
+    return None if elsewhere else int(torch.cuda.current_device())
+
+
+def card_facts(session: Session) -> dict[str, Any] | None:
+    """Facts of the card in use; None without one. Raises what CUDA raises."""
+    index = card_in_use(session)
+    if index is None:
+        return None
+    torch = session.torch
+    facts = torch.cuda.get_device_properties(index)
+    free, total = torch.cuda.mem_get_info(index)
+    uuid = getattr(facts, "uuid", None)  # torch 2.5 and later
+    return {
+        "index": index,
+        "name": facts.name,
+        "uuid": None if uuid is None else str(uuid),
+        "total_gib": total / GIB,
+        "available_gib": (free + torch.cuda.memory_reserved(index)) / GIB,
+        "compute_capability": f"{facts.major}.{facts.minor}",
+    }

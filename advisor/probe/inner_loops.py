@@ -1,0 +1,231 @@
+"""Inner loops: networks that a module calls again and again within one forward, as samplers do.
+
+A module's first calls are scouted: hooks on every module, in place during the call only, count the
+calls of each. The network whose calls fill the root's forward then has hooks of its own
+during the root's later calls, and each of its calls counts as a forward. A loop too quick to be
+followed without slowing it down is only counted.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import module_facts
+from .hooking import listen, unlisten
+from .module_facts import Module
+
+if TYPE_CHECKING:
+    from .session import Session
+
+MANY = 4
+"""From this many calls of one module within a root's forward on, it is a loop."""
+SCOUTED = 3
+"""Calls of a root in which loops are looked for."""
+JUDGED = 8
+"""Calls of a root after which it is judged what fills its forward."""
+MOST = 0.5
+"""A loop takes at least this share of the root's forward, first call's start to last one's end."""
+QUICK_S = 0.0003
+"""Calls that follow each other faster are not followed: the hooks would take more than 2 %."""
+FOLLOWED_AT_ONCE = 16
+
+OPTIONS = ("_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called")
+"""Of global hooks, in later versions of torch."""
+KEY = -7003
+"""Key of these hooks in torch's dicts."""
+
+clock = time.perf_counter
+
+
+class Calls:
+    """Calls of one module within one forward of the root."""
+
+    __slots__ = ("count", "first", "gaps", "last", "module", "path", "spans")
+
+    def __init__(self, module: Any, path: tuple[int, ...]) -> None:
+        self.module = module
+        self.path = path
+        """Ids of the modules around its first call."""
+        self.count = 0
+        self.first = self.last = 0.0
+        self.gaps: list[float] = []
+        """From one call's end to the next one's."""
+        self.spans: list[tuple[float, float, bool]] = []
+        """(enter, exit, graded), until it is followed."""
+
+    def add(self, enter: float, end: float) -> None:
+        if self.count:
+            self.gaps.append(end - self.last)
+        else:
+            self.first = enter
+        self.last = end
+        self.count += 1
+
+
+class Watch:
+    """What one running root calls."""
+
+    def __init__(self, session: Session, root: Module, ended: Callable[[float], None]) -> None:
+        self.root = root
+        self._session = session
+        self._ended = ended
+        """Told of each end of a followed call."""
+        self._scouting = root.calls <= SCOUTED
+        self._followed = {id(inner.module()): inner for inner in root.inners}
+        self._calls: dict[int, Calls] = {}
+        self._stack: list[tuple[int, float]] = []
+        self._within: int | None = None
+        """The followed module that runs: what it calls is its own business."""
+        self._depth = 0
+        session.add(("enter", clock(), root.index))
+        self.resume()
+
+    # --- hooks ----------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """Put the hooks in."""
+        if self._scouting:
+            module = self._session.torch.nn.modules.module
+            module._global_forward_pre_hooks[KEY] = self._before
+            module._global_forward_hooks[KEY] = self._after
+            for name in OPTIONS:
+                if hasattr(module, name):
+                    getattr(module, name)[KEY] = True
+            return
+        for inner in self._followed.values():
+            module = inner.module()
+            if module is None or getattr(module, "_compiled_call_impl", None) is not None:
+                continue  # one compiled in place tells by itself, see module_hooks.shield_compiled
+            module._forward_pre_hooks[KEY] = self._before
+            listen(module, KEY, self._after)
+
+    def suspend(self) -> None:
+        """Take the hooks out."""
+        module = self._session.torch.nn.modules.module
+        for name in ("_global_forward_pre_hooks", "_global_forward_hooks", *OPTIONS):
+            getattr(module, name, {}).pop(KEY, None)
+        for inner in self._followed.values():
+            module = inner.module()
+            if module is not None:
+                module._forward_pre_hooks.pop(KEY, None)
+                unlisten(module, KEY)
+
+    def _before(self, module: Any, args: Any) -> None:
+        self._session.attempt(self.enter, module)
+
+    def _after(self, module: Any, args: Any, *rest: Any) -> None:
+        end = clock()
+        kwargs, output = rest if len(rest) == 2 else (None, *rest)
+        self._session.attempt(self.leave, module, args, kwargs, output, end)
+
+    # --- calls ----------------------------------------------------------------------------
+
+    def enter(self, module: Any) -> None:
+        """`module` is called inside the root."""
+        key = id(module)
+        if self._within is not None:
+            self._depth += key == self._within
+            return
+        inner = self._followed.get(key)
+        if inner is not None:
+            self._within = key
+            module_facts.begin(self._session, inner, module)
+        self._stack.append((key, clock()))
+
+    def leave(self, module: Any, args: Any, kwargs: Any, output: Any, end: float) -> None:
+        """`module` is done, or raised: then there is no output."""
+        key = id(module)
+        if self._within is not None:
+            if key != self._within:
+                return
+            if self._depth:
+                self._depth -= 1
+                return
+            self._within = None
+        if not any(key == other for other, _ in self._stack):
+            return  # the root itself
+        while True:
+            other, enter = self._stack.pop()
+            if other == key:
+                break
+        calls = self._calls.get(key)
+        if calls is None:
+            if next(module.parameters(), None) is None:
+                return
+            path = tuple(other for other, _ in self._stack)
+            calls = self._calls[key] = Calls(module, path)
+        calls.add(enter, end)
+        inner = self._followed.get(key)
+        if inner is not None:
+            items = self._items(inner, args, kwargs, output)
+            graded = self._session.torch.is_grad_enabled()
+            self._session.add(("inner", enter, end, inner.index, items, graded))
+            self._ended(end)
+        elif self._scouting:
+            calls.spans.append((enter, end, self._session.torch.is_grad_enabled()))
+            if calls.count == MANY and len(self._followed) < FOLLOWED_AT_ONCE:
+                self._follow(calls, args, kwargs, output)
+
+    def _follow(self, calls: Calls, args: Any, kwargs: Any, output: Any) -> None:
+        """From now on its calls count; those of modules within it no longer do."""
+        key = id(calls.module)
+        for other in self._within_it(key):
+            self.root.inners.remove(self._followed.pop(other))
+        inner = module_facts.known(self._session, calls.module)
+        self._followed[key] = inner
+        self.root.inners.append(inner)
+        items = self._items(inner, args, kwargs, output, first=True)
+        for one in calls.spans:
+            self._session.add(("inner", one[0], one[1], inner.index, items, one[2]))
+        calls.spans.clear()
+        module_facts.describe(self._session, self.root)
+
+    def _within_it(self, key: int) -> list[int]:
+        """Followed modules that were called within the module `key`."""
+        called = [other for other in self._followed if other in self._calls]
+        return [other for other in called if key in self._calls[other].path]
+
+    def _items(
+        self, inner: Module, args: Any, kwargs: Any, output: Any, *, first: bool = False
+    ) -> float:
+        inner.calls += first
+        return module_facts.items_of(self._session, inner, args, kwargs, output)
+
+    # --- judgement ------------------------------------------------------------------------
+
+    def close(self, start: float, end: float) -> None:
+        """The root is done: was its forward filled by one loop?"""
+        self.suspend()
+        if self.root.calls > JUDGED:
+            return
+        loops = [(k, c) for k, c in self._calls.items() if k in self._followed and c.count >= MANY]
+        if not loops:
+            return
+        key, calls = max(loops, key=lambda pair: _middle(pair[1].gaps) * pair[1].count)
+        span = calls.last - calls.first
+        fills = span >= MOST * (end - start)
+        quick = span < QUICK_S * calls.count
+        self.root.inners = [self._followed[key]] if fills and not quick else []
+        self.root.looped = float(calls.count) if fills and quick else None
+        module_facts.describe(self._session, self.root)
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def begin(session: Session, root: Module, ended: Callable[[float], None]) -> None:
+    """A root was entered."""
+    if not root.parameters or (root.calls > SCOUTED and not root.inners):
+        return
+    if session.trained and session.torch.is_grad_enabled():
+        return  # a training step is not told by its forwards
+    session.watch = Watch(session, root, ended)
+
+
+def end(session: Session, start: float, now: float) -> None:
+    """The root that was entered is done."""
+    watch, session.watch = session.watch, None
+    if watch is not None:
+        watch.close(start, now)

@@ -1,0 +1,245 @@
+"""Hooks of calls of modules from outside any module, and of what was compiled.
+
+Torch's global hook notices them. It costs at each module, so it is out while a module runs; the
+hook that sees the end of a call is on that module during the call only, so that outside of it the
+module can be pickled, copied and scripted as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+import types
+from typing import Any, Callable, Dict
+
+from . import inner_loops, module_facts
+from .hooking import POST, compiling_of, is_muted, listen, step_end, tracing_of, unlisten
+from .module_facts import Module
+from .session import Session
+
+KEY = -7001
+"""Key in torch's dict of global hooks; torch's own are counted from 0 up."""
+
+clock = time.perf_counter
+
+
+class Entrance:
+    """Open while a call would be one from outside, and is to be noticed."""
+
+    def __init__(self, hooks: Dict[int, Any], hook: Callable[[Any, Any], None]) -> None:
+        self._hooks = hooks
+        self._hook: Callable[[Any, Any], None] | None = hook
+        self.open = False
+        self.wanted = True
+        """Calls are recorded at all."""
+        self.reopen()
+
+    @property
+    def is_gone(self) -> bool:
+        """The probe has stepped aside."""
+        return self._hook is None
+
+    def shut(self) -> bool:
+        """Notice nothing for a while; returns whether it was open."""
+        if not self.open:
+            return False
+        self.open = False
+        self._hooks.pop(KEY, None)
+        return True
+
+    def reopen(self) -> None:
+        """Notice calls again."""
+        if self._hook is not None and self.wanted:
+            self.open = True
+            self._hooks[KEY] = self._hook
+
+    def want(self, wanted: bool) -> None:
+        """Record calls from now on, or none."""
+        self.wanted = wanted
+        if wanted:
+            self.reopen()
+        else:
+            self.shut()
+
+    def remove(self) -> None:
+        """Notice nothing for good."""
+        self._hook = None
+        self.open = False
+        self._hooks.pop(KEY, None)
+
+
+def watch(torch: Any, session: Session) -> None:
+    """Hook the calls of modules from outside any module."""
+    step_ended = step_end(session)
+    tracing, compiling = tracing_of(torch), compiling_of(torch)
+    entered = 0.0
+    current: Any = None
+
+    def before(module: Any, args: Any) -> None:
+        nonlocal entered, current
+        if _is_light(session, module):
+            return
+        if is_muted(session) or compiling() or tracing():
+            return
+        entrance.shut()
+        try:
+            current = _enter(session, module)
+            if current is None:
+                entrance.reopen()
+                return
+            listen(module, POST, after)
+        except Exception as problem:
+            session.step_aside(problem)
+            return
+        session.in_call = True
+        session.attempt(inner_loops.begin, session, current, step_ended)
+        entered = clock()
+
+    def after(module: Any, args: Any, kwargs: Any = None, output: Any = None) -> None:
+        end = clock()
+        session.in_call = False
+        unlisten(module, POST)
+        if entrance.is_gone:
+            return
+        entrance.reopen()
+        if session.watch is not None:
+            session.attempt(inner_loops.end, session, entered, end)
+        session.attempt(_leave, session, current, args, kwargs, output, entered, end)
+        step_ended(end)
+
+    hooks = torch.nn.modules.module._global_forward_pre_hooks
+    entrance = session.entrance = Entrance(hooks, before)
+    session.patches.on_undo(functools.partial(_remove, session))
+
+
+def _remove(session: Session) -> None:
+    session.entrance.remove()
+    if session.watch is not None:
+        session.watch.suspend()
+        session.watch = None
+
+
+def _enter(session: Session, module: Any) -> Module | None:
+    """Entry of a module that is called; None for a loss function and the like."""
+    entry = module_facts.known(session, module)
+    if not entry.entered:
+        entry.entered = True
+        session.heavy_modules += bool(entry.parameters)
+        for act in session.on_module if entry.parameters else ():
+            session.attempt(act, module)
+    if not entry.parameters and session.heavy_modules:
+        entry.light = True
+        return None
+    module_facts.begin(session, entry, module)
+    return entry
+
+
+def _is_light(session: Session, module: Any) -> bool:
+    """Whether nothing is to be learnt from it, which was seen before."""
+    entry = session.modules_by_id.get(id(module))
+    return entry is not None and entry.light and entry.module() is module
+
+
+def _leave(
+    session: Session, entry: Module, args: Any, kwargs: Any, output: Any, start: float, end: float
+) -> None:
+    """Record a call, also one that raised: then there is no output."""
+    problem = sys.exc_info()[1]
+    if output is None and problem is not None:
+        module_facts.failed(session, entry, (args, kwargs or {}), problem)
+        return
+    items = module_facts.items_of(session, entry, args, kwargs, output)
+    graded = session.torch.is_grad_enabled()
+    session.add(("call", start, end, entry.index, items, graded))
+    if session.thread is None:
+        session.thread = threading.get_ident()
+    alone = not (session.loaders or session.optimizers_built or session.counting)
+    if alone and session.capture is None:
+        module_facts.record_numbers(session, entry, args, kwargs or {}, items)
+    if session.diagnosis is not None:
+        session.diagnosis.at("call")
+
+
+# --- compiled -----------------------------------------------------------------------------
+
+
+def shield_compiled(eval_frame: Any, session: Session) -> None:
+    """Keep torch.compile from seeing the hook that notices calls: it would trace into it.
+
+    What was compiled runs with the hook out; a compiled module is observed from around the call.
+    """
+    context, optimized = eval_frame._TorchDynamoContext, eval_frame.OptimizedModule
+    compile_it, call_it = context.__call__, optimized.__call__
+
+    def compiled(self: Any, fn: Any) -> Any:
+        session.compilations += 1
+        made = compile_it(self, fn)
+        if not isinstance(made, types.FunctionType) or type(self).__name__ == "DisableContext":
+            return made  # what is not to be compiled must not be entered through us
+        owner = getattr(fn, "__self__", None)
+        in_place = getattr(fn, "__name__", "") == "_call_impl"
+        module = fn if owner is None else owner
+
+        @functools.wraps(made)
+        def shielded(*args: Any, **kwargs: Any) -> Any:
+            return _around(session, module, made, args, kwargs, owner if in_place else None)
+
+        if hasattr(made, "_torchdynamo_wrapper_id"):
+            shielded._torchdynamo_wrapper_id = id(shielded)  # type: ignore[attr-defined]
+        return shielded
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _around(session, self, functools.partial(call_it, self), args, kwargs, self)
+
+    session.patches.put(context, "__call__", compiled)
+    if "__call__" in vars(optimized):  # before, it is called as any module, hooks and all
+        session.patches.put(optimized, "__call__", __call__)
+
+
+def _around(session: Session, module: Any, call: Any, args: Any, kwargs: Any, inside: Any) -> Any:
+    """Call with the hooks out, as `module` if no other is running.
+
+    `inside`: the module that the watch of a running one hears of.
+    """
+    watch = session.watch
+    if watch is not None:
+        return _inside(session, watch, inside, call, args, kwargs)
+    entrance = session.entrance
+    outermost = entrance.shut()
+    try:
+        entry = None
+        try:
+            if outermost and module is not None and not compiling_of(session.torch)():
+                entry = _enter(session, module)
+                session.in_call = True
+        except Exception as problem:
+            session.step_aside(problem)
+        start = clock()
+        output = call(*args, **kwargs)
+        if entry is not None:
+            end = clock()
+            session.attempt(_leave, session, entry, args, kwargs, output, start, end)
+            step_end(session)(end)
+        return output
+    finally:
+        session.in_call = session.in_call and not outermost
+        if outermost:
+            entrance.reopen()
+
+
+def _inside(session: Session, watch: Any, module: Any, call: Any, args: Any, kwargs: Any) -> Any:
+    """Something compiled is called inside a module whose calls are followed."""
+    watch.suspend()
+    if module is not None:
+        session.attempt(watch.enter, module)
+    output = None
+    try:
+        output = call(*args, **kwargs)
+        return output
+    finally:
+        if session.watch is not None:
+            if module is not None:
+                session.attempt(watch.leave, module, args, kwargs, output, clock())
+            watch.resume()

@@ -1,0 +1,102 @@
+"""Event log of this process: hooks append, `flush` writes.
+
+`events-<pid>.jsonl` holds one line for each flush, a JSON list of events; an event is a list whose
+first item is its kind. `advisor/analysis/events.py` reads it and names the fields of each kind.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+Event = Tuple[Any, ...]
+
+STEPS = ("step", "batch", "call", "inner", "backward", "gradient")
+"""Kinds that say how far a program is; each has its start and end in second and third place."""
+PASS_ENDED = -1.0
+"""Items of a fetch that found its DataLoader at an end."""
+SETTING_UP = 2
+"""Batches or forwards of a program that may still be compiling."""
+
+
+class Recorder:
+    """Appends events to a buffer, and the buffer to the log."""
+
+    def __init__(self, folder: str, pid: int) -> None:
+        self._path = os.path.join(folder, f"events-{pid}.jsonl")
+        self._buffer: List[Event] = []
+        self.add: Callable[[Event], object] = self._buffer.append
+        """Appends one event; hooks look it up at each use, as it may be turned elsewhere."""
+        self.counts: Dict[str, int] = dict.fromkeys(STEPS, 0)
+        """Events of each kind that were flushed."""
+        self.first_time: float | None = None
+        self.last_time: float | None = None
+        self.last_items = 0.0
+        """Items of the latest batch, or else forward."""
+        self.add(("clock", time.time() - time.perf_counter()))
+
+    def flush(self) -> None:
+        """Write what was appended since the last flush."""
+        many = len(self._buffer)
+        events = self._buffer[:many]
+        del self._buffer[:many]  # what another thread appends meanwhile stays
+        if not events:
+            return
+        for event in events:
+            if event[0] in self.counts:
+                self._count(event)
+        data = (json.dumps(events, default=str) + "\n").encode("utf-8", "replace")
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            written = os.write(file, data)
+        finally:
+            os.close(file)
+        if written < len(data):  # a full disk takes a part first
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
+    def _count(self, event: Event) -> None:
+        kind, start, end = event[:3]
+        if kind == "batch" and event[4] == PASS_ENDED:
+            return
+        self.counts[kind] += 1
+        if self.first_time is None:
+            self.first_time = end if kind == "batch" else start
+        self.last_time = max(end, self.last_time or end)
+        if kind in ("batch", "call"):
+            self.last_items = event[4]
+
+    def divert(self, to: List[Event]) -> None:
+        """Append to `to` from now on, which is not written."""
+        self.add = to.append
+
+    def resume(self) -> None:
+        """Append to the log again."""
+        self.add = self._buffer.append
+
+    def close(self) -> None:
+        """Write what is there, and record nothing more."""
+        self.flush()
+        self.add = _drop
+
+    def known_steps(self) -> int:
+        """Steps so far, of the kind that says most: optimizers, else whichever are more."""
+        return self.counts["step"] or max(self.counts.values())
+
+    def whole_steps(self, built: bool) -> int:
+        """Steps that came to their end; before the first optimizer step of a program that has
+        `built` one there are none."""
+        if built or self.counts["step"]:
+            return self.counts["step"]
+        return max(self.counts[kind] for kind in ("batch", "call", "backward", "gradient"))
+
+    def at_work(self) -> bool:
+        """Whether steps come and go; before, a long silence is start-up."""
+        most = max(self.counts[kind] for kind in ("call", "inner", "batch", "backward", "gradient"))
+        return self.counts["step"] > 0 or most > SETTING_UP
+
+
+def _drop(event: Event) -> None:
+    """Take an event that is not recorded."""

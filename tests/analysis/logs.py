@@ -1,0 +1,73 @@
+"""Event logs written by hand: loops as a recorder would have seen them."""
+
+from __future__ import annotations
+
+from advisor.analysis.events import BackwardPass, BatchFetch, EventLog, ForwardCall, OptimizerStep
+from advisor.analysis.facts import LoaderFacts, ModuleFacts
+from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.window import Window, find_window
+from advisor.model import MeasurePlan
+
+PLAN = MeasurePlan(measure_s=0.5, min_steps=10)
+
+
+def log_with(loaders: int = 1, workers: int = 0, prefetch: int | None = None) -> EventLog:
+    """Empty log of one network and so many loaders."""
+    arguments = {"num_workers": workers, "prefetch_factor": prefetch}
+    log = EventLog()
+    log.loaders = {n: LoaderFacts(arguments=arguments, iterated=True) for n in range(loaders)}
+    log.modules = {0: ModuleFacts(name="Linear", parameters=2)}
+    return log
+
+
+def fetch(log: EventLog, start: float, end: float, loader: int, items: float) -> None:
+    """Append a fetch."""
+    log.fetches.append(BatchFetch(start, end, loader, items))
+
+
+def call(log: EventLog, start: float, end: float, items: float, *, graded: bool = True) -> None:
+    """Append a call of the network."""
+    log.calls.append(ForwardCall(start, end, 0, items, graded))
+
+
+def backward(log: EventLog, start: float, end: float, *, fresh: bool = True) -> None:
+    """Append a backward pass."""
+    log.backwards.append(BackwardPass(start, end, fresh))
+
+
+def update(log: EventLog, start: float, end: float, optimizer: int = 1) -> None:
+    """Append a step of an optimizer."""
+    log.updates.append(OptimizerStep(start, end, optimizer))
+
+
+def train(
+    log: EventLog,
+    steps_made: int,
+    *,
+    start: float = 0.0,
+    load: float = 0.002,
+    work: float = 0.008,
+    batch: float = 4.0,
+    accumulate: int = 1,
+    loader: int = 0,
+) -> float:
+    """Append training steps; returns when they ended."""
+    now = start
+    for _ in range(steps_made):
+        for number in range(accumulate):
+            fetch(log, now, now + load, loader, batch)
+            now += load
+            call(log, now, now + work / 2, batch)
+            backward(log, now + work / 2, now + work, fresh=number == 0)
+            now += work
+        update(log, now, now)
+    return now
+
+
+def measured(log: EventLog, plan: MeasurePlan = PLAN, *, ended: bool = False) -> Window:
+    """Window that `plan` finds in `log`, of a program that `ended` by itself or runs on."""
+    series = detect_steps(log, plan, ended=ended)
+    assert series is not None
+    found, missing = find_window(log, series, plan, whole=ended)
+    assert found is not None, missing and missing.why
+    return found

@@ -1,0 +1,99 @@
+"""Breakdown of a window's time: what nests in something else counts once."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.analysis import breakdown
+from advisor.analysis.device_time import Host, seconds
+from advisor.analysis.events import DeviceMark, EventLog, OptimizerStep, Span
+from advisor.analysis.facts import LoaderFacts
+from advisor.analysis.measurement import update_share
+from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.window import Window
+from tests.analysis.logs import PLAN, backward, call, fetch, log_with, update
+
+PLAIN = {"data_wait": 0.4, "compute": 0.5, "other": 0.1}
+
+
+def log_of(shape: str, *, recorded: int = 60) -> EventLog:
+    """Sixty steps of 100 ms: 40 of loading, 25 of forward, 20 of backward, 5 of the update.
+
+    The remaining 10 are of what the program does beside. `shape`: what lies inside of the
+    optimizer's step. Forwards are recorded in so many steps.
+    """
+    log = log_with()
+    for step in range(60):
+        now = 0.1 * step
+        fetch(log, now, now + 0.04, 0, 4.0)
+        if step < recorded:
+            call(log, now + 0.04, now + 0.065, 4.0)
+        backward(log, now + 0.065, now + 0.085)
+        begin = {"nothing": 0.085, "passes": 0.04, "loading and passes": 0.0}[shape]
+        update(log, now + begin, now + 0.09)
+    return log
+
+
+def shares_of(log: EventLog, until: float = 6.0) -> tuple[dict[str, float], float | None]:
+    """Shares, and what the headline says of waiting."""
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    found = Window(series, 10, 58)
+    shares = breakdown.shares(log, found, Span(found.start, until))
+    return shares, breakdown.wait_share(log, found)
+
+
+@pytest.mark.parametrize("recorded", [60, 20])
+@pytest.mark.parametrize("shape", ["nothing", "passes", "loading and passes"])
+def test_what_nests_in_the_optimizers_step_counts_once(shape: str, recorded: int) -> None:
+    """`optimizer.step(closure)` spends the same time on the same things as the plain loop."""
+    shares, waits = shares_of(log_of(shape, recorded=recorded), until=0.1 * recorded)
+    assert shares == pytest.approx(PLAIN, abs=0.01)
+    assert shares["data_wait"] == pytest.approx(waits)
+
+
+def test_an_optimizer_in_another_counts_once() -> None:
+    log = log_of("nothing")
+    both = [OptimizerStep(u.start, u.end, n) for u in log.updates for n in (1, 2)]
+    log.updates = both
+    assert shares_of(log)[0] == pytest.approx(PLAIN, abs=0.01)
+
+
+def test_saving_after_a_validation_counts_once() -> None:
+    """A validation lasts until the next batch is asked for; what is saved until then is saving."""
+    log = log_of("nothing")
+    log.loaders[1] = LoaderFacts(iterated=True)
+    gap = log.fetches[30].start - 0.01
+    fetch(log, gap, gap + 0.001, 1, 4.0)
+    log.fetches.insert(30, log.fetches.pop())
+    log.saves.append(Span(gap + 0.004, gap + 0.01))
+    shares, _ = shares_of(log)
+    whole = 4.8
+    assert shares["saving"] == pytest.approx(0.006 / whole)
+    assert shares["validation"] == pytest.approx(0.004 / whole)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_on_a_device_the_optimizers_own_part_is_a_call_of_its_own() -> None:
+    """A device that is behind after the update was not busy through the loading in its closure."""
+    log = log_of("loading and passes")
+    fetches = [Span(each.start, each.end) for each in log.fetches]
+    marks = [DeviceMark(each.end, each.end + 0.006) for each in log.updates]
+    host = Host(fetches, breakdown._calls(log, fetches), [], [])
+    found = seconds(host, marks, [], [Span(0.0, 6.0)])
+    assert found["data_wait"] / 6.0 == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_passes_within_a_step_are_none_of_its_update(closure: bool) -> None:
+    """Of a second the last 50 ms; a step that is given a closure lasts from the begin on.
+
+    One optimizer that calls another's step takes the time once.
+    """
+    log = log_with()
+    for now in range(10):
+        backward(log, now + 0.2, now + 0.5)
+        backward(log, now + 0.6, now + 0.95)
+        update(log, now + 0.96, now + 1.0, 2)
+        update(log, now if closure else now + 0.95, now + 1.0, 1)
+    assert update_share(log) == pytest.approx(0.05, abs=0.01)

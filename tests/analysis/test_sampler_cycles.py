@@ -1,0 +1,129 @@
+"""Iterative samplers: how many forwards make a unit, and where one ends and the next begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.analysis import breakdown
+from advisor.analysis.events import BatchFetch, EventLog, ForwardCall, Span
+from advisor.analysis.facts import ModuleFacts
+from advisor.analysis.progress import stop_point
+from advisor.analysis.sampler_cycles import jumps
+from advisor.analysis.step_detection import detect_steps
+from advisor.analysis.window import find_window
+from tests.analysis.logs import PLAN, log_with, measured
+
+
+def inner_log(outer: int, many: int, *, running: int = 0) -> EventLog:
+    """A root called `outer` times that calls another network `many` times; then once more, up to
+    its `running`th call."""
+    log = log_with(loaders=0)
+    log.modules[0] = ModuleFacts(name="Sampler", parameters=2, inners=(1,))
+    log.modules[1] = ModuleFacts(name="Linear", parameters=2)
+    now = 0.0
+    for number in range(outer + bool(running)):
+        start = now
+        for _ in range(many if number < outer else running):
+            log.inner_calls.append(ForwardCall(now + 0.001, now + 0.009, 1, 6.0, graded=False))
+            now += 0.01
+        if number < outer:
+            log.calls.append(ForwardCall(start, now, 0, 3.0, graded=False))
+        else:
+            log.entered = (start, 0)
+    return log
+
+
+def test_a_loop_within_a_roots_forward() -> None:
+    """The network's calls are the forwards; the root's input tells the items."""
+    found = measured(inner_log(5, 40, running=10))
+    assert found.series.forwards_per_unit == 40
+    assert found.series.batch == 3
+    assert found.units_per_s() == pytest.approx(3 / 0.4, rel=0.01)
+    assert sum(
+        breakdown.shares(inner_log(5, 40, running=10), found, Span(0.0, 2.0)).values()
+    ) == pytest.approx(1)
+
+
+def test_a_loop_within_the_first_forward_waits_for_its_end() -> None:
+    """How many forwards it takes is not known before; unless the plan knows."""
+    log = inner_log(0, 40, running=200)
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert find_window(log, series, PLAN)[1] is not None
+    found = measured(log, replace(PLAN, forwards_per_unit=1000.0))
+    assert found.units_per_s() == pytest.approx(6 / 10, rel=0.01)
+
+
+def test_ranks_that_make_inner_calls_only_stop_together() -> None:
+    """A full window may hold nothing else, where one forward takes minutes."""
+    log = inner_log(0, 40, running=200)
+    assert stop_point([log, log], now=2.0) == ("inner", 200 + 62)
+
+
+def test_ranks_without_a_step_have_nothing_to_stop_at() -> None:
+    assert stop_point([log_with()], now=1.0) is None
+
+
+def sampler(log: EventLog, batches: int, forwards: int, *, batch: float, pause: float) -> float:
+    now = 0.0
+    for _ in range(batches):
+        log.fetches.append(BatchFetch(now, now + pause, 0, batch))
+        now += pause
+        for _ in range(forwards):
+            log.calls.append(ForwardCall(now, now + 0.01, 0, batch, graded=False))
+            now += 0.01
+    return now
+
+
+def test_a_sampler_pays_for_its_pauses() -> None:
+    """Stopped inside a batch, it knows the pause from the batch before."""
+    log = log_with()
+    sampler(log, 3, 100, batch=2, pause=0.5)
+    found = measured(log, replace(PLAN, measure_s=0.4))
+    assert found.series.forwards_per_unit == 100
+    assert found.units_per_s() == pytest.approx(2 / 1.5, rel=0.01)
+
+
+def test_a_sampler_waits_for_a_whole_batch() -> None:
+    """Unless the forwards per unit are known."""
+    log = log_with()
+    sampler(log, 1, 400, batch=2, pause=0.1)
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert find_window(log, series, PLAN)[1] is not None
+    found = measured(log, replace(PLAN, forwards_per_unit=1000.0))
+    assert found.units_per_s() == pytest.approx(2 / 10, rel=0.01)
+
+
+def test_forwards_per_unit_do_not_depend_on_how_a_batch_is_split() -> None:
+    """Four items one by one, or all at once with the guidance doubled: each has its own share."""
+    split, doubled = log_with(), log_with()
+    now = 0.0
+    for _ in range(8):
+        split.fetches.append(BatchFetch(now, now, 0, 4.0))
+        doubled.fetches.append(BatchFetch(now, now, 0, 4.0))
+        for number in range(80):
+            split.calls.append(ForwardCall(now, now + 0.01, 0, 1.0, graded=False))
+            if number % 4 == 0:
+                doubled.calls.append(ForwardCall(now, now + 0.01, 0, 8.0, graded=False))
+            now += 0.01
+    assert measured(split).series.forwards_per_unit == 20
+    assert measured(doubled).series.forwards_per_unit == 20
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([*range(9, -1, -1)] * 3, [10, 20]),
+        ([v for v in range(9, -1, -1) for _ in (0, 1)] * 2, [20]),
+        ([*range(20)], []),
+        ([1.0] * 30, None),
+        ([0, 1] * 20, None),
+        ([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3], None),
+    ],
+    ids=["timesteps", "guidance in two calls", "one way only", "constant", "flag", "noise"],
+)
+def test_a_number_that_jumps_back(values: list[float], found: list[int] | None) -> None:
+    assert jumps([float(value) for value in values]) == found

@@ -1,0 +1,247 @@
+"""What one step is in a loop, and how many units it finished: only what was trained on counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.analysis import breakdown, loader_roles, training_steps
+from advisor.analysis.events import PASS_ENDED, EventLog, HookChange, OptimizerStep
+from advisor.analysis.step_detection import detect_steps
+from tests.analysis.logs import PLAN, backward, call, fetch, log_with, measured, train, update
+
+
+def infer(
+    log: EventLog, batches: int, *, start: float, batch: float = 10.0, loader: int = 1
+) -> float:
+    """Append forwards without gradient over another loader, to its end."""
+    now = start
+    for _ in range(batches):
+        fetch(log, now, now + 0.001, loader, batch)
+        call(log, now + 0.001, now + 0.003, batch, graded=False)
+        now += 0.003
+    fetch(log, now, now, loader, PASS_ENDED)
+    return now
+
+
+def test_training_counts_the_train_loader_only() -> None:
+    """A sanity validation before, and one in between, is another loader's."""
+    log = log_with(loaders=2)
+    now = infer(log, 20, start=0.0)
+    now = train(log, 100, start=now)
+    now = infer(log, 20, start=now)
+    train(log, 100, start=now)
+    assert loader_roles.train_loaders(log).lead == 0
+    found = measured(log)
+    assert found.series.batch == 4
+    assert found.units_per_s() == pytest.approx(400.0)
+    assert breakdown.wait_share(log, found) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("updates", "fed"), [(10, True), (200, False)])
+def test_a_loader_feeds_a_training_that_goes_on_with_its_batches(updates: int, fed: bool) -> None:
+    """Chunks of one batch may be many updates; after hundreds it was a validation of one batch."""
+    log = log_with()
+    now = 0.0
+    for _ in range(10):
+        now = train(log, 1, start=now, batch=64.0)
+        for _ in range(updates - 1):
+            call(log, now, now + 0.004, 4.0)
+            backward(log, now + 0.004, now + 0.008)
+            now += 0.008
+            update(log, now, now)
+    series = training_steps.detect(log)
+    assert series is not None
+    assert (series.loader == 0) == fed
+    assert series.batch == (64.0 if fed else 4.0)
+
+
+def test_accumulation_is_one_step() -> None:
+    """Units of a step are those of all its batches."""
+    log = log_with()
+    train(log, 60, accumulate=4)
+    found = measured(log)
+    assert found.series.batches_per_step == 4
+    assert found.seconds / found.count == pytest.approx(0.04)
+    assert found.units_per_s() == pytest.approx(400.0)
+
+
+SIZES = {"A": 4.0, "B": 12.0}
+
+
+def loop(log: EventLog, pattern: str, times: int) -> None:
+    """Append `times` rounds of events, a millisecond each: A and B load a batch of their loader,
+    f is a forward of A's items, g one of two such batches, b a backward, s a step."""
+    now = len(log.updates) * 1.0
+    for _ in range(times):
+        for event in pattern:
+            now += 0.001
+            if event in SIZES:
+                loader = "AB".index(event)
+                fetch(log, now, now + 0.0001, loader, SIZES[event])
+            elif event in "fg":
+                items = SIZES["A"] * (1 + (event == "g"))
+                call(log, now, now + 0.0005, items)
+            elif event == "b":
+                backward(log, now, now + 0.0005)
+            else:
+                update(log, now, now + 0.0005)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "units"),
+    [
+        ("Afbs", 4),
+        ("AAfbs", 4),
+        ("AfbsAAAfbs", 4),
+        ("AAffbbs", 8),
+        ("AAffbs", 8),
+        ("AAgbs", 8),
+        ("AfAfbs", 8),
+        ("AfbAfbs", 8),
+        ("AfbfbsAAfbfbs", 4),
+        ("ABfbs", 4),
+        ("ABffbs", 4),
+        ("AfbsBfbs", 8),
+        ("ABffbsAfbsAfbsAfbs", 4),
+        ("AffbfbsA", 4),
+    ],
+    ids=[
+        "plain",
+        "every second one skipped",
+        "some skipped",
+        "gathered for two backwards",
+        "gathered for one backward",
+        "gathered into one forward",
+        "losses summed",
+        "accumulation",
+        "two backwards a batch, some skipped",
+        "zip",
+        "zip, a forward for each",
+        "two loaders in turn",
+        "a second batch beside every fourth",
+        "loaded ahead",
+    ],
+)
+def test_batches_that_were_trained_on(pattern: str, units: float) -> None:
+    """What was loaded and skipped is no unit; what was loaded ahead or gathered is."""
+    log = log_with(loaders=2)
+    loop(log, pattern, 100)
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    whole = series.units[10:-10]
+    assert sum(whole) / len(whole) == pytest.approx(units, rel=0.02)
+
+
+def test_a_batch_loaded_ahead_over_short_epochs_is_none_skipped() -> None:
+    """The first two batches of each epoch come in a row."""
+    log = log_with()
+    for _ in range(12):
+        loop(log, "A", 1)
+        loop(log, "Afbs", 19)
+        loop(log, "fbs", 1)
+        fetch(log, log.updates[-1].end, log.updates[-1].end, 0, PASS_ENDED)
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert sum(series.units) == pytest.approx(4 * 20 * 12, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "units"),
+    [("fbs", 4), ("fbfbs", 8), ("fffbs", 4), ("gbs", 8)],
+    ids=["plain", "accumulation", "three views of a batch", "larger batch"],
+)
+def test_units_without_a_loader(pattern: str, units: float) -> None:
+    """One forward counts for each backward."""
+    log = log_with(loaders=0)
+    loop(log, pattern, 60)
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert set(series.units[1:]) == {units}
+
+
+def test_a_critic_and_its_generator_train_on_one_batch() -> None:
+    """Backwards that another optimizer has applied are not counted again."""
+    log = log_with(loaders=0)
+    loop(log, "ffbsfbs", 60)
+    log.updates = [OptimizerStep(a, b, 1 + k % 2) for k, (a, b, _) in enumerate(log.updates)]
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert set(series.units) == {4}
+    assert series.accumulation == 1
+
+
+def test_a_closure_goes_through_one_batch() -> None:
+    """Backwards within an optimizer's step are one."""
+    log = log_with(loaders=0)
+    loop(log, "fbfbfbs", 60)
+    log.updates = [OptimizerStep(end - 0.006, end, 1) for _, end, _ in log.updates]
+    series = detect_steps(log, PLAN)
+    assert series is not None
+    assert set(series.units) == {4}
+    assert series.accumulation == 1
+
+
+def test_several_optimizers_are_one_loop() -> None:
+    """Two networks trained in turn: the step is that of the one that steps most."""
+    log = log_with()
+    train(log, 100)
+    others = [OptimizerStep(t - 0.001, t - 0.001, 2) for t, _, _ in log.updates[::5]]
+    log.updates = sorted([*log.updates, *others])
+    assert measured(log).units_per_s() == pytest.approx(400.0)
+
+
+def test_steps_that_are_only_counted_keep_the_roles_of_those_recorded() -> None:
+    """Forwards and passes are not recorded any more; batches and updates still are."""
+    log = log_with(loaders=2)
+    now = train(log, 40)
+    log.hooks.append(HookChange(now, counting=True, calls=False))
+    calls = len(log.calls)
+    now = train(log, 100, start=now)
+    now = infer(log, 30, start=now)
+    train(log, 20, start=now)
+    del log.calls[calls:], log.backwards[calls:]
+    found = detect_steps(log, PLAN)
+    assert found is not None
+    assert (found.loader, found.batch, found.accumulation) == (0, 4, 1)
+    assert found.steps == 159
+    assert set(found.units) == {4}
+    assert found.marks == [139]
+
+
+def ppo(log: EventLog, rounds: int, *, epochs: int) -> None:
+    """Append rollouts of 32 calls of 8 samples, each trained on in batches of 64."""
+    now = 0.0
+    for _ in range(rounds):
+        for _ in range(32):
+            call(log, now, now + 0.001, 8.0, graded=False)
+            now += 0.001
+        for _ in range(4 * epochs):
+            call(log, now, now + 0.002, 64.0)
+            backward(log, now + 0.002, now + 0.004)
+            now += 0.005
+            update(log, now, now)
+
+
+@pytest.mark.parametrize("epochs", [4, 10])
+def test_rollouts_are_no_validation_and_their_samples_count_once(epochs: int) -> None:
+    """Each of the 256 samples is trained on in every epoch; the program collects it once."""
+    log = log_with(loaders=0)
+    ppo(log, 30, epochs=epochs)
+    found = measured(log)
+    round_s = 0.032 + 0.005 * 4 * epochs
+    assert found.units_per_s() == pytest.approx(256 / round_s, rel=0.01)
+    assert f"trained on {epochs} times" in found.series.source
+    assert breakdown.validations(log, found.series) == []
+
+
+def test_a_validation_without_a_loader_is_no_rollout() -> None:
+    """It comes after training, on as many samples as it likes."""
+    log = log_with(loaders=0)
+    ppo(log, 30, epochs=3)
+    first = next(k for k, each in enumerate(log.calls) if each.graded)
+    del log.calls[:first]
+    found = detect_steps(log, PLAN)
+    assert found is not None
+    assert not found.rollouts
+    assert set(found.units[1:]) == {64}
+    assert breakdown.validations(log, found)
