@@ -31,7 +31,7 @@ COMMANDS = {
     "gate": ("advisor.gate.cli", "fail CI on throughput regressions that are proven"),
     "revert": ("advisor.commands.revert", "give the original config back"),
     "report": (
-        "advisor.report.command",
+        "advisor.commands.report",
         "render report.md again from report.json, or one HTML page",
     ),
 }

@@ -106,8 +106,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     )
     result = measure(program, plan, gpu_uuid=aim.gpu.uuid if aim.gpu else None)
     if isinstance(result, Failure):
-        told = as_object(result, workload.unit)
-        masked = masking.mask_value(told)
+        masked = masking.mask_value(as_object(result, workload.unit))
         memo_ = masking.mask_text(failure_memo(result))
         shown = json.dumps(masked, indent=2) + "\n" if args.json else memo_
         sys.stdout.write(shown)
@@ -117,8 +116,8 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     found = diagnose(result, profile=aim.profile)
     help_ = amdahl.bounds(result, cpus=machine.cpus)
     if args.json:
-        told = as_object(result, workload.unit, found, help_)
-        shown = json.dumps(masking.mask_value(told), indent=2) + "\n"
+        masked = masking.mask_value(as_object(result, workload.unit, found, help_))
+        shown = json.dumps(masked, indent=2) + "\n"
     else:
         assert found is not None, "there are two runs"
         shown = masking.mask_text(memo(result, found, help_))
@@ -180,15 +179,15 @@ def as_object(
     found: Diagnosis | None = None,
     help_: tuple[Bound, ...] = (),
 ) -> dict[str, Any]:
-    """What `--json` prints; None is "not measured". The unit is named in the plural.
+    """The object of `--json`; None is "not measured". The unit is in the plural.
 
     Figures are means over the runs; the range of the rate stands beside it.
     """
     shown: dict[str, Any] = {"ok": False, "failure": None, "unit": numbers.plural(unit)}
     shown |= dict.fromkeys(MEASURED)
     if isinstance(result, Failure):
-        told = ("kind", "evidence", "next_step")
-        return shown | {"failure": {name: getattr(result, name) for name in told}}
+        facts_by_name = ("kind", "evidence", "next_step")
+        return shown | {"failure": {name: getattr(result, name) for name in facts_by_name}}
     assert found is not None
     run = typical(result)
     effects, rates = run.effects, [each.units_per_s for each in result]
@@ -221,7 +220,7 @@ def as_object(
 
 
 def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> str:
-    """Where the time goes, for a reader: the bottleneck first, then what it rests on."""
+    """The memo: the bottleneck first, then its evidence."""
     run = typical(runs)
     sections = {
         "Measured": _measured(runs, run),
@@ -253,7 +252,7 @@ def _at_most(bound: Bound) -> str:
 
 
 def failure_memo(result: Failure) -> str:
-    """What went wrong, what it shows in, and what to do."""
+    """The failure, its evidence, and the next step."""
     tail = f"\n\nLast lines of the program:\n{result.log_tail}" if result.log_tail else ""
     return f"Not measured: {result.kind}. {result.evidence}\n{result.next_step}{tail}\n"
 
@@ -268,7 +267,7 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
     if run.tokens_per_s is not None and run.unit != "token":
         facts.append(f"{ranged(runs, lambda r: r.tokens_per_s, numbers.number)} tokens/s")
     ranks = numbers.plural(member(run)) if run.ranks > 1 else "ranks"
-    told = {
+    facts_by_name = {
         "batch": _batch(run),
         "workers": numbers.count(effects.workers),
         ranks: numbers.count(run.ranks) + _spread(run),
@@ -277,7 +276,7 @@ def _measured(runs: tuple[Run, ...], run: Run) -> list[str]:
         "dtype": effects.dtype or numbers.NOT_MEASURED,
         "device": effects.device or numbers.NOT_MEASURED,
     }
-    facts.append(", ".join(f"{name} {value}" for name, value in told.items()))
+    facts.append(", ".join(f"{name} {value}" for name, value in facts_by_name.items()))
     facts += _gpu(run)
     if effects.loader_site:
         facts.append(f"DataLoader built at {effects.loader_site}")
@@ -304,17 +303,17 @@ def _spread(run: Run) -> str:
 
 
 def _gpu(run: Run) -> list[str]:
-    """What the card did meanwhile, and what it does not tell."""
+    """Readings of the card, and reasons for missing ones."""
     seen = run.telemetry
     joules = seen.energy_j / run.units if seen.energy_j and run.units else None
-    told = {
+    facts_by_name = {
         "{} busy": None if seen.gpu_util_pct is None else numbers.percent(seen.gpu_util_pct / 100),
         "{} in use on the card": seen.gpu_mem_used_gib and numbers.gib(seen.gpu_mem_used_gib),
         "{}": seen.power_w and numbers.quantity(seen.power_w, "W"),
         f"{{}} {numbers.one(run.unit)}": joules and numbers.quantity(joules, "J"),
         "SM clock {}": seen.sm_clock_mhz and numbers.quantity(seen.sm_clock_mhz, "MHz"),
     }
-    parts = [words.format(value) for words, value in told.items() if value]
+    parts = [words.format(value) for words, value in facts_by_name.items() if value]
     if not parts:
         return []
     missing: dict[str, list[str]] = {}
@@ -334,12 +333,12 @@ def _ceilings(runs: tuple[Run, ...], run: Run) -> list[str]:
     }
     if found.compute_units_per_s is not None:
         rates = {"compute alone": found.compute_units_per_s, **rates}
-    told = {
+    facts_by_name = {
         name: f"{numbers.number(rate)} {numbers.plural(run.unit)}/s" for name, rate in rates.items()
     }
-    told |= dict.fromkeys(below_the_whole(runs), "not told apart from the whole")
-    width = max(map(len, told), default=0)
-    return [f"{name:<{width}}  {words}" for name, words in told.items()]
+    facts_by_name |= dict.fromkeys(below_the_whole(runs), "not separable from the whole")
+    width = max(map(len, facts_by_name), default=0)
+    return [f"{name:<{width}}  {words}" for name, words in facts_by_name.items()]
 
 
 def _device(run: Run) -> str:

@@ -1,1 +1,1 @@
-"""What was found, as report.json, and everything drawn from it. The only user of templates/."""
+"""report.json, and the Markdown, HTML and figures that are drawn from it."""

@@ -67,7 +67,7 @@ OF_A_DEVICE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Something that would help, and the rate it gives at most as a multiple of this run's."""
+    """A fix, and the gain that it gives at most."""
 
     title: str
     detail: str
@@ -76,13 +76,13 @@ class Bound:
 
 
 def measured_parts(shares: Shares) -> dict[str, float]:
-    """Field of Shares to its share, in the order of PARTS, without those not measured."""
+    """Measured fields of Shares, in the order of PARTS."""
     found = {name: getattr(shares, name) for name in PARTS}
     return {name: share for name, share in found.items() if share is not None}
 
 
 def named(run: Run, part: str) -> str:
-    """What a field of Shares means in `run`."""
+    """Name of a field of Shares in `run`."""
     if run.shares.launch is not None:  # the parts tell what the device did
         return OF_A_DEVICE.get(part) or PARTS[part][0]
     waits = part == "other" and run.on_gpu
@@ -90,7 +90,7 @@ def named(run: Run, part: str) -> str:
 
 
 def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]:
-    """What would help, the largest bound first; nothing with fewer than two runs.
+    """Fixes, the largest bound first; none with fewer than two runs.
 
     `cpus`: how many the program may use.
     """
@@ -132,7 +132,7 @@ def bounds(runs: Sequence[Run], *, cpus: int | None = None) -> tuple[Bound, ...]
 
 
 def _of_stages(runs: Sequence[Run]) -> list[Bound]:
-    """Each of several networks that take turns, were its calls to take no time at all."""
+    """Bounds for networks that take turns, were their calls to take no time."""
     found = []
     for stage in stage_shares(runs):
         if stage.share < numbers.WORTH_SAYING:
@@ -176,20 +176,22 @@ def _without(shares: list[float]) -> Interval | None:
 
 
 def _loader_alone(run: Run, cpus: int | None) -> list[str]:
-    """What the loader has, and what it did alone in the same process."""
-    said = []
+    """Workers of the loader, and its rate alone in the same process."""
+    lines = []
     workers = run.effects.workers
     if workers is not None and cpus is not None:
         each = f" a {member(run)}" if run.ranks > 1 else ""
         has = f"The loader has {numbers.many(workers, 'worker')}{each}"
-        said.append(f"{has}; the program may use {numbers.many(cpus, 'CPU')}.")
+        lines.append(f"{has}; the program may use {numbers.many(cpus, 'CPU')}.")
     alone = run.ceilings.loader if run.ceilings else ()
     if alone:
         best = max(alone, key=lambda ceiling: ceiling.units_per_s)
         rates = [numbers.number(rate) for rate in (best.units_per_s, run.units_per_s)]
         has, units = numbers.many(best.workers, "worker"), numbers.plural(run.unit)
-        said.append(f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}.")
-    return said
+        lines.append(
+            f"With {has} it alone did {rates[0]} {units}/s where the whole did {rates[1]}."
+        )
+    return lines
 
 
 def idle_reasons(run: Run) -> tuple[str, ...]:
@@ -201,10 +203,10 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
         for name, share in measured_parts(run.shares).items()
         if name != "compute" and share >= numbers.WORTH_SAYING
     }
-    said = []
+    lines = []
     if seen.gpu_util_pct is not None:
-        said.append(f"The GPU had no work in {100 - seen.gpu_util_pct:.0f} % of the samples.")
-    said += [
+        lines.append(f"The GPU had no work in {100 - seen.gpu_util_pct:.0f} % of the samples.")
+    lines += [
         f"{share:.1%} of the time is {named(run, name)}."
         for name, share in sorted(gone.items(), key=lambda part: -part[1])
     ]
@@ -213,10 +215,10 @@ def idle_reasons(run: Run) -> tuple[str, ...]:
         if slow < fast * (1 - numbers.WORTH_SAYING):
             rank = run.rank_units_per_s.index(slow)
             name = member(run).capitalize()
-            said.append(
+            lines.append(
                 f"{name} {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate."
             )
-    return tuple(said)
+    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +228,7 @@ class StageShare:
     name: str
     site: str | None
     share: float
-    """Of the time, mean over equal runs."""
+    """Mean share of the time, over equal runs."""
     calls_per_unit: float
     batch: float | None
 

@@ -33,7 +33,7 @@ MOST_COLUMNS = 3
 """Columns that a narrow screen holds side by side."""
 _SUMMARY = re.compile(r"<summary>(.*)</summary>")
 _BREAKS = re.compile(r"[./](?=\w{2})")
-"""Where a long name may go on in the next line."""
+"""Places at which a long name may break."""
 _NUMBER = re.compile(r"text-align:\s*right")
 
 
@@ -155,11 +155,11 @@ def _own_tag(line: str) -> str:
 def _image(token: Token, drawn: Mapping[str, bytes]) -> str:
     """The figure itself in place of its address; nothing else is loaded from anywhere."""
     name = unquote(str(token.attrs.get("src", ""))).removeprefix(f"{FIGURES}/")
-    told = escape(_text(token.children or ()))
+    alt = escape(_text(token.children or ()))
     if name not in drawn:
-        return told
+        return alt
     data = base64.b64encode(drawn[name]).decode()
-    return f'<img src="data:image/svg+xml;base64,{data}" alt="{told}">'
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}">'
 
 
 def _tables(tokens: Sequence[Token]) -> Iterator[list[Token]]:

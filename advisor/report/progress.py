@@ -166,7 +166,7 @@ class _Lines:
         self.line(f"{self._state.stage} ({self._state.elapsed})")
 
     def started(self) -> None:
-        """Nothing: the line comes with the result."""
+        """Wait: the line comes with the result."""
 
     def done(self) -> None:
         n, entry = self._state.done[-1]
@@ -176,7 +176,7 @@ class _Lines:
         self.line("  ".join(cell for cell in cells if cell))
 
     def close(self) -> None:
-        """Nothing is left to close."""
+        """Leave the stream as it is."""
 
 
 class _Live:
@@ -257,7 +257,7 @@ def _took(entry: TrialEntry) -> str:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that can move its cursor."""
+    """Tell whether `stream` is a terminal that can move its cursor."""
     try:
         return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
     except ValueError:  # closed

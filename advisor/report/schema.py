@@ -268,9 +268,9 @@ class Report(_Part):
     reason: str
     """Reason of the verdict, and of the end of the search."""
     gain: Gain | None = None
-    """Of all changes together; null if nothing was changed or confirmed."""
+    """Gain of all changes; null if nothing was changed or confirmed."""
     gain_free: Gain | None = None
-    """Of the free knobs alone."""
+    """Gain of the free knobs alone."""
     unit: str
     before: Side
     after: Side
@@ -304,7 +304,7 @@ class Report(_Part):
     command: str
     cwd: str
     gain_quality: Gain | None = None
-    """Of numeric and quality changes on top of the free ones."""
+    """Gain of numeric and quality changes on top of the free ones."""
     machine: MachineEntry
     target: TargetEntry | None = None
     bottleneck_before: Bottleneck | None = None
@@ -330,7 +330,7 @@ class Report(_Part):
     restored_constraints: list[str] = Field(default_factory=list)
     """Those that the original broke and the result keeps."""
     price_per_hour: float | None = None
-    """Of the machine, as gpu-advisor.toml says."""
+    """Price of the machine, as gpu-advisor.toml says."""
     trials: list[TrialEntry] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)
     """Steps that did not fit into the budget."""

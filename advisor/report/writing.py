@@ -74,7 +74,7 @@ def write(report: Report, report_md: Path, claimed: files.Claim | None = None) -
 
 
 def holds_finished(report_md: Path) -> bool:
-    """Whether the report at this place is of a call whose search came to its end."""
+    """Tell whether the report at this place is of a finished search."""
     try:
         return not load(Path(os.path.realpath(report_md)).with_suffix(".json")).unfinished
     except ReportError:

@@ -80,7 +80,7 @@ def test_a_ceiling_that_was_measured_once_is_not_told() -> None:
 
 
 def test_what_is_slower_alone_than_the_whole_is_no_ceiling() -> None:
-    """Of the model, and of the loader as the program has it; with other workers it may be slower,
+    """Both the model, and the loader as the program has it; with other workers it may be slower,
     and inside the range of the whole a part is told as it is."""
     parts = (LoaderCeiling(workers=0, units_per_s=42.0), LoaderCeiling(workers=2, units_per_s=41.0))
     alone = replace(RUN, ceilings=Ceilings(compute_units_per_s=43.0, loader=parts))
@@ -88,13 +88,13 @@ def test_what_is_slower_alone_than_the_whole_is_no_ceiling() -> None:
     assert ceilings == Ceilings(loader=parts[1:])
     found = diagnose([alone, alone])
     assert found is not None
-    said = [line for line in found.evidence if "not told apart" in line]
+    said = [line for line in found.evidence if "no ceiling of its own" in line]
     assert ["43.0" in said[0], "42.0" in said[1]] == [True, True]
     noisy = replace(alone, units_per_s=40.0)
     assert typical([alone, noisy]).ceilings == alone.ceilings
     found = diagnose([alone, noisy])
     assert found is not None
-    assert not any("not told apart" in line for line in found.evidence)
+    assert not any("no ceiling of its own" in line for line in found.evidence)
 
 
 def test_each_part_gives_at_most_what_it_takes_and_the_largest_stands_first() -> None:
@@ -112,7 +112,7 @@ def test_parts_not_measured_bound_nothing() -> None:
 
 
 def test_a_part_that_takes_all_the_time_has_no_bound() -> None:
-    """Nothing would be left to measure against."""
+    """A whole without rest has no bound."""
     stuck = replace(RUN, shares=Shares(data_wait=1.0, compute=0.0, other=0.0))
     assert by_title(stuck) == {"Feed the data faster": None}
 
@@ -159,13 +159,13 @@ def test_two_different_bottlenecks_give_two_different_sentences() -> None:
 
 
 def test_the_loader_is_blamed_for_no_more_than_its_share() -> None:
-    """What a batch was proven to gain weighs more than a wait that could gain less."""
+    """A proven gain of a batch weighs more than a wait that could gain less."""
     some = replace(RUN, wait_share=0.2, shares=Shares(data_wait=0.2, compute=0.7, other=0.1))
     told = diagnose([some, some])
     most = diagnose([RUN, RUN])
     assert told is not None
     assert most is not None
-    assert "give that back at most" in told.sentence
+    assert "gives back that at most" in told.sentence
     assert "sets the rate" not in told.sentence
     assert "sets the rate" in most.sentence
     proven = LargerBatch(batch=8.0, gain=Interval(estimate=2.0, low=1.9, high=2.1, n=6))

@@ -178,7 +178,7 @@ def test_the_sides_have_the_rates_of_the_comparison_at_its_ratio(tmp_path: Path)
 
 
 def test_runs_of_a_configuration_are_those_of_baseline_and_comparisons(tmp_path: Path) -> None:
-    """No run of another candidate, of a change on top, or of a quality measure."""
+    """Runs of other candidates, changes on top and quality measures are left out."""
     proof = ab_test(at(1.0, 2.0), at(7.0, 8.0))
     tried = ab_test(at(9.0), at(70.0), (TUNED, TUNED), "channels_last", "whatif")
     measure = ab_test(at(0.1), at(0.2), purpose="quality")

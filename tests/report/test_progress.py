@@ -45,7 +45,7 @@ sys.exit("rich" in sys.modules)
 
 
 def on_terminal(columns: int, **environment: str) -> tuple[str, str]:
-    """What the story writes to a terminal of that width, and to stdout."""
+    """Output of the story on a terminal of that width, and on stdout."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}

@@ -1,4 +1,4 @@
-"""What is shipped works without the source tree: templates travel inside the wheel."""
+"""The installed package works without the source tree: the wheel has its templates."""
 
 from __future__ import annotations
 

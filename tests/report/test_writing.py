@@ -1,4 +1,4 @@
-"""report.json is written whole, read with care, and is all that report.md is made of."""
+"""report.json is written whole and checked when read; report.md is made of it alone."""
 
 from __future__ import annotations
 

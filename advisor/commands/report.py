@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, command: list[str] | None) -> int:
-    """Re-render. Raises ReportError when the JSON is missing, malformed or of another
-    version, and OutputRefusedError when a file that is not ours is in the way."""
+    """Render again. Raises ReportError for a JSON that is missing, malformed or of another version,
+    and OutputRefusedError when a file that is not ours is in the way."""
     del command
     if args.html is not None:
         return _page(args)
