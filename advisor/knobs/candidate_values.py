@@ -50,32 +50,35 @@ def no_multiple(knob: Knob, value: JsonScalar) -> str | None:
     return f'{value} is no multiple of {step:g}, and the comment beside it says "{knob.comment}"'
 
 
+NARROW = ("bfloat16", "float16")
+"""In the order in which they are tried: bfloat16 needs no loss scaling."""
 _WIDTH_BITS = {"float32": 32, "float16": 16, "bfloat16": 16}
 
 
 def precision_choices(knob: Knob) -> dict[str, JsonScalar]:
-    """Torch dtype to the value that asks for it, for no more bits than the current value.
+    """Torch dtype to the value that asks for it, bfloat16 first, never wider than the current one.
 
     Only words of the spelling family already in use: `16-mixed` gives `bf16-mixed`, `fp32` gives
-    `fp16` and `bf16`, a flag that is off can be put on. Empty where the family is not known.
+    `bf16` and `fp16`, a flag that is off can be put on. Empty where the family is not known.
     """
     if isinstance(knob.value, bool):
-        dtype = _dtype_of_flag(knob)
-        return {} if knob.value or dtype is None else {dtype: True}
+        return {} if knob.value else dict.fromkeys(_dtypes_of_flag(knob), True)
     row, current = row_of(knob.value)
     return {
-        dtype: _cased(word, knob.value)
-        for dtype, word in row.items()
-        if dtype != current and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
+        dtype: _cased(row[dtype], knob.value)
+        for dtype in NARROW
+        if dtype in row and dtype != current and _WIDTH_BITS[dtype] <= _WIDTH_BITS[current]
     }
 
 
-def _dtype_of_flag(knob: Knob) -> str | None:
-    """What a flag puts on; None for eight bits, which no dtype that is tried here stands for."""
+def _dtypes_of_flag(knob: Knob) -> tuple[str, ...]:
+    """Dtypes that a flag may put on; `amp` leaves the choice to the program's code."""
     name = "_".join(str(part) for part in parts_of(knob.path)[-2:]).lower()
     if re.search(r"(?:fp|float|int)_?8(?!\d)", name):
-        return None
-    return "bfloat16" if "bf16" in name or "bfloat16" in name else "float16"
+        return ()
+    if "bf16" in name or "bfloat16" in name:
+        return ("bfloat16",)
+    return ("float16",) if re.search(r"16|half", name) else NARROW
 
 
 def row_of(value: object) -> tuple[dict[str, JsonScalar], str]:
@@ -222,6 +225,7 @@ class _Plan:
         self.absent = {each.path for each in document.absent}
         self.beside = beside
         self.beyond = beyond
+        self.dataset = _dataset_size(document, findings, knob)
         self.changes: dict[str, Change] = {}
         self._plan(knob.path, value, knob.kind)
 
@@ -236,6 +240,9 @@ class _Plan:
         knob = self.findings.knob(path)
         if knob and (why := no_multiple(knob, value)):
             return why
+        number = number_of(value)
+        if self.dataset and path == self.knob.path and number and number > self.dataset[1]:
+            return f"the dataset is smaller: {self.dataset[0]} = {self.dataset[1]:g}"
         scalar = self.scalars.get(path)
         if scalar is None or not scalar.choices or value in scalar.choices:
             return None
@@ -265,6 +272,41 @@ class _Plan:
             new=value,
             name=self.findings.name_of(path),
         )
+
+
+_DATASET_SIZE = re.compile(
+    r"(?:(?:num|n|max|total)_(?:(?:train|test|val|eval)_)?"
+    r"(?:images|samples|items|examples|files|records|rows|instances)"
+    r"|(?:data|dataset)_(?:len|length|size))"
+)
+
+
+def _dataset_size(document: Document, findings: Findings, knob: Knob) -> tuple[str, float] | None:
+    """Path and number of the largest dataset size that the config names for a batch.
+
+    A number below the present batch counts something else. Sections of another phase are left out.
+    """
+    present = number_of(knob.value)
+    if knob.kind != "batch_size" or knob.unit not in (None, "sample") or not present:
+        return None
+    known = {each.path for each in findings.knobs}
+    sizes = {
+        path: number
+        for path, scalar in document.scalars.items()
+        if path not in known
+        and not isinstance(scalar.value, bool)
+        and (number := number_of(scalar.value)) is not None
+        and number >= present
+        and _DATASET_SIZE.fullmatch(canonical(str(parts_of(path)[-1])))
+        and not _of_another_phase(path, knob)
+    }
+    return max(sizes.items(), key=lambda item: item[1], default=None)
+
+
+def _of_another_phase(path: str, knob: Knob) -> bool:
+    words = {word for part in parts_of(path) for word in re.split(r"[^a-z]+", str(part).lower())}
+    phases = {catalogue().phase_words[word] for word in words if word in catalogue().phase_words}
+    return bool(phases) and knob.phase != "any" and knob.phase not in phases
 
 
 def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:

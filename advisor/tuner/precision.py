@@ -36,7 +36,9 @@ def tune_precision(now: TunerState) -> Stage:
             names = ", ".join(str(value) for value in choices.values())
             now = now.settle(key, "listed", "no-tolerance", values=names)
         else:
-            now = yield from try_guarded(now, knob, list(choices.values()), "precision")
+            now = yield from try_guarded(
+                now, knob, list(dict.fromkeys(choices.values())), "precision"
+            )
     return now
 
 

@@ -291,3 +291,28 @@ def test_a_pool_that_is_switched_off_holds_no_batch(move: Callable[..., Moved | 
     text = "queue_size: -1\ndatasets: {train: {batch_size_per_gpu: 12}}\n"
     path = "datasets.train.batch_size_per_gpu"
     assert move(text, path, 16) == {path: 16}
+
+
+@pytest.mark.parametrize(
+    ("text", "batch", "refused"),
+    [
+        ("num_images: 200\nbatch_size: 8\n", 512, "num_images = 200"),
+        ("data: {num_images: 200, batch_size: 8}\n", 200, None),
+        ("dataset: {train: {num_samples: 200}}\nbatch_size: 8\n", 256, "num_samples = 200"),
+        ("num_samples: 4 # of each prompt\nbatch_size: 8\n", 64, None),
+        ("dataset_size: 50000\nnum_images: 100\nbatch_size: 8\n", 512, None),
+        ("val: {num_images: 20}\ntrain: {batch_size: 8, lr: 0.1}\n", 64, None),
+    ],
+)
+def test_a_batch_is_no_larger_than_the_dataset_that_the_config_names(
+    text: str, batch: int, refused: str | None, move: Callable[..., Moved | str]
+) -> None:
+    path = "batch_size"
+    path = "data.batch_size" if text.startswith("data:") else path
+    path = "train.batch_size" if "train: {batch" in text else path
+    moved = move(text, path, batch)
+    if refused is None:
+        assert moved == {path: batch}
+    else:
+        assert isinstance(moved, str)
+        assert refused in moved
