@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.config import paths
 from advisor.config.spelling import is_number
-from advisor.model import JsonScalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from advisor.model import JsonScalar
 
 MAX_POWER = 64
 MAX_NUMBER = 2**64
@@ -25,6 +24,13 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+
+
+class Named(NamedTuple):
+    """Value of a name, and the path of its literal."""
+
+    value: JsonScalar
+    path: str
 
 
 class NotConstantError(Exception):
@@ -41,20 +47,20 @@ def is_literal(node: ast.AST) -> bool:
     )
 
 
-def worth(node: ast.AST, names: Mapping[str, JsonScalar]) -> JsonScalar:
+def worth(node: ast.AST, find: Callable[[str], Named | None]) -> JsonScalar:
     """Value of a literal, a known name, or arithmetic of them.
 
     Raises NotConstantError for everything else.
     """
-    if isinstance(node, ast.Name) and node.id in names:
-        return names[node.id]
+    if isinstance(node, ast.Name) and (named := find(node.id)):
+        return named.value
     if is_literal(node):
         value: JsonScalar = ast.literal_eval(node)
         return value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_number(worth(node.operand, names))
+        return -_number(worth(node.operand, find))
     if isinstance(node, ast.BinOp):
-        left, right = (_number(worth(side, names)) for side in (node.left, node.right))
+        left, right = (_number(worth(side, find)) for side in (node.left, node.right))
         return _computed(node.op, left, right)
     raise NotConstantError(ast.unparse(node)[:80])
 
@@ -78,35 +84,3 @@ def _number(value: object) -> float:
     if not is_number(value):
         raise NotConstantError
     return value
-
-
-class Named(NamedTuple):
-    """Value of a name, and the path of its literal."""
-
-    value: JsonScalar
-    path: str
-
-
-class Scope(Mapping[str, JsonScalar]):
-    """The names that code at `path` sees: its own, then the file's."""
-
-    def __init__(self, names: Mapping[str, Named | None], path: str) -> None:
-        self._names = names
-        self._path = path
-
-    def find(self, name: str) -> Named | None:
-        """Value of `name`; None where only a run would tell."""
-        own = paths.member(self._path, name)
-        return self._names[own] if own in self._names else self._names.get(paths.member("", name))
-
-    def __getitem__(self, name: str) -> JsonScalar:
-        found = self.find(name)
-        if found is None:
-            raise KeyError(name)
-        return found.value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 from advisor.config import insertion, paths
 from advisor.config.assigned import Assigned
-from advisor.config.constants import Named, NotConstantError, Scope, is_literal, worth
+from advisor.config.constants import Named, NotConstantError, is_literal, worth
 from advisor.config.leaves import (
     COMPUTED,
     MAX_DEPTH,
@@ -174,10 +175,15 @@ class _Reader:
         if isinstance(target, ast.Name):
             self._names[place] = self._named(value, place, path) if why is None else None
 
+    def _find(self, path: str, name: str) -> Named | None:
+        """Value of a name for code at `path`: its own, else the file's."""
+        own = paths.member(path, name)
+        return self._names[own] if own in self._names else self._names.get(paths.member("", name))
+
     def _named(self, value: ast.expr, place: str, path: str) -> Named | None:
         """Value of a name from here on."""
         try:
-            return Named(worth(value, Scope(self._names, path)), place)
+            return Named(worth(value, partial(self._find, path)), place)
         except NotConstantError:
             return None
 
@@ -275,16 +281,14 @@ class _Reader:
             value = ast.literal_eval(node)
             if isinstance(value, str) and not _PLAIN_TEXT.fullmatch(text):
                 why = why or "it is no plain text in one pair of quotes"
-        elif isinstance(node, ast.Name) and (
-            named := Scope(self._names, self._scope).find(node.id)
-        ):
+        elif isinstance(node, ast.Name) and (named := self._find(self._scope, node.id)):
             value, target = named.value, named.path
             self.leaves.aliases[path] = target
             why = f"it repeats {target}"
         else:
             why = f"{COMPUTED}: {' '.join(text.split())[:60]}"
             try:
-                value = worth(node, Scope(self._names, self._scope))
+                value = worth(node, partial(self._find, self._scope))
             except NotConstantError:
                 if isinstance(node, ast.Constant):
                     return  # bytes, an ellipsis: no setting of anything

@@ -71,8 +71,7 @@ class Claim:
             place.parent.mkdir(parents=True, exist_ok=True, mode=folder_mode)
             atomic.place(place, content, self._mode(place))
         except OSError as problem:
-            msg = f"{path} could not be written: {_reason(problem)}. Name another place."
-            raise OutputRefusedError(msg) from problem
+            raise _refusal(path, f"could not be written: {_reason(problem)}") from problem
 
     def remove(self, path: Path) -> None:
         """Remove one of the places if it is there. Raises OutputRefusedError."""
@@ -83,8 +82,7 @@ class Claim:
     def _claimed(self, path: Path) -> Path:
         place = Path(os.path.realpath(path))
         if place not in self.places:
-            msg = f"{path} leads to {place} since it was looked at. Name another place."
-            raise OutputRefusedError(msg)
+            raise _refusal(path, f"leads to {place} since it was looked at")
         return place
 
     def _mode(self, place: Path) -> int:
@@ -115,12 +113,10 @@ def claim(
     claimed: list[Path] = []
     for path in paths:
         if "\0" in str(path):
-            msg = f"{str(path)!r} has a NUL in it, so it can be no file. Name another place."
-            raise OutputRefusedError(msg)
+            raise _refusal(repr(str(path)), "has a NUL in it")
         place = Path(os.path.realpath(path))
         if place in claimed:
-            msg = f"{path} would be written twice, by two files of ours. Name another place."
-            raise OutputRefusedError(msg)
+            raise _refusal(path, "would be written twice, by two outputs")
         claimed.append(place)
     found = Claim(
         places=frozenset(claimed),
@@ -135,53 +131,58 @@ def claim(
     return found
 
 
+def _refusal(place: Path | str, why: str) -> OutputRefusedError:
+    return OutputRefusedError(f"{place} {why}. Name another place.")
+
+
 def _refuse_foreign(place: Path, claimed: Claim) -> None:
-    """Raise OutputRefusedError if a file that is not ours lies at `place`."""
-    taken = f"{place} is the config, or another file of this call. Name another place."
-    if place in claimed.never:
-        raise OutputRefusedError(taken)
+    """Raise OutputRefusedError if a file of the user's is at `place`."""
     try:
         facts = place.lstat()
-        if stat.S_ISLNK(facts.st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if any(_same(path, facts) for path in claimed.never):
-            raise OutputRefusedError(taken)
-        if not stat.S_ISREG(facts.st_mode):
-            kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
-            msg = f"{place} is {kind}, so no file of ours can go there. Name another place."
-            raise OutputRefusedError(msg)
-        if claimed.overwrite or not facts.st_size or claimed.ours(place):
-            return
     except FileNotFoundError:
-        return
+        facts = None
     except OSError as problem:
-        msg = f"{place} cannot be written: {_reason(problem)}. Name another place."
-        raise OutputRefusedError(msg) from problem
-    msg = (
-        f"{place} is there already and was not written by gpu-advisor, or was edited since. "
-        "Name another place, move the file, or call with --overwrite."
-    )
-    raise OutputRefusedError(msg)
+        raise _refusal(place, f"cannot be written: {_reason(problem)}") from problem
+    if place in claimed.never or (facts and any(_same(path, facts) for path in claimed.never)):
+        raise _refusal(place, "is the config, or another file of this call")
+    if facts is None:
+        return
+    if not stat.S_ISREG(facts.st_mode):
+        kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+        raise _refusal(place, f"is {kind}, so no output can go there")
+    try:
+        is_free = claimed.overwrite or not facts.st_size or claimed.ours(place)
+    except OSError as problem:
+        raise _refusal(place, f"cannot be read: {_reason(problem)}") from problem
+    if not is_free:
+        msg = (
+            f"{place} is there already and was not written by gpu-advisor, or was edited since. "
+            "Name another place, move the file, or call with --overwrite."
+        )
+        raise OutputRefusedError(msg)
 
 
 def _refuse_unwritable(place: Path) -> None:
-    """Raise OutputRefusedError if no file can be made where `place` is, or would be."""
+    """Raise OutputRefusedError if no file can be made at `place`."""
     folder = place.parent
     try:
         while not os.path.lexists(folder):
             folder = folder.parent
-        if not folder.is_dir():
-            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, "the folder is read-only")
         space = os.statvfs(folder)
-        if space.f_blocks and space.f_bavail * space.f_frsize < LEAST_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if len(os.fsencode(place.name)) > os.pathconf(folder, "PC_NAME_MAX"):
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        longest = os.pathconf(folder, "PC_NAME_MAX")
     except OSError as problem:
-        msg = f"{place} cannot be written in {folder}: {_reason(problem)}. Name another place."
-        raise OutputRefusedError(msg) from problem
+        raise _refusal(place, f"cannot be written in {folder}: {_reason(problem)}") from problem
+    code = None
+    if not folder.is_dir():
+        code = errno.ENOTDIR
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        code = errno.EACCES
+    elif space.f_blocks and space.f_bavail * space.f_frsize < LEAST_BYTES:
+        code = errno.ENOSPC
+    elif len(os.fsencode(place.name)) > longest:
+        code = errno.ENAMETOOLONG
+    if code is not None:
+        raise _refusal(place, f"cannot be written in {folder}: {os.strerror(code)}")
 
 
 def _same(path: Path, facts: os.stat_result) -> bool:

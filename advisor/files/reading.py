@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -18,18 +19,26 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-"""Type of what is no regular file to its name."""
+"""Name of each type that is no regular file."""
 
 
-def read_whole(path: Path) -> bytes:
-    """The bytes of a regular file. Raises OSError, also for what is none or has too many."""
+def read_whole(path: Path, limit_bytes: int = MAX_BYTES) -> bytes:
+    """Read a regular file. Raises OSError, whose `strerror` goes on after the path."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            msg = "it is no regular file"
-            raise OSError(msg)
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        msg = f"it has more than {MAX_BYTES // 2**20} MiB"
-        raise OSError(msg)
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            kind = KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+            raise OSError(errno.EINVAL, f"is {kind}")
+        if not facts.st_mode & 0o444:
+            raise OSError(errno.EACCES, "has no read permission")
+        content, size = b"", facts.st_size
+        while size <= limit_bytes and (piece := os.read(handle, 1 << 20)):
+            content += piece
+            size = max(size, len(content))  # it grew, or gives no size, as files of /proc do
+    finally:
+        os.close(handle)
+    if size > limit_bytes:
+        limit = f"more than {limit_bytes // 2**20} MiB is not read"
+        raise OSError(errno.EFBIG, f"is {size / 2**20:.1f} MiB; {limit}")
     return content

@@ -76,7 +76,7 @@ def test_hostile_text_is_refused_in_one_sentence(
 
 def test_a_file_of_ten_megabytes_is_refused_by_its_size(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(b"a: 1\n" * 2_000_000)
-    with pytest.raises(ConfigUnreadableError, match=r"9\.5 MiB; .* more than 2 MiB is not read"):
+    with pytest.raises(ConfigUnreadableError, match=r"9\.5 MiB; more than 2 MiB is not read"):
         read(tmp_path / "c.yaml")
 
 
