@@ -1,21 +1,21 @@
-"""One trial: the user's own command in a fresh process, measured, ended, and judged.
+"""One trial: the user's own command in a fresh process, measured, ended, and classified.
 
-prepare.py    Trial to Job: files, directories, argv, environment
-launch.py     starts the job through its supervisor and ends it
-supervisor.py   the process between: nothing outlives the parent
-output.py     streams: tails, logs, lines counted by a pattern
-records.py    the probe's records: their format, their parser, their folder
-limits.py     how long a trial may take
-reach.py      Pythons that the probe is not in, and why
-rates.py      how fast it was: by the probe, by a pattern, or by the whole run
-disturbance.py  what others did, and the rate over clean time; pure
-resources.py  memory and CPU of the process tree; out-of-memory kills
-watch.py      waits, and acts on the limits: an Ending
-signs.py      what programs print when something goes wrong, as data
-classify.py   Ending to Finding
-fs_changes.py     files left in the working directory; digest of the outputs
-reading.py    the records of all processes to one Reading
-said.py       what was said last: by the program, by what ended it, by the probe
+job.py               files, directories, argv and environment of one process
+launch.py            starts the job through its supervisor, and ends it
+supervisor.py        the process between: no child outlives the parent
+monitor.py           waits for the end, and acts on the limits
+limits.py            the limits of a trial
+output.py            streams: tails, logs, lines counted by a pattern
+resources.py         memory and CPU of the process tree; out-of-memory kills
+uninstrumented.py    Python processes that the probe is not in, and why
+classify.py          the end of a trial to a kind of failure
+failure_patterns.py  exceptions and messages that name a failure, as data
+fs_changes.py        files that a program created, changed and removed
+result_files.py      content of files of items
+records.py           format of the probe's records, their parser, their folder
+reading.py           the records of all processes to one reading
+rates.py             throughput: by the probe, by a pattern, or by the whole run
+measuring.py         the event log of each process to its measurement
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from advisor.machine.contention import LoadMonitor, on_card
 from advisor.machine.gpu import load_uvm
 from advisor.model import Failure, Run, Telemetry, Trial
 from advisor.runner import fs_changes
-from advisor.runner.classify import Finding, classify
+from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
-from advisor.runner.log_excerpt import log_tail
 from advisor.runner.monitor import TrialExit, Watch
 from advisor.runner.output import Tally
 from advisor.runner.rates import Rate, best_rate

@@ -1,4 +1,4 @@
-"""From how a trial ended to what that means: a typed Failure, or None where the work was done."""
+"""Classification of a trial's end: a kind of failure, or None if the work was done."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from advisor.runner.failure_patterns import (
+    COLLATERAL,
     CONFIG,
     DEATHS,
     DEVICE,
-    NEXT_STEPS,
-    RESOURCES,
-    SWALLOWED,
-    Sign,
-)
-from advisor.runner.log_excerpt import (
     LAUNCHERS,
-    TAIL_LINES,
-    TRACEBACK,
-    exception_lines,
-    exceptions,
-    last_error,
-    last_line,
+    LOST_WORK,
+    NEXT_STEPS,
+    NOISE,
+    OUT_OF_MEMORY,
+    FailurePattern,
 )
 
 if TYPE_CHECKING:
@@ -37,13 +31,20 @@ if TYPE_CHECKING:
 
 EVIDENCE_CHARS = 300
 IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
+TAIL_LINES = 20
+"""Of the output; so many give the cause of its end."""
+STACK_LINES = 400
+TRACEBACK = "Traceback (most recent call last):"
 
+_RANK = re.compile(r"^\[rank(\d+)\]:\s?")
+"""Prefix that torch gives the lines of a rank that raised."""
+_EXCEPTION_LINE = re.compile(r"^(?P<type>(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*)(?:: (?P<message>.*))?$")
 _ISOLATED = re.compile(r"(?:^|\s)(?:\S*/)?python[\d.]*\s+(?:-\w+\s+)*?(-\w*[SIE]\w*)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What went wrong: a key of FAILURE_EXIT_CODES, the decisive line, and what to do."""
+    """Kind of failure (a key of FAILURE_EXIT_CODES), the decisive line, and the next step."""
 
     kind: str
     evidence: str
@@ -59,9 +60,9 @@ class Finding:
 
 
 def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | None:
-    """What kept the work of `trial` from being done; None if nothing did.
+    """Find what kept the work of `trial` from being done; None if nothing did.
 
-    `measured` tells whether there is a rate, by the probe or by other means.
+    `measured`: there is a rate, by the probe or by other means.
     """
     for judge in (_by_us, _guarded, _died, _swallowed, _not_finite):
         finding = judge(trial, ending)
@@ -70,11 +71,11 @@ def classify(trial: Trial, ending: TrialExit, *, measured: bool) -> Finding | No
     return None if measured else _nothing_measured(trial, ending)
 
 
-# --- one judge after another --------------------------------------------------------------
+# --- ends, in the order of precedence ------------------------------------------------------
 
 
 def _by_us(trial: Trial, ending: TrialExit) -> Finding | None:
-    """We ended it: on request, or because a limit was reached."""
+    """Name the request or the limit by which we ended it; never a fault of the program's."""
     match ending.end:
         case "cancelled":
             return Finding.of("interrupted", f"stopped on request after {ending.wall_s:.1f} s")
@@ -85,32 +86,42 @@ def _by_us(trial: Trial, ending: TrialExit) -> Finding | None:
         case "hang":
             busy = "" if ending.busy_cpus is None else f", {ending.busy_cpus:.1f} CPUs busy"
             seen = f"the last one seen was step {ending.steps}"
-            return Finding.of("hang", f"no step for {ending.silence_s:.0f} s, {seen}{busy}")
+            return Finding.of(
+                "hang",
+                f"no step for {ending.silence_s:.0f} s, {seen}{busy}; ended by our limit "
+                f"(hang-limit {trial.hang_limit_s:.0f}s)",
+            )
         case "start-limit" if ending.booted and not ending.lost:
             seen = last_error(ending) or f"last line: {last_line(ending)}"
-            return Finding.of("no-steps", f"no step within {ending.silence_s:.0f} s; {seen}")
+            return Finding.of(
+                "no-steps",
+                f"no step within {ending.silence_s:.0f} s; {seen}; ended by our limit "
+                f"(start-limit {trial.start_limit_s:.0f}s)",
+            )
         case "start-limit":
             return _probe_missing(trial, ending)
         case "total-limit":
             return Finding.of(
-                "timeout", f"still running after {ending.wall_s:.0f} s, at step {ending.steps}"
+                "timeout",
+                f"still running after {ending.wall_s:.0f} s, at step {ending.steps}; ended by our "
+                f"limit (run-limit {trial.total_limit_s:.0f}s)",
             )
         case "exited" | "measured" | "aside":
             return None
 
 
 def _lost_rank(trial: Trial, ending: TrialExit) -> Finding | None:
-    """What ended one of several ranks, for which the others then waited."""
+    """Find what ended one of several ranks, for which the others then waited."""
     if all(process.world_size < 2 for process in ending.processes):
         return None
-    problems = [problem for problem in exceptions(ending) if problem.type not in LAUNCHERS]
+    problems = [problem for problem in exceptions(ending) if not _is_launchers(problem)]
     if problems:
         return _cause(trial, ending, problems)
-    return _signed((*RESOURCES, *DEVICE), reversed(ending.output.splitlines()))
+    return _matched((*OUT_OF_MEMORY, *DEVICE), ending.output.splitlines())
 
 
 def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
-    """The probe kept the program from overwriting something."""
+    """Report the file that the write guard protected."""
     guarded = next((process.guard for process in ending.processes if process.guard), None)
     if guarded is None:
         return None
@@ -118,7 +129,7 @@ def _guarded(_: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _died(trial: Trial, ending: TrialExit) -> Finding | None:
-    """It ended badly: an exception, a signal, an exit code."""
+    """Judge a bad end: an exception, a signal, an exit code."""
     problems = exceptions(ending)
     if ending.end in {"measured", "aside"} or ending.exit_code == 0:
         # a helper that failed and was got over is the program's own affair; a lost rank is not
@@ -128,29 +139,56 @@ def _died(trial: Trial, ending: TrialExit) -> Finding | None:
 
 
 def _cause(trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]) -> Finding:
-    """Why it died: what ran out, a signal, settings that were refused, or simply an error."""
-    said = [line for problem in problems for line in _lines(problem)]
-    printed = [*ending.stdout.splitlines(), *ending.stderr.splitlines()]
-    return (
-        _signed((*RESOURCES, *DEVICE), said, raised=True)
-        or _signed((*RESOURCES, *DEVICE), reversed(printed))
-        or _by_signal(ending, [*said, *printed])
+    """Find the cause: memory, the device, a signal, refused settings, or simply an error.
+
+    Exceptions of the work itself come first. Whatever a launcher did afterwards (it asks the other
+    ranks to end) is no cause.
+    """
+    raised = [line for problem in problems for line in _lines(problem)]
+    printed = _plain_lines(ending)
+    raised += [line for line in exception_lines(printed) if line not in raised]
+    own = [line for problem in problems if not _is_launchers(problem) for line in _lines(problem)]
+    own += [line for line in exception_lines(printed) if _type_of(line) not in LAUNCHERS]
+    native = (*OUT_OF_MEMORY, *DEVICE)
+    found = (
+        _matched(native, raised, raised=True)
+        or _matched(native, reversed(printed))
+        or _by_signal(ending, own or [*raised, *printed])
         or _rejected(trial, ending, problems)
         or _crashed(ending, problems)
     )
+    rank = _rank_of(ending, found.evidence)
+    return (
+        found
+        if rank is None
+        else Finding.of(found.kind, f"rank {rank}: {found.evidence}", found.next_step)
+    )
+
+
+def _rank_of(ending: TrialExit, evidence: str) -> int | None:
+    """Find the rank that raised the line; None for a program of one process."""
+    for process in ending.processes:
+        problem = process.exception
+        if process.world_size > 1 and problem and evidence in _lines(problem):
+            return process.rank
+    for line in ending.output.splitlines():
+        found = _RANK.match(line)
+        if found and evidence and evidence in line:
+            return int(found[1])
+    return None
 
 
 def _swallowed(_: Trial, ending: TrialExit) -> Finding | None:
-    """It ended well, but work was lost: by its own words, or by what the probe saw it catch.
+    """Judge a good end in which work was lost: by the output, or by what the probe saw caught.
 
     A program that ran out of memory and began again with a smaller batch has lost nothing by it.
     """
     again = any(p.measured and p.measured.shrunk_from is not None for p in ending.processes)
     lines = ending.output.splitlines()
     if again:
-        lines = [line for line in lines if not _signed(RESOURCES, [line])]
+        lines = [line for line in lines if not _matched(OUT_OF_MEMORY, [line], raised=True)]
     known = _missed(ending)
-    finding = _signed(SWALLOWED, lines) or (None if again else _logged_exception(lines, known))
+    finding = _matched(LOST_WORK, lines) or (None if again else _logged_exception(lines, known))
     if finding is not None:
         return finding
     if again:
@@ -222,46 +260,46 @@ def _steps(ending: TrialExit) -> str:
 # --- how it died --------------------------------------------------------------------------
 
 
-def _signed(signs: Iterable[Sign], lines: Iterable[str], *, raised: bool = False) -> Finding | None:
-    """The first sign that some line tells of; `raised`: the lines are those of exceptions."""
+def _matched(
+    patterns: Iterable[FailurePattern], lines: Iterable[str], *, raised: bool = False
+) -> Finding | None:
+    """Match the lines of the output, or with `raised` those of exceptions."""
     lines = list(lines)
-    for sign in signs:
-        for line in lines:
-            if sign.seen_in(line, raised=raised):
-                return Finding.of(sign.kind, line, sign.next_step)
+    for each in patterns:
+        for line in lines if raised or each.in_output else ():
+            if each.pattern.search(line):
+                return Finding.of(each.kind, line, each.next_step)
     return None
 
 
 def _by_signal(ending: TrialExit, lines: Sequence[str]) -> Finding | None:
-    """Ended by a signal: its own, or that of a child as a parent tells it."""
-    number, told = _signal_of(ending)
+    """Judge an end by a signal: its own, or that of a child as a parent reports it."""
+    number, evidence = _signal_of(ending)
     if not number:
-        deaths = [(died, line) for line in lines if (died := _signal_told(line))]
+        deaths = [(died, line) for line in lines if (died := _reported_signal(line))]
         # when one rank is lost, its launcher asks the others to end
         deaths.sort(key=lambda death: death[0] == signal.SIGTERM)
-        number, told = deaths[0] if deaths else (None, "")
+        number, evidence = deaths[0] if deaths else (None, "")
     if ending.oom is not None and (number == signal.SIGKILL or ending.oom.scope == "this cgroup"):
-        counted = (
-            f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
-        )
-        return Finding.of("host-oom", "; ".join(filter(None, [told, counted])))
+        kills = f"{ending.oom.kills} out-of-memory kills in {ending.oom.path} ({ending.oom.scope})"
+        return Finding.of("host-oom", "; ".join(filter(None, [evidence, kills])))
     if not number:
         return None
-    return Finding.of("shm" if number == signal.SIGBUS else "killed", told)
+    return Finding.of("shm" if number == signal.SIGBUS else "killed", evidence)
 
 
 def _signal_of(ending: TrialExit) -> tuple[int | None, str]:
-    """The signal in an exit code: negative from a child, 128 and more from a shell."""
+    """Return the signal in an exit code: negative from a child, 128 and more from a shell."""
     code = ending.exit_code
     if code is None and ending.end == "exited":
-        return signal.SIGKILL, "the process that guards the trial was ended from outside"
+        return signal.SIGKILL, "the process that supervises the trial was ended from outside"
     number = abs(code) if code is not None and code < 0 else (code or 0) - 128
     if number not in set(signal.Signals):
         return None, ""
     return number, f"ended by {signal.Signals(number).name}"
 
 
-def _signal_told(line: str) -> int | None:
+def _reported_signal(line: str) -> int | None:
     found = DEATHS.search(line)
     if not found:
         return None
@@ -275,12 +313,12 @@ def _signal_told(line: str) -> int | None:
 def _rejected(
     trial: Trial, ending: TrialExit, problems: Sequence[ProgramException]
 ) -> Finding | None:
-    """The program would not take its settings, before any step was made."""
+    """Judge settings that the program refused before its first step."""
     if ending.steps or any(problem.where == "step" for problem in problems):
         return None
     last = [line for line in ending.stderr.splitlines() if line.strip()][-TAIL_LINES:]
-    said = [line for problem in problems for line in _lines(problem)]
-    finding = _signed(CONFIG, said or last, raised=bool(said))
+    raised = [line for problem in problems for line in _lines(problem)] or exception_lines(last)
+    finding = _matched(CONFIG, raised, raised=True) or _matched(CONFIG, last)
     if finding is not None:
         return finding
     usage = any(line.lower().startswith("usage:") for line in last)
@@ -289,7 +327,7 @@ def _rejected(
     for change in trial.candidate.changes:
         leaf = re.search(r"[^.\[\]\"]+(?=[\]\"]*$)", change.path)
         named = re.compile(rf"\b{re.escape(leaf[0])}\b") if leaf else None
-        for line in said or exception_lines(last):
+        for line in raised:
             if named and named.search(line):
                 return Finding.of("config-rejected", f"{line} (tried {trial.label})")
     return None
@@ -300,7 +338,7 @@ def _crashed(ending: TrialExit, problems: Sequence[ProgramException]) -> Finding
         where, lines = problems[0].where, _lines(problems[0])
         evidence = next(reversed(exception_lines(lines)), lines[0])
     else:
-        raised = exception_lines(ending.stderr.splitlines())
+        raised = exception_lines(_plain_lines(ending))
         evidence = raised[-1] if raised else f"exit code {ending.exit_code}: {last_line(ending)}"
         missing = evidence.partition(":")[0].rpartition(".")[2] in IMPORT_ERRORS
         where = "import" if missing else "start"
@@ -308,13 +346,12 @@ def _crashed(ending: TrialExit, problems: Sequence[ProgramException]) -> Finding
 
 
 def _lines(problem: ProgramException) -> list[str]:
-    """`ValueError: ...`, and what else the message holds, such as a child's traceback."""
+    """Split `ValueError: ...` and the rest of the message, such as a child's traceback."""
     return f"{problem.type}: {problem.message}".strip(": ").splitlines() or [problem.type]
 
 
 def _missed(ending: TrialExit) -> tuple[str, ...]:
-    """What was raised by parents of processes that we stopped: they miss what those would have
-    left or sent."""
+    """Return exceptions of parents of processes that we stopped: they miss their results."""
     parents = {process.ppid for process in ending.processes if process.state == "stopped"}
     return tuple(
         _lines(process.exception)[0]
@@ -324,10 +361,10 @@ def _missed(ending: TrialExit) -> tuple[str, ...]:
 
 
 def _logged_exception(lines: Sequence[str], known: tuple[str, ...]) -> Finding | None:
-    """A traceback in the output of a program that ended well: something was caught and lost.
+    """Find a traceback in the output of a program that ended well: work was caught and lost.
 
-    What Python prints when an object is torn down is no loss of work, nor is an optional import
-    that was missing, nor what is `known` to come from our own doing.
+    Errors while an object is torn down lose no work, nor do optional imports, nor those `known` to
+    come from our own doing.
     """
     for number, line in enumerate(lines):
         if line.strip() != TRACEBACK:
@@ -354,8 +391,76 @@ def _probe_missing(trial: Trial, ending: TrialExit) -> Finding:
 
 
 def _unreached(ending: TrialExit) -> Iterator[str]:
-    """Pythons that the probe could not follow into, and why: as it knows, and as seen outside."""
+    """Yield Pythons that the probe could not follow into, with the reason."""
     for process in ending.processes:
         for command in process.unreached:
             yield f"`{command}` ignores PYTHONPATH, and was started by the program itself"
     yield from ending.lost
+
+
+# --- the log ------------------------------------------------------------------------------
+
+
+def log_tail(ending: TrialExit) -> str:
+    """Return the stacks of a hung program, then the last lines of its output."""
+    lines = [line for line in ending.stderr.splitlines() if not NOISE.search(line)]
+    lines = lines or [line for line in ending.stdout.splitlines() if line.strip()]
+    lines = [*ending.stacks.splitlines()[:STACK_LINES], *lines[-TAIL_LINES:]]
+    # a launcher's own words may stand where those of the process that failed would be
+    tails = [problem.tail.rstrip() for problem in exceptions(ending)[:1] if problem.tail]
+    tails += [error.rstrip() for process in ending.processes for error in process.errors[-1:]]
+    lost = [tail for tail in tails if tail.rpartition("\n")[2] not in lines]
+    return "\n".join([*lost, *lines])
+
+
+def exceptions(ending: TrialExit) -> list[ProgramException]:
+    """Return what ended processes: that of the work before that of its launcher."""
+    problems = [process.exception for process in ending.processes if process.exception]
+    return sorted(problems, key=lambda each: (_is_launchers(each), _is_collateral(each)))
+
+
+def _is_launchers(problem: ProgramException) -> bool:
+    return problem.type in LAUNCHERS
+
+
+def _is_collateral(problem: ProgramException) -> bool:
+    """Return True for a rank that only lost its connection to another one."""
+    return COLLATERAL.search(f"{problem.type}: {problem.message}") is not None
+
+
+def exception_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines that end tracebacks: `ValueError: ...`."""
+    found = []
+    inside = False
+    for line in lines:
+        if line.strip() == TRACEBACK:
+            inside = True
+        elif inside and line and not line[0].isspace():
+            inside = False
+            if _EXCEPTION_LINE.match(line):
+                found.append(line)
+    return found
+
+
+def _plain_lines(ending: TrialExit) -> list[str]:
+    """Return the output without the prefixes of ranks."""
+    return [_RANK.sub("", line) for line in ending.output.splitlines()]
+
+
+def _type_of(line: str) -> str:
+    return line.partition(":")[0].rpartition(".")[2]
+
+
+def last_line(ending: TrialExit) -> str:
+    """Return what the program printed last."""
+    for text in (ending.stderr, ending.stdout):
+        lines = [line for line in text.splitlines() if not NOISE.search(line)]
+        if lines:
+            return lines[-1].strip()
+    return "(no output)"
+
+
+def last_error(ending: TrialExit) -> str | None:
+    """Return the probe's own last error."""
+    errors = [error for process in ending.processes for error in process.errors]
+    return f"the probe itself failed: {errors[-1].splitlines()[-1]}" if errors else None

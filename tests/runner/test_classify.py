@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.analysis.measurement import Measured, Measurement
-from advisor.runner.classify import classify
-from advisor.runner.log_excerpt import log_tail
+from advisor.runner.classify import classify, log_tail
 from advisor.runner.records import Memory, ProgramException
 from advisor.runner.resources import OomCounter, new_kills, oom_counters
 from tests.runner.endings import BOOTED, DIED, DONE, STEPPED, TRIAL, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from advisor.runner.monitor import End
 
 
 def raised(kind: str, message: str, where: str = "start") -> ProgramException:
@@ -53,6 +54,60 @@ def test_what_a_rank_raised_is_told_before_what_its_launcher_says_of_it() -> Non
     assert found is not None
     assert (found.kind, found.evidence) == ("crash-start", "RuntimeError: 12 layers")
     assert log_tail(ending) == "Traceback ...\nRuntimeError: 12 layers\n==== FAILED"
+
+
+TORCHRUN = """
+============================================================
+ddp.py FAILED
+[1]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 8)  (SIGTERM)
+  traceback : Signal 15 (SIGTERM) received by PID 8
+"""
+
+
+def test_the_exception_of_a_rank_is_reported_with_its_rank() -> None:
+    """torchrun then ends rank 0 by SIGTERM, and rank 0 loses its connection: neither is a cause."""
+    launcher = replace(BOOTED, pid=1, exception=raised("ChildFailedError", TORCHRUN))
+    left = raised("RuntimeError", "pair.cc:553] Connection closed by peer [127.0.0.1]", "step")
+    cause = raised("RuntimeError", "shapes do not match", "step")
+    ranks = (
+        replace(STEPPED, pid=8, rank=0, world_size=2, exception=left),
+        replace(STEPPED, pid=9, rank=1, world_size=2, exception=cause),
+    )
+    ending = replace(DIED, processes=(launcher, *ranks), stderr=TORCHRUN)
+    found = classify(TRIAL, ending, measured=False)
+    assert found is not None
+    assert (found.kind, found.evidence) == (
+        "crash-step",
+        "rank 1: RuntimeError: shapes do not match",
+    )
+
+
+def test_a_rank_is_known_by_the_prefix_of_its_output() -> None:
+    """torch marks each line of a rank that raised."""
+    trace = "".join(
+        f"[rank1]: {line}\n"
+        for line in ("Traceback (most recent call last):", '  File "a.py"', "ValueError: odd")
+    )
+    found = classify(TRIAL, replace(DIED, stderr=trace + TORCHRUN), measured=False)
+    assert found is not None
+    assert (found.kind, found.evidence) == ("crash-start", "rank 1: ValueError: odd")
+
+
+@pytest.mark.parametrize(
+    ("end", "flag"),
+    [("hang", "hang-limit"), ("start-limit", "start-limit"), ("total-limit", "run-limit")],
+)
+def test_an_end_by_our_limit_names_the_limit(end: End, flag: str) -> None:
+    """The program printed an error earlier, which did not end it."""
+    ending = replace(
+        DIED, end=end, exit_code=None, silence_s=60.0, stderr="RuntimeError: CUDA out of memory\n"
+    )
+    found = classify(TRIAL, ending, measured=False)
+    assert found is not None
+    assert found.kind in {"hang", "no-steps", "timeout"}
+    assert f"ended by our limit ({flag}" in found.evidence
 
 
 def test_a_rank_that_crashed_counts_though_the_rest_was_measured() -> None:

@@ -16,7 +16,6 @@ Epoch 1: 100%|####| 10/10 RuntimeError: CUDA out of memory. Tried to allocate 2.
 [2026-01-01 10:00:00,000][trainer][WARNING] - CUDA out of memory at batch 32; skipping
 WARNING:root:CUDA out of memory, skipping batch 3
 2026-01-01T10:00:00Z ERROR worker: OutOfMemoryError('CUDA out of memory.')
-E1121 10:00:00.000 123 run.py:5] CUDA out of memory
 ! CUDA OOM, batch dropped
 OOM: skipping batch 12
 Ran out of memory, retrying with batch size 8
