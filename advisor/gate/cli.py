@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor import __version__
+from advisor import __version__, stats
 from advisor.errors import (
     GATE_EXIT_CODES,
     AdvisorError,
@@ -120,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data of head that git ignores, shown to base too")  # fmt: skip
     add("--keep-env", default="", metavar="NAMES",
         help="variables that look like secrets and are handed over, comma-separated")  # fmt: skip
-    switch("--keep-network", help="leave the network open for head")
+    switch("--keep-network", help="leave the network open for base and head")
     add("--threshold", default="5%", help="largest drop of the rate that is allowed (default 5%%)")
     add("--max-minutes", default="30", metavar="N",
         help="budget for warm-up and pairs, without --setup (default 30)")  # fmt: skip
@@ -447,7 +447,9 @@ def noise_of(program: ProgramEntry, inputs: Inputs) -> list[NoiseCheck]:
         judgement = judge({workload: compared.differences}, rule)[workload]
         logs = [[math.log(v) for v in compared.values[arm]] for arm in ARMS]
         spread, groups = spread_between_processes(logs), modes([v for arm in logs for v in arm])
-        high = thresholds.worse_pct(judgement.interval.high, higher=True)
+        look = max(n for n in rule.looks if n <= max(len(pairs), rule.looks[0]))
+        bounds = stats.walsh_interval(compared.differences, rule.level(look, "pass"))
+        high = thresholds.worse_pct(max(-bounds.low, bounds.high), higher=True)
         found.append(
             NoiseCheck(
                 workload=workload.name,

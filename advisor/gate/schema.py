@@ -200,7 +200,7 @@ class NoiseCheck(Part):
     outcome: str
     """Verdict of the rule on these equal runs."""
     threshold_pct: float | None
-    """The smallest threshold, in whole percent, at which these runs pass; null if unbounded."""
+    """The smallest threshold, in whole percent, that these runs pass whichever arm was head."""
     two_groups_pct: float | None
     """Distance of two groups of runs, if they fall into two."""
 

@@ -161,8 +161,13 @@ def shown_paths(
         for entry in environ.get(variable, "").split(os.pathsep):
             if entry.startswith("/"):
                 found |= {entry, *_interpreter(Path(entry))}
-    for word in re.findall(r"/[^\s'\"=:;|&()<>]+", command):
-        found |= {word, *_interpreter(Path(word).parent)}
+    home = environ.get("HOME") or str(Path("~").expanduser())
+    text = re.sub(r"(?<!\S)~(?=/)|\$HOME\b|\$\{HOME\}", home, command)
+    for word in re.findall(r"[^\s'\"=:;|&()<>]+", text):
+        if word.startswith("/"):
+            found |= {word, *_interpreter(Path(word).parent)}
+        elif "/" in word:
+            found |= _interpreter((checkout.cwd / word).parent)
     for cache, folder in caches(environ):
         if cache.variable == "HF_HOME":
             found |= {f"{folder}/hub", f"{folder}/datasets"}  # beside them lies a token
@@ -179,7 +184,10 @@ def _interpreter(folder: Path) -> set[str]:
     found: set[str] = set()
     for name in ("python", "python3"):
         program = folder / name
-        for place in (program, program.resolve()) if program.exists() else ():
+        real = program.resolve()
+        # a link of the change may lead anywhere, but shows no more than an interpreter
+        is_python = program.exists() and real.name.startswith("python")
+        for place in (program, real) if is_python else ():
             prefix = place.parent.parent
             found |= {str(prefix / part) for part in ("bin", "lib", "lib64", "pyvenv.cfg")}
     return found

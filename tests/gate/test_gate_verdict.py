@@ -9,6 +9,7 @@ import pytest
 from gate_examples import around, failed, pair, program, program_of, rate, run, suite_of
 
 from advisor.errors import GATE_EXIT_CODES
+from advisor.gate.comparison import modes
 from advisor.gate.schema import Inputs, Limits
 from advisor.gate.verdict import PRECEDENCE, decide
 
@@ -157,6 +158,11 @@ def test_discarded_pairs_count_as_a_whole_or_not_at_all() -> None:
     ]
     found = verdict(program(marked))
     assert (found.verdict, found.leading.pairs, found.discarded_pairs) == ("pass", 5, 2)
+    first = [
+        p.model_copy(update={"discarded": marked[-1].discarded if p.number < 3 else None})
+        for p in program_of([100.0] * 7, [60.0, 60.0, *around(100, 5)]).pairs
+    ]
+    assert verdict(program(first)).verdict == "pass"
     assert verdict(program(good)).leading.pairs == 5
 
 
@@ -230,6 +236,15 @@ def test_two_groups_of_runs_are_said_to_be_there() -> None:
     slow_now_and_then = [100 * (1 if i % 3 else 0.88) * (1 + i / 10_000) for i in range(24)]
     found = verdict(program_of(around(100, 24), slow_now_and_then))
     assert any("two groups, 12 % apart" in note for note in found.leading.notes)
+
+
+def test_groups_are_told_from_one_wide_group() -> None:
+    wobble = [0.01 * math.sin(5 * n) for n in range(12)]
+    apart = [w + (0.1 if n % 2 else 0.0) for n, w in enumerate(wobble)]
+    slow, fast = modes(apart)
+    assert fast - slow == pytest.approx(0.1, abs=0.01)
+    assert modes(wobble) is None
+    assert modes(apart[:7]) is None
 
 
 def test_a_benchmark_named_like_a_figure_is_not_covered_by_its_bound() -> None:

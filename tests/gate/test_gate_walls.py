@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.gate.setup_step import hidden_folders
+from advisor.gate.checkout import Checkout
+from advisor.gate.schema import Revision
+from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
+from advisor.sandbox.path_policy import is_within
 from tests.gate.repos import STEADY, WARM_UPS
 
 if TYPE_CHECKING:
@@ -191,6 +194,27 @@ def test_data_elsewhere_is_shown_by_an_absolute_link(repo: Repo, host, kind: str
     assert hidden.record.verdict == "error"
     found = repo.gate("--command", "python bench.py", "--link", str(data), *WARM_UPS)
     assert {run.rates["command"].mean for run in found.record.programs[0].warm_ups} == {7}
+
+
+def test_interpreters_in_the_home_are_shown(tmp_path: Path) -> None:
+    """By an absolute path, by the home's name, and by a link in the checkout, but no other file."""
+    home, top = tmp_path / "home", tmp_path / "project"
+    for name in ("uv/bin/python3.11", "env/bin/python", "secret/key"):
+        (home / name).parent.mkdir(parents=True)
+        (home / name).touch()
+    (top / ".venv" / "bin").mkdir(parents=True)
+    (top / ".venv" / "bin" / "python").symlink_to(home / "uv/bin/python3.11")
+    (top / ".venv" / "bin" / "python3").symlink_to(home / "secret/key")
+    checkout = Checkout(top=top, cwd=top, revision=Revision())
+    environ = {"HOME": str(home)}
+    for command, wanted in (
+        (".venv/bin/python x.py", "uv/bin"), ("~/env/bin/python x.py", "env/bin"),
+        (f"{home}/env/bin/python x.py", "env/bin"),
+    ):  # fmt: skip
+        shown = shown_paths(checkout, command, environ=environ)
+        assert str(home / wanted) in shown
+        assert not any(is_within(f"{home}/secret/key", path) for path in shown)
+        assert str(home) not in shown
 
 
 def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_a_red_session_is_kept_and_never_heals_itself() -> None:
     rebased = [s.model_copy(update={"rebase": n == 12, "red": False})
                for n, s in enumerate(kept.sessions)]  # fmt: skip
     assert len(kept.model_copy(update={"sessions": rebased}).window) == 3
+    assert [s.value for s in kept.window] == pytest.approx(nights(12))
 
 
 def test_the_file_is_read_back_and_a_malformed_one_named(tmp_path) -> None:

@@ -81,6 +81,13 @@ def test_correlated_pairs_delay_every_verdict() -> None:
     assert (found.outcome, found.correlated) == ("inconclusive", True)
 
 
+def test_correlated_pairs_delay_a_regression() -> None:
+    rising = sorted(around(TAU + 0.02, 9, spread=0.035))
+    assert min(rising) > TAU
+    assert outcome(rising)[0] == "inconclusive"
+    assert outcome(around(TAU + 0.02, 9, spread=0.035)) == ("regression", 9)
+
+
 def test_correlation_that_cannot_matter_delays_nothing() -> None:
     """All pairs lie further from the threshold than from each other."""
     assert outcome(sorted(around(0.0, 5, spread=0.01))) == ("pass", 5)
@@ -117,6 +124,21 @@ def test_any_false_red_is_as_rare_with_many_workloads(workloads: int) -> None:
         drawn = {n: [rng.gauss(TAU, 0.01) for _ in range(24)] for n in range(workloads)}
         red += any(j.outcome == "regression" for j in judge(drawn, RULE).values())
     assert red <= 11  # P(more) < 1 % for a rate of 5 %
+
+
+def test_a_proof_makes_the_next_one_cheaper() -> None:
+    """Six averages of 78 lie below tau: too many at level / 2, few enough once one is proven."""
+    above = [0.07, 0.01, 0.11, 0.04, 0.09, 0.02, 0.10, 0.03, 0.08, 0.05, 0.06]
+    values = [TAU + d for d in (*above[:5], -0.055, *above[5:])]
+    assert outcome(values) == ("regression", 12)
+    found = judge({"a": around(0.5, 12), "b": values}, RULE)
+    assert {found[name].outcome for name in "ab"} == {"regression"}
+    alone = judge({"a": around(TAU, 12, spread=0.02), "b": values}, RULE)
+    assert alone["b"].outcome == "inconclusive"
+
+
+def test_the_threshold_is_a_drop_of_the_rate() -> None:
+    assert Rule(threshold=0.5).tau == pytest.approx(math.log(2))
 
 
 def test_every_interval_has_the_same_confidence() -> None:

@@ -1,0 +1,118 @@
+"""Mutants of the gate's rule: each must be killed by the tests of the pure rooms.
+
+    python -m benchmarks.gate_mutants [--json FILE]
+
+A mutant is one changed piece of text in a copy of the package. The tests of the sequential test,
+the verdict and the history run against the copy; a mutant that passes them survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ("test_sequential_test.py", "test_gate_verdict.py", "test_history.py", "test_suites.py")
+
+
+class Mutant(NamedTuple):
+    """One changed piece of text."""
+
+    file: str
+    old: str
+    new: str
+
+
+RULE, VERDICT, COMPARISON, HISTORY = (
+    "sequential_test.py", "verdict.py", "comparison.py", "history.py",
+)  # fmt: skip
+MUTANTS = (
+    Mutant(RULE, "5: (0.625, 0.0)", "5: (0.625, 0.625)"),
+    Mutant(RULE, "9: (0.04, 0.04)", "9: (0.04, 0.0)"),
+    Mutant(RULE, "12: (0.07, 0.10)", "12: (0.07, 0.30)"),
+    Mutant(RULE, "24: (0.232, 0.83)", "24: (0.532, 0.83)"),
+    Mutant(RULE, "LOOKS = (5, 9,", "LOOKS = (6, 9,"),
+    Mutant(RULE, "SERIAL_LIMIT = 1.645", "SERIAL_LIMIT = 16.45"),
+    Mutant(RULE, ".high < self.tau", ".high <= self.tau * 3"),
+    Mutant(RULE, ".low > self.tau <", ".low > 0 and self.tau <"),
+    Mutant(RULE, "< statistics.fmean(self.values)", "< max(self.values)"),
+    Mutant(RULE, "max(1, workloads - already - len(found))", "1"),
+    Mutant(RULE, "workloads - already - len(found)", "workloads"),
+    Mutant(RULE, "max(sides) < -apart", "max(sides) < apart"),
+    Mutant(RULE, "min(sides) > apart", "min(sides) > -apart"),
+    Mutant(RULE, "(1 - CONFIDENCE) / 2", "(1 - CONFIDENCE)"),
+    Mutant(RULE, "values[:look]", "values"),
+    Mutant(RULE, "(2 - steps / around)", "(steps / around - 2)"),
+    Mutant(RULE, "20 / (5 * n + 7)", "20 / (5 * n + 70)"),
+    Mutant(RULE, "(taus or {}).get(key, rule.tau)", "rule.tau"),
+    Mutant(RULE, "-math.log1p(-self.threshold)", "math.log1p(self.threshold)"),
+    Mutant(VERDICT, "WORK_TOLERANCE = 0.01", "WORK_TOLERANCE = 0.3"),
+    Mutant(VERDICT, "min(1.0, slower)", "max(1.0, slower)"),
+    Mutant(VERDICT, "w.program == program.name]", "w.name.startswith(program.name)]"),
+    Mutant(VERDICT, 'present["head"] < runs', 'present["head"] < 1'),
+    Mutant(VERDICT, "if run.problem:", "if run.problem and run.arm == 'base':"),
+    Mutant(VERDICT, "limits.benchmarks.get(key, share)", "share"),
+    Mutant(VERDICT, "validity.too_many_discarded(program.pairs, inputs.looks)", "False"),
+    Mutant(VERDICT, "if not pair.discarded)", "if True)"),
+    Mutant(VERDICT, '"regression",\n    "error",', '"error",\n    "regression",'),
+    Mutant(VERDICT, '_different(key, runs)', "None"),
+    Mutant(VERDICT, "-slowdown,", "slowdown,"),
+    Mutant(COMPARISON, "sign = 1 if self.higher_is_better else -1", "sign = 1"),
+    Mutant(COMPARISON, "faster = is_rate and interval.high < -self.tau", "faster = False"),
+    Mutant(COMPARISON, "max(5 * deviation, 0.02)", "max(50 * deviation, 0.02)"),
+    Mutant(HISTORY, "FEWEST_SESSIONS = 10", "FEWEST_SESSIONS = 3"),
+    Mutant(HISTORY, "limit = max(reach, tau)", "limit = reach"),
+    Mutant(HISTORY, "limit = max(reach, tau)", "limit = tau"),
+    Mutant(HISTORY, "if lost > max(apart, tau / 2)", "if False"),
+    Mutant(HISTORY, "if not session.red][-WINDOW:]", "if True][-WINDOW:]"),
+)  # fmt: skip
+
+
+def survives(mutant: Mutant, folder: Path) -> bool:
+    """The tests pass on a package with this change."""
+    path = folder / "advisor" / "gate" / mutant.file
+    original = path.read_text(encoding="utf-8")
+    if mutant.old not in original:
+        sys.exit(f"{mutant.file} holds no {mutant.old!r}: write the mutant anew")
+    path.write_text(original.replace(mutant.old, mutant.new, 1), encoding="utf-8")
+    try:
+        words = [f"tests/gate/{name}" for name in TESTS]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            check=False,
+        )
+        return done.returncode == 0
+    finally:
+        path.write_text(original, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="also write the survivors here")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gate-mutants-") as name:
+        folder = Path(name)
+        for part in ("advisor", "tests", "docs"):
+            shutil.copytree(ROOT / part, folder / part)
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        survivors = [mutant for mutant in MUTANTS if survives(mutant, folder)]
+    print(f"{len(MUTANTS) - len(survivors)} of {len(MUTANTS)} mutants killed")
+    for mutant in survivors:
+        print(f"survived: {mutant.file}: {mutant.old!r} -> {mutant.new!r}")
+    if args.json:
+        args.json.write_text(json.dumps([m._asdict() for m in survivors]) + "\n", encoding="utf-8")
+    sys.exit(bool(survivors))
+
+
+if __name__ == "__main__":
+    main()
