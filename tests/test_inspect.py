@@ -139,11 +139,14 @@ def test_the_command_is_shown_with_the_configs_it_names(
 def test_the_table_names_every_knob_and_why_it_is_left_alone(
     config: Path, inspect: Callable[..., Ran]
 ) -> None:
-    ran = inspect(config.name)
-    lines = ran.stdout.splitlines()
+    lines = inspect(config.name).stdout.splitlines()
     assert lines[0] == "config.yaml"
-    row = next(line.split() for line in lines if line.split()[:1] == ["train.batch_size"])
-    assert row == ["train.batch_size", "batch_size", "train", "training", "8", "likely", "yes"]
+    row = next(line for line in lines if line.split()[:1] == ["train.batch_size"])
+    cells = [cell for cell in row.split("  ") if cell]
+    said = ["8", "samples of one batch", "train", "changes the training", "likely", "yes"]
+    assert [cell.strip() for cell in cells] == ["train.batch_size", *said]
+    assert "look-alikes, " in lines[-1] or any("--all lists them" in line for line in lines)
+    lines = inspect(config.name, "--all").stdout.splitlines()
     assert any("mini_batch_sizes" in line and "it is a list" in line for line in lines)
     assert any(line.startswith("  look-alike  nbs") for line in lines)
 
@@ -206,8 +209,8 @@ def test_a_run_confirms_names_and_contradicts_them(
     ran = inspect("c.yaml", "--run", "--", *made_up[:4])
     assert ran.returncode == 0, ran.stderr
     rows = {line.split()[0]: line.split() for line in ran.stdout.splitlines() if line.split()}
-    assert rows["batch_size"][5] == "agrees"
-    assert rows["num_workers"][5] == "doubtful"
+    assert "agrees" in rows["batch_size"]
+    assert "doubtful" in rows["num_workers"]
     assert "num_workers: its name says so, and another value was seen in the run" in ran.stdout
     assert "Runs: 1 as it is, nothing to move" in ran.stdout
 

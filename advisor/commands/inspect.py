@@ -22,6 +22,7 @@ from advisor.errors import AdvisorError, ConfigUnreadableError, UsageError
 from advisor.knobs.candidate_values import multiple_of
 from advisor.knobs.confidence import how_sure
 from advisor.knobs.discovery import joined
+from advisor.knobs.registry import REGISTRY
 from advisor.model import KnobConstraint
 from advisor.report import sentences
 from advisor.runner import limits
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from advisor.config import Document
     from advisor.knobs import Findings
     from advisor.knobs.confidence import Sureness
-    from advisor.model import Knob, Phase
+    from advisor.model import Knob, KnobClass, Phase
 
 COMMAND_LINE = "command line"
 
@@ -251,14 +252,20 @@ def _document(one: Inspected) -> dict[str, Any]:
 
 # --- for people ---------------------------------------------------------------------------------
 
-_HEADS = ("path", "kind", "phase", "class", "value", "sure", "editable")
-_WIDEST = (64, 18, 5, 8, 24, 8, 400)
+_HEADS = ("setting", "value", "meaning", "phase", "a change", "sure", "editable")
+_WIDEST = (48, 24, 40, 5, 20, 8, 400)
 """The last column may hold a reason, which is of use as a whole only."""
+_RISKS: dict[KnobClass, str] = {
+    "free": "keeps results",
+    "training": "changes the training",
+    "numeric": "changes rounding",
+    "quality": "changes the product",
+}
 
 
-def as_text(inspection: Inspection) -> str:
-    """A table for each document, then its look-alikes and links; then what runs showed."""
-    sections = [_section(one, inspection) for one in inspection.documents]
+def as_text(inspection: Inspection, *, details: bool = False) -> str:
+    """A table for each document, then observations of runs; `details`: all that is known."""
+    sections = [_section(one, inspection, details=details) for one in inspection.documents]
     sections += [_runs(inspection.shown)] if inspection.shown else []
     return "\n\n".join(sections) + "\n"
 
@@ -277,7 +284,7 @@ def _runs(shown: Shown) -> str:
     return "\n".join(lines)
 
 
-def _section(one: Inspected, inspection: Inspection) -> str:
+def _section(one: Inspected, inspection: Inspection, *, details: bool) -> str:
     title = f"{one.name} (named by {one.named_by})" if one.named_by else one.name
     if one.findings is None:
         return f"{title}\n  not read: {one.error}"
@@ -288,9 +295,13 @@ def _section(one: Inspected, inspection: Inspection) -> str:
         for path, sureness in sure.items()
         if sureness.level == "doubtful"
     ]
-    lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in one.findings.traps]
-    lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in one.findings.links]
     lines += [f"  note  {note}" for note in one.findings.notes]
+    traps, links = one.findings.traps, one.findings.links
+    if details:
+        lines += [f"  look-alike  {trap.path}: {trap.why}" for trap in traps]
+        lines += [f"  {link.kind}  {', '.join(link.paths)}: {link.why}" for link in links]
+    elif traps or links:
+        lines.append(f"  {len(traps)} look-alikes, {len(links)} constraints: --all lists them")
     return "\n".join(lines)
 
 
@@ -300,7 +311,7 @@ def _table(
     if not found:
         return ["  no knobs"]
     rows = [_HEADS, *(_row(knob, default_of(knob, document), sure[knob.path]) for knob in found)]
-    rows = [tuple(map(_cut, row, _WIDEST)) for row in rows]
+    rows = [(_end_of(row[0]), *map(_cut, row[1:], _WIDEST[1:])) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     return [
         "  "
@@ -310,7 +321,7 @@ def _table(
 
 
 def default_of(knob: Knob, document: Document | None) -> str | None:
-    """Where the program's source has the value of an option that was not typed."""
+    """The place where the program declares an option that was not typed."""
     scalar = document.scalars.get(knob.path) if document else None
     return scalar.default_of if scalar else None
 
@@ -323,8 +334,13 @@ def _row(knob: Knob, default: str | None, sureness: Sureness) -> tuple[str, ...]
     if step := multiple_of(knob.comment, knob.value):
         can += f", multiples of {step:g}: the comment beside it"
     editable = can if knob.editable else f"no: {knob.why.partition('; not editable: ')[2]}"
-    level = sureness.level
-    return (knob.path, knob.kind, knob.phase, knob.knob_class, counted, level, editable)
+    risk, level = _RISKS[knob.knob_class], sureness.level
+    return (knob.path, counted, REGISTRY[knob.kind].words, knob.phase, risk, level, editable)
+
+
+def _end_of(path: str) -> str:
+    width = _WIDEST[0]
+    return path if len(path) <= width else f"...{path[3 - width :]}"
 
 
 def _cut(text: str, width: int) -> str:
@@ -338,6 +354,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gpu-advisor inspect`."""
     parser.add_argument("config", nargs="*", type=Path, help="configs, or folders of configs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--all", action="store_true", help="list look-alikes and constraints below each table"
+    )
     parser.add_argument(
         "--run",
         action="store_true",
@@ -390,7 +409,11 @@ def run(args: argparse.Namespace, command: Sequence[str] | None) -> int:
     errors = [one.error for one in inspection.documents if one.error]
     if len(errors) == len(inspection.documents) == 1 and not args.json:
         raise errors[0]
-    text = json.dumps(as_json(inspection), indent=2) + "\n" if args.json else as_text(inspection)
+    text = (
+        json.dumps(as_json(inspection), indent=2) + "\n"
+        if args.json
+        else as_text(inspection, details=args.all)
+    )
     sys.stdout.write(text)
     for said in (*errors, *_not_taken(args.config, inspection, command)):
         sys.stderr.write(f"gpu-advisor: {said}\n")

@@ -38,7 +38,7 @@ class Effects:
     persistent_workers: bool | None = None
     pin_memory: bool | None = None
     loader_arguments: tuple[tuple[str, JsonScalar], ...] = ()
-    """Arguments of the measured DataLoader that have no field of their own."""
+    """Arguments of the measured DataLoader by name, as they were in force."""
     dtype: str | None = None
     """Dominant dtype of compute: the autocast dtype if on, else the model's: float32, bfloat16."""
     autocast_dtype: str | None = None

@@ -233,6 +233,7 @@ def _effects(rank: _Rank, ranks: int, place: BatchPlace | None) -> Effects:
         prefetch_factor=loader.prefetch,
         persistent_workers=loader.persistent,
         pin_memory=loader.pinned,
+        loader_arguments=tuple(loader.arguments.items()),
         dtype=compute_dtype or autocast_dtype or model_dtype,
         autocast_dtype=autocast_dtype,
         tf32=_switch(flags, "tf32"),
