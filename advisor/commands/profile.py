@@ -230,7 +230,6 @@ def memo(runs: tuple[Run, ...], found: Diagnosis, help_: tuple[Bound, ...]) -> s
         ],
         "Memory of a step at its peak": amdahl.footprint_lines(run),
         "Ceiling of each part": _ceilings(runs, run),
-        f"Why the {_device(run)} is not at 100 %": amdahl.idle_reasons(run),
         "What would help, and by how much at most": [
             f"{_at_most(each):>7}  {each.title}. {each.detail}" for each in help_
         ],
@@ -339,7 +338,3 @@ def _ceilings(runs: tuple[Run, ...], run: Run) -> list[str]:
     facts_by_name |= dict.fromkeys(below_the_whole(runs), "not separable from the whole")
     width = max(map(len, facts_by_name), default=0)
     return [f"{name:<{width}}  {words}" for name, words in facts_by_name.items()]
-
-
-def _device(run: Run) -> str:
-    return "GPU" if run.on_gpu else "model"

@@ -194,33 +194,6 @@ def _loader_alone(run: Run, cpus: int | None) -> list[str]:
     return lines
 
 
-def idle_reasons(run: Run) -> tuple[str, ...]:
-    """Why the model does not compute all the time, each with its number; empty if it does, or
-    if the parts were not measured."""
-    seen = run.telemetry
-    gone = {
-        name: share
-        for name, share in measured_parts(run.shares).items()
-        if name != "compute" and share >= numbers.WORTH_SAYING
-    }
-    lines = []
-    if seen.gpu_util_pct is not None:
-        lines.append(f"The GPU had no work in {100 - seen.gpu_util_pct:.0f} % of the samples.")
-    lines += [
-        f"{share:.1%} of the time is {named(run, name)}."
-        for name, share in sorted(gone.items(), key=lambda part: -part[1])
-    ]
-    if run.ranks > 1 and run.rank_units_per_s:
-        slow, fast = min(run.rank_units_per_s), max(run.rank_units_per_s)
-        if slow < fast * (1 - numbers.WORTH_SAYING):
-            rank = run.rank_units_per_s.index(slow)
-            name = member(run).capitalize()
-            lines.append(
-                f"{name} {rank} is the slowest: {slow / fast:.0%} of the fastest one's rate."
-            )
-    return tuple(lines)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageShare:
     """One of several networks that take turns."""

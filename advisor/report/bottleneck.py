@@ -305,6 +305,13 @@ def _parts(run: Run) -> list[str]:
         lines.append(f"One {run.step_kind or 'step'} took {took}{_of_batches(run)}.")
     if run.startup_s is not None:
         lines.append(f"The first step came {run.startup_s:.1f} s after the start, not counted.")
+    rates = run.rank_units_per_s
+    if run.ranks > 1 and rates and min(rates) < max(rates) * (1 - numbers.WORTH_SAYING):
+        slowest = rates.index(min(rates))
+        lines.append(
+            f"{member(run).capitalize()} {slowest} is the slowest: "
+            f"{min(rates) / max(rates):.0%} of the fastest one's rate."
+        )
     return lines
 
 

@@ -20,7 +20,7 @@ from advisor.model import (
     Telemetry,
 )
 from advisor.report import amdahl
-from advisor.report.amdahl import bounds, idle_reasons, measured_parts
+from advisor.report.amdahl import bounds, measured_parts
 from advisor.report.bottleneck import LargerBatch, diagnose, typical
 from tests.runs import a_run
 
@@ -108,7 +108,6 @@ def test_parts_not_measured_bound_nothing() -> None:
     unknown = replace(RUN, shares=Shares(), wait_share=None)
     assert bounds([unknown, unknown]) == ()
     assert measured_parts(unknown.shares) == {}
-    assert idle_reasons(unknown) == ()
 
 
 def test_a_part_that_takes_all_the_time_has_no_bound() -> None:
@@ -131,7 +130,6 @@ def test_on_a_gpu_the_host_may_wait_for_the_model_outside_its_calls() -> None:
     assert named(quick) == "compute"
     idle = replace(quick, telemetry=Telemetry(gpu_util_pct=20.0))
     assert named(idle) == "host code"
-    assert "80 %" in idle_reasons(idle)[0]
 
 
 def test_a_gpu_that_idles_most_of_the_time_for_many_reasons_is_not_said_to_compute() -> None:
@@ -189,8 +187,10 @@ def test_the_slowest_rank_is_named() -> None:
     """With its share of the fastest one's rate."""
     several = replace(RUN, ranks=2, rank_units_per_s=(30.0, 20.0))
     ranks = replace(several, effects=Effects(group_size=2))
-    assert any("Rank 1" in said and "67%" in said for said in idle_reasons(ranks))
-    assert any("Process 1" in said and "67%" in said for said in idle_reasons(several))
+    for run, name in ((ranks, "Rank"), (several, "Process")):
+        found = diagnose([run, run])
+        assert found is not None
+        assert f"{name} 1 is the slowest: 67% of the fastest one's rate." in found.evidence
 
 
 def test_a_gpu_that_nvml_says_nothing_of_is_one() -> None:
