@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.errors import BudgetTooSmallError, OutputRefusedError
+from advisor.machine.host import read_machine
 from advisor.report import writing
 from advisor.report.schema import SuggestionEntry
 from advisor.sandbox.capabilities import FORCED
@@ -87,6 +88,16 @@ def test_a_profile_leaves_the_tree_as_it_was_and_does_not_block_the_next(
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["runs"] == 2
     assert seen(project) == before
+
+
+@pytest.mark.skipif(bool(read_machine().gpus), reason="a card here may stand in")
+def test_a_target_that_is_not_here_is_named_before_the_first_trial(
+    project: Path, gpu_advisor: warm.Server
+) -> None:
+    words = ("--target", "rtx-4060", "--budget", "1s", "--window", "0.2s")
+    done = gpu_advisor.call("optimize", "c.json", *words, cwd=project)
+    before = done.stderr.partition("trial 1 ")[0]
+    assert "GeForce RTX 4060 is not here and a CPU cannot stand in" in before, done.stderr
 
 
 def test_that_nothing_isolates_is_said_before_the_first_trial(

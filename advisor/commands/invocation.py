@@ -135,8 +135,10 @@ def environment(workload: Workload) -> tuple[tuple[str, str], ...]:
 
 def _of_its_phase(workload: Workload, argv: tuple[str, ...]) -> Workload:
     """`workload` with the phase that the command names, where gpu-advisor.toml names none."""
-    told = knobs.phase_of_command(documents.of_command(argv)) if workload.phase == "any" else None
-    return workload.model_copy(update={"phase": told}) if told else workload
+    if workload.phase != "any":
+        return workload
+    phase = knobs.phase_of_command(documents.of_command(argv))
+    return workload.model_copy(update={"phase": phase}) if phase else workload
 
 
 def _entry(

@@ -263,11 +263,11 @@ def conclude(
     Where the config cannot be written, the report is that of a dry run, beside the reason.
     """
     options = job.options
-    now = (stop or next_turn(facts, answers)).standing
-    winner = proven_candidate(now) if stop is not None else Candidate()
-    if now.quality.original and not facts.earlier.quality_reference:
+    state = (stop or next_turn(facts, answers)).standing
+    winner = proven_candidate(state) if stop is not None else Candidate()
+    if state.quality.original and not facts.earlier.quality_reference:
         try:
-            job.versions.keep_quality_reference(quality_key(job, lab), dict(now.quality.original))
+            job.versions.keep_quality_reference(quality_key(job, lab), dict(state.quality.original))
         except StateUnusableError as problem:  # the folder was there before the first trial
             job.progress.note(f"{problem} A later call takes its tolerance from the tuned config.")
     text, written = "", Written()
@@ -282,12 +282,12 @@ def conclude(
     report = build.optimize_report(
         TuningResult(
             stop=stop,
-            state=now,
+            state=state,
             attempts=tuple(lab.attempts),
             comparisons=tuple(lab.comparisons),
             winner=winner,
-            decisions=decisions(now, winner, lab.attempts, whole=stop is not None and stop.whole),
-            advice=proven_advice(now, lab.program),
+            decisions=decisions(state, winner, lab.attempts, whole=stop is not None and stop.whole),
+            advice=proven_advice(state, lab.program),
             program=lab.program,
             machine=job.machine,
             diff=text,

@@ -30,12 +30,12 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
     del command
     undone = revert(args.config, everything=args.all)
     if undone:
-        told = f"{numbers.many(undone, 'rewrite')} of ours taken back"
+        outcome = f"{numbers.many(undone, 'rewrite')} taken back"
     else:
-        told = (
+        outcome = (
             "nothing to take back; its last rewrite was never put in place, or was undone by hand"
         )
-    sys.stdout.write(f"{args.config}: {told}\n")
+    sys.stdout.write(f"{args.config}: {outcome}\n")
     return 0
 
 

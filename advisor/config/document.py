@@ -167,7 +167,7 @@ class Document:
         if scalar is None:
             raise EditRefusedError(self._because(f"has no single value at {path!r}"))
         if not scalar.editable:
-            msg = f"{self.name}: {path} cannot be edited: {scalar.why}."
+            msg = f"{self.name}: {path} cannot be edited: {scalar.why}. Edit it by hand."
             raise EditRefusedError(msg)
         return scalar
 
@@ -242,12 +242,15 @@ class Document:
             for path, value in before.items()
         )
         if changed:
-            msg = f"{self.name}: editing {', '.join(wanted)} would change more than that."
+            edited = ", ".join([*wanted, *gone])
+            msg = f"{self.name}: editing {edited} would change more than that. Edit it by hand."
             raise EditRefusedError(msg)
         for path, value in wanted.items():
             got = after.leaves[path].value
             if not spelling.is_same(got, value):
-                msg = f"{self.name}: {path} would read as {got!r}, not as {value!r}."
+                msg = (
+                    f"{self.name}: {path} would read as {got!r}, not as {value!r}. Edit it by hand."
+                )
                 raise EditRefusedError(msg)
         return (_BOM if self.raw.startswith(_BOM) else b"") + text.encode()
 
