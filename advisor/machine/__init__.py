@@ -2,12 +2,11 @@
 
 gpu.py             the one door to NVML; readings.py: what a card says of itself at one moment
 host.py            usable CPUs, memory, shared memory
-disk.py            how fast the files of a folder can be read
 condition.py       what state the cards are in; host_condition.py: the host, for any program on it
 telemetry.py       a thread that looks at host and GPU while a trial runs
 recording.py       samples over time, and what a window of them says; pure
 cards.py           which cards a program was on
-others.py          what others do meanwhile, over processes.py
-target.py          which card a result is meant for; profiles/ has one file a card
+contention.py      CPU time of others, and the time a run waited for CPUs
+target.py          which card a result is meant for; profiles.py over gpus.toml: the datasheets
 lock.py            one measurement at a time on a GPU
 """

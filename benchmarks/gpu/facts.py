@@ -70,7 +70,7 @@ def card_facts(bench: Bench) -> Iterator[Line]:
     profile = profiles.match(first["name"], first["total_gib"])
     yield bench.line(
         "its profile", "one is known", profile.title if profile else "none",
-        None if profile is None else True, "add one to advisor/machine/profiles",
+        None if profile is None else True, "add one to advisor/machine/gpus.toml",
     )  # fmt: skip
     if seen is not None and seen.memory_total_gib is not None:
         off = abs(first["total_gib"] / seen.memory_total_gib - 1)

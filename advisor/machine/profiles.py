@@ -1,7 +1,4 @@
-"""GPU profiles: the datasheet as data, one TOML file a card, beside this module.
-
-All tensor rates are dense, with 16-bit inputs and fp32 accumulation, which is what torch uses.
-"""
+"""GPU profiles: the datasheets in `gpus.toml`, found by a card's name and memory."""
 
 from __future__ import annotations
 
@@ -30,19 +27,15 @@ def load_all() -> dict[str, GpuProfile]:
 
 
 def load_tables() -> dict[str, dict[str, Any]]:
-    """The TOML tables as written, the `check` inputs of the rates with them, by name."""
-    files = resources.files(__name__).iterdir()
-    return {
-        file.name.removesuffix(".toml"): tomllib.loads(file.read_text(encoding="utf-8"))
-        for file in files
-        if file.name.endswith(".toml")
-    }
+    """Return the TOML tables as written, with the `check` inputs of the rates, by name."""
+    text = resources.files("advisor.machine").joinpath("gpus.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 def by_name(name: str) -> GpuProfile:
     """The profile a person means by `rtx-3090`, `RTX 3090` or `NVIDIA GeForce RTX 3090`.
 
-    A path of a TOML file of the same form is a card of the person's own. Raises TargetError with
+    A path of a TOML file of the same form is a card of the user's own. Raises TargetError with
     the nearest names.
     """
     if name.endswith(".toml"):
@@ -65,8 +58,8 @@ def from_file(path: Path) -> GpuProfile:
         return _profile(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError) as problem:
         msg = (
-            f"{path} is no GPU profile: {problem}. The shipped ones, such as rtx-4060.toml in "
-            f"{Path(__file__).parent}, show the form."
+            f"{path} is no GPU profile: {problem}. A table of "
+            f"{Path(__file__).with_name('gpus.toml')} shows the form."
         )
         raise TargetError(msg) from problem
 
