@@ -104,7 +104,8 @@ def subject(report: Report) -> str:
 def title(report: Report) -> str:
     """`2.91x as many tiles a second`, or the outcome without a gain."""
     if report.verdict != "improved" or report.gain is None:
-        return "not finished" if report.verdict == "partial" else "unchanged"
+        likely = "likely, not proven" if report.candidate else "not finished"
+        return likely if report.verdict == "partial" else "unchanged"
     gain = report.gain
     ratio = numbers.ratio(gain.ratio) if gain.high else f"more than {numbers.ratio(gain.low)}"
     one, units = numbers.one(report.unit), numbers.plural(report.unit)
@@ -123,7 +124,8 @@ def _verdict_text(report: Report) -> str:
         same = ": {config} is byte for byte as it was" if report.config else ""
         return f"**Unchanged{same}.** {{reason}}"
     same = ": {config} was not changed" if report.config and not report.written else ""
-    return f"**Not finished{same}.** {{reason}}"
+    outcome = "Likely, not proven" if report.candidate else "Not finished"
+    return f"**{outcome}{same}.** {{reason}}"
 
 
 def _best_so_far(report: Report) -> str:
