@@ -35,7 +35,7 @@ COMMANDS = {
         "render report.md again from report.json, or one HTML page",
     ),
 }
-"""Module and summary of each subcommand; a module is imported only when it is called."""
+"""Module and summary of each subcommand, imported when called."""
 
 
 class _HelpFormatter(argparse.HelpFormatter):

@@ -78,7 +78,7 @@ class UsageError(AdvisorError):
 
 
 class NoBaselineError(AdvisorError):
-    """The gate has no base to compare with; the message says how to get one."""
+    """The gate has no base; the message says how to get one."""
 
     exit_code = 3
 
@@ -126,7 +126,7 @@ class CommandMissingError(AdvisorError):
 
 
 class RevertConflictError(AdvisorError):
-    """The config was edited since it was tuned and cannot be put back safely."""
+    """The config was edited since and cannot be put back safely."""
 
     exit_code = 18
 
@@ -168,7 +168,7 @@ class BudgetTooSmallError(AdvisorError):
 
 
 class NotMeasuredError(AdvisorError):
-    """The objective or a constraint asks for a figure that nothing here tells."""
+    """A figure that was asked for cannot be measured here."""
 
     exit_code = 25
 

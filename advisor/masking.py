@@ -114,7 +114,7 @@ def mask_argv(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def mask_value(value: Any, name: str = "") -> Any:
-    """Plain data (mappings, lists, scalars) with the secrets masked; other values are kept."""
+    """Plain data with the secrets masked; other values are kept."""
     if isinstance(value, dict):
         return {key: mask_value(entry, str(key)) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -141,7 +141,7 @@ def _masked_shapes(text: str) -> str:
 
 
 def _without(pattern: re.Pattern[str], text: str) -> str:
-    """`text` with the value of every pair masked that is a secret; a value may hold more pairs."""
+    """`text` with the values of secret pairs masked, nested ones too."""
     parts, copied, at = [], 0, 0
     while found := pattern.search(text, at):
         value = found["value"]

@@ -1,4 +1,4 @@
-"""State folder of a project: originals and measurements, for its user only.
+"""State folder of a project, open to its user only.
 
 Beside gpu-advisor.toml or .git. Where that may not be written, below XDG_STATE_HOME, named after
 the project's path: then originals are not found again when the project is moved.

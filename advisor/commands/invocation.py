@@ -30,7 +30,7 @@ LOOKED_THROUGH = ("README*", "*.md", "*.sh", "Makefile", "*.py", "scripts/*", "d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """A command, the config it reads if one is known, and the settings that go with them."""
+    """A command, its config if known, and their settings."""
 
     config: documents.Document | None
     path: Path | None
@@ -123,7 +123,7 @@ def command_document(
     config: documents.Document | None,
     env: tuple[tuple[str, str], ...] = (),
 ) -> documents.Document:
-    """A command as a document; without a config it has the options of the program's parser."""
+    """Command as a document; without a config, with its program's options."""
     known = program_options.recorded(command, cwd, env).options if config is None else ()
     return documents.of_command(command, known)
 
@@ -158,7 +158,7 @@ def _entry(
 
 
 def shown(path: Path) -> Path:
-    """Relative where it lies below the working directory, as a user would name it."""
+    """Path relative to the working directory, where it lies below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -246,7 +246,7 @@ def configs_among(command: Sequence[str], cwd: Path) -> list[Path]:
 
 
 def require_writable(config: Path) -> None:
-    """Raise ConfigReadOnlyError when the tuned config could not be put in place of `config`."""
+    """Raise ConfigReadOnlyError when `config` could not be replaced."""
     real = Path(os.path.realpath(config))
     for path, what in ((real, "the file"), (real.parent, "its folder")):
         if not os.access(path, os.W_OK) or not path.stat().st_mode & 0o222:

@@ -128,7 +128,7 @@ def run(args: argparse.Namespace, command: list[str] | None) -> int:
 def measure(
     program: Program, plan: MeasurePlan, *, gpu_uuid: str | None
 ) -> tuple[Run, ...] | Failure:
-    """Equal runs of `program` as it is, with progress on stderr. Ctrl-C: Failure `interrupted`."""
+    """Equal runs of `program`, with progress on stderr."""
     runs: list[Run] = []
     with (
         Progress(unit=program.unit) as progress,

@@ -1,4 +1,4 @@
-"""The user's command as a document: its flags are settings like any other.
+"""Commands: flags are settings like any other.
 
 The text is the argv joined by NUL, which no argument can hold. Flags of the interpreter and of
 launchers, before the program's own name, are not the program's settings. Options that the
@@ -216,7 +216,7 @@ def first_own_word(words: Sequence[str]) -> int:
 
 
 def _behind_interpreter(words: Sequence[str], at: int) -> tuple[int, bool]:
-    """Index behind the script or module, and whether that module is itself a launcher."""
+    """Index behind the script or module, and whether it is a launcher."""
     while at < len(words) and words[at].startswith("-"):
         if words[at] == "-m":
             module = words[at + 1] if at + 1 < len(words) else ""
@@ -241,7 +241,7 @@ def _next_program(words: Sequence[str], at: int) -> int:
 def _flags(
     words: Sequence[str], first: int, bare: Iterable[str]
 ) -> list[tuple[int, str, int, str | None]]:
-    """Word index, path, offset of the value in the word, and why it is not editable.
+    """Word index, path, offset of the value, and reason against an edit.
 
     `bare` flags take no value, whatever follows them.
     """

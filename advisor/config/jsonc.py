@@ -1,4 +1,4 @@
-"""JSON as training scripts read it: comments, a trailing comma, duplicate keys, NaN.
+"""JSON with comments, trailing commas, duplicate keys and NaN.
 
 `json.loads` gives the meaning, from a copy of the text whose comments are blanked out; a small
 scanner over the same text gives the place of every value.
@@ -74,7 +74,7 @@ def parse(text: str, name: str) -> Parsed:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A JSON string that never holds `//` or `/*`: comment strippers would cut it there."""
+    """A JSON string without `//` or `/*`, which comment strippers would cut."""
     del old
     quoted = json.dumps(value)
     if "//" in value or "/*" in value:

@@ -45,7 +45,7 @@ class Leaf(NamedTuple):
     flow: bool = False
     """Inside `{...}`, where commas separate members."""
     bare: bool = False
-    """A flag without a value, such as `--amp`: true while it is there."""
+    """A flag without a value, such as `--amp`."""
     option: Option | None = None
     """The program's declaration of a flag, where it is known."""
     given: bool = True
@@ -102,7 +102,7 @@ class Parsed:
 
 
 def scalars(parsed: Parsed, bom: int, marker: str) -> dict[str, Scalar]:
-    """The leaves by path, with bytes and comments; `bom` bytes stand before the text."""
+    """Scalars by path; `bom` bytes stand before the text."""
     to_bytes = _byte_offsets(parsed.text, bom)
     comments = _Comments(parsed.text, marker)
     found = {}

@@ -87,7 +87,7 @@ def spell_text(value: str, old: str) -> str:
 
 
 def spell_key(key: str, sibling: str) -> str:
-    """A keyword as it is, a key of a dict quoted as its sibling's is."""
+    """A keyword, or a dict's key quoted like its sibling."""
     return spell_text(key, sibling) if sibling[:1] in {"'", '"'} else key
 
 
@@ -330,7 +330,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _default_of(value: ast.expr) -> ast.expr:
-    """The default of a field that is described by a call: 8 of `Field(8, ge=1)`."""
+    """Default of a described field: 8 of `Field(8, ge=1)`."""
     if isinstance(value, ast.Call) and value.args and is_literal(value.args[0]):
         called = ast.unparse(value.func).rpartition(".")[2]
         return value.args[0] if called in _FIELDS else value

@@ -37,7 +37,7 @@ def in_family(value: JsonScalar, scalar: Scalar) -> JsonScalar:
 
 
 def is_same(one: JsonScalar, other: JsonScalar) -> bool:
-    """Equal, and alike to any program: 1 and 1.0 are, True and 1 are not."""
+    """True for values alike to any program: 1 and 1.0, not True."""
     if is_number(one) and is_number(other):
         return one == other or (math.isnan(one) and math.isnan(other))
     return type(one) is type(other) and one == other

@@ -1,4 +1,4 @@
-"""Atomic swap of a config's bytes: an edit of another program in between is never lost.
+"""Atomic swap of a config's bytes; other programs' edits survive.
 
 The new bytes are written beside the config under a name that tells both what is expected to come
 out and what goes in. Then the two files change places, and what came out is compared with what
@@ -228,7 +228,7 @@ def _digest(content: bytes) -> str:
 
 
 def _create(path: Path, content: bytes, like: os.stat_result) -> None:
-    """Make a new file with the mode, and where the system allows the owner, of `like`.
+    """Make a new file with the mode and owner of `like`.
 
     Raises OSError, FileExistsError too; then nothing is left.
     """
@@ -245,7 +245,7 @@ def _create(path: Path, content: bytes, like: os.stat_result) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two files change places in one step; False where the system does not offer that.
+    """Exchange two files in one step; False where the system cannot.
 
     Raises OSError.
     """

@@ -40,7 +40,7 @@ _STRING = re.compile(
 _DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d[^\s,\]}#]*")
 _WORD = re.compile(r"[^\s,\]}#]+")
 _Holder = tuple[str, tuple[int, int] | None]
-"""Path of the mapping or list that holds a value, and the span of the value's key."""
+"""Path of a value's holder, and span of its key."""
 
 _AT = re.compile(r"\(at line (\d+), column (\d+)\)")
 

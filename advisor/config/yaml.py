@@ -36,7 +36,7 @@ MAX_EVENTS = 2 * MAX_VALUES
 """A member has two: key and value."""
 
 MAX_NUMBER_CHARS = 400
-"""Longest text that is tried as a number: base 60 makes very long ones very slow."""
+"""Longest text tried as a number; base 60 is slow."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
@@ -87,7 +87,7 @@ def parse(text: str, name: str) -> Parsed:
 
 
 def spell_text(value: str, old: str) -> str:
-    """A string quoted as `old` was, and quoted where YAML 1.1 or 1.2 would not read a string."""
+    """A string quoted like `old`, or where a loader would retype it."""
     if old[:1] == '"' or not value.isprintable():
         return double_quoted(value)
     if old[:1] == "'" or not _PLAIN_TEXT.fullmatch(value) or _is_retyped(value):
@@ -144,7 +144,7 @@ def _implicit_tag(text: str) -> str:
 
 @dataclass(slots=True)
 class _Frame:
-    """An open mapping or list; `size` counts its values with aliases written out."""
+    """An open mapping or list; `size` counts unfolded values."""
 
     path: str
     is_list: bool

@@ -17,7 +17,7 @@ DRAFT = ".gpu-advisor-draft"
 
 
 def place(path: Path, content: bytes, mode: int) -> None:
-    """Make or replace the file at `path`: whole, or as it was. Raises OSError.
+    """Replace the file at `path` whole, or leave it. Raises OSError.
 
     `path` is taken as it is: give a real path to write through a symbolic link. One draft beside
     it serves every call; its lock makes them take turns, and a killed call's draft is used again.

@@ -1,4 +1,4 @@
-"""Files in a folder that the user's program may write to as well, while we work in it.
+"""Files in a folder that the user's program may change meanwhile.
 
 The folder itself is ours; below it anything may have become a link, a pipe or a device. No link is
 followed on the way, nothing waits, and nothing is read without end.
@@ -34,7 +34,7 @@ def read(folder: Path, name: str, limit_bytes: int) -> bytes:
 
 
 def read_on(folder: Path, name: str, offset: int, limit_bytes: int) -> bytes:
-    """What a regular file below `folder` holds from `offset` on, cut to a limit. Raises OSError."""
+    """Read a regular file from `offset` up to a limit. Raises OSError."""
     with _parent(folder, name) as (parent, last):
         handle = os.open(last, os.O_RDONLY | ALONE, dir_fd=parent)
     with os.fdopen(handle, "rb") as file:

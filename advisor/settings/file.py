@@ -43,7 +43,7 @@ def find(start: Path) -> Path | None:
 
 
 def load(path: Path | None) -> Settings:
-    """Settings of `path`; all defaults for None. Raises SettingsError naming key and fix."""
+    """Settings of `path`, defaults for None. Raises SettingsError."""
     if path is None:
         return Settings()
     try:

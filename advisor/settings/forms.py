@@ -18,7 +18,7 @@ _DURATION = re.compile(
 
 
 def parse_duration_s(text: str | float) -> float:
-    """`90`, `90s`, `1.5m`, `3m30s`, `1h5m` to seconds. Raises ValueError with the forms allowed."""
+    """Seconds of `90s`, `1.5m` or `1h5m`. Raises ValueError."""
     forms = "write 90s, 10m, 3m30s or 1h"
     bare = re.fullmatch(rf"\s*{_NUMBER}\s*", str(text))
     parts = _DURATION.fullmatch(str(text))

@@ -40,7 +40,7 @@ class _Table(BaseModel):
 
 
 class QualityMeasure(_Table):
-    """A number in the program's own output that says how good its product is."""
+    """Number in the program's output that measures its product."""
 
     pattern: Regex
     """Regular expression over the output; group 1 is the number."""
@@ -71,7 +71,7 @@ class GateMetric(_Table):
     """A figure in the program's own output, for the gate to bound."""
 
     pattern: NumberRegex
-    """Regular expression over a line of the output; group 1 is the number, above zero. The last
+    """Pattern of an output line; group 1 is a number above zero. The last
     line that matches counts."""
     better: Literal["lower", "higher"]
     """Which way is better."""
@@ -93,7 +93,7 @@ class GateLimits(_Table):
     metrics: dict[FigureName, GateMetric] = Field(default_factory=dict)
     """Figures of the program's own, by name."""
     benchmarks: dict[Text, Share] = Field(default_factory=dict)
-    """Largest change for the worse of single benchmarks of a suite, by name."""
+    """Largest change for the worse of single benchmarks, by name."""
 
     def shares(self) -> dict[str, float]:
         """Limits by name."""
@@ -141,11 +141,11 @@ class Workload(_Table):
     env: Variables = Field(default_factory=dict)
     """Environment of the command, on top of the caller's."""
     start_limit: Duration | None = None
-    """Longest wait for the first step; follows from what the original takes if not given."""
+    """Longest wait for the first step; default by the original's."""
     hang_limit: Duration | None = None
     """Longest silence after a step."""
     run_limit: Duration | None = None
-    """Longest run of one process; follows from the window and the other limits if not given."""
+    """Longest run of one process; default by the other limits."""
 
 
 class Defaults(_Table):
@@ -154,7 +154,7 @@ class Defaults(_Table):
     budget: Duration = 600.0
     target: str = "auto"
     start_limit: Duration | None = None
-    """Longest wait for a program's first step (5m, or five times the original's)."""
+    """Longest wait for the first step (5m, or five times the original's)."""
     hang_limit: Duration | None = None
     """Longest silence after a step (60s)."""
     run_limit: Duration | None = None
@@ -168,7 +168,7 @@ class Defaults(_Table):
     seed: int | None = None
     """Exported to every run as GPU_ADVISOR_SEED and PYTHONHASHSEED."""
     price_per_hour: float | None = Field(default=None, gt=0)
-    """Price of an hour of this machine, in any currency; the objective `cost` needs it."""
+    """Price of an hour of this machine; the objective `cost` needs it."""
 
 
 class Settings(_Table):
