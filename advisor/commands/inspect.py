@@ -62,7 +62,7 @@ class Inspection:
 
     @property
     def findings(self) -> tuple[Findings, ...]:
-        """Of the documents that could be read."""
+        """Findings of the readable documents."""
         return tuple(one.findings for one in self.documents if one.findings)
 
 
@@ -74,7 +74,7 @@ def inspect(
     A folder stands for the configs in it. A file that cannot be read or parsed is kept with its
     error, and the others go on. `shown` adds what runs showed; nothing is run here.
     """
-    told = knobs.phase_of_command(documents.of_command(command)) if command else None
+    phase = knobs.phase_of_command(documents.of_command(command)) if command else None
     seen: set[str] = set()
     inspected: list[Inspected] = []
     waiting: list[tuple[Path, str | None]] = [(path, None) for path in _expanded(paths)]
@@ -86,7 +86,7 @@ def inspect(
         if real in seen:
             continue
         seen.add(real)
-        one = _inspect(path, named_by, told, shown)
+        one = _inspect(path, named_by, phase, shown)
         inspected.append(one)
         if one.findings:
             waiting[:0] = [(file, one.name) for file in _files_named(one.findings, path)]
@@ -108,7 +108,7 @@ def _and_followed(document: Document, found: Findings, shown: Shown | None) -> F
 
 
 def _inspect(
-    path: Path, named_by: str | None, told: Phase | None, shown: Shown | None
+    path: Path, named_by: str | None, phase: Phase | None, shown: Shown | None
 ) -> Inspected:
     try:
         if path.is_dir():
@@ -118,7 +118,7 @@ def _inspect(
         document = documents.read(path)
     except AdvisorError as problem:
         return Inspected(name=str(path), error=problem, named_by=named_by)
-    findings = _and_followed(document, knobs.find(document, told=told), shown)
+    findings = _and_followed(document, knobs.find(document, phase=phase), shown)
     return Inspected(name=str(path), document=document, findings=findings, named_by=named_by)
 
 
@@ -170,7 +170,7 @@ def _files_named(findings: Findings, path: Path) -> list[Path]:
 def as_json(inspection: Inspection) -> dict[str, Any]:
     """One object: `knobs`, `traps`, `links` and `documents`, each a list of objects."""
     found = inspection.findings
-    told = {
+    result = {
         "knobs": [
             _knob(knob, default_of(knob, one.document), _sureness(knob, inspection))
             for one in inspection.documents
@@ -189,7 +189,7 @@ def as_json(inspection: Inspection) -> dict[str, Any]:
         ],
         "documents": [_document(one) for one in inspection.documents],
     }
-    return told | ({"experiment": _experiment(inspection.shown)} if inspection.shown else {})
+    return result | ({"experiment": _experiment(inspection.shown)} if inspection.shown else {})
 
 
 def _sureness(knob: Knob, inspection: Inspection) -> Sureness:

@@ -54,7 +54,7 @@ EVERY_KIND = tuple(aspect.kind for aspect in ASPECTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the runs showed."""
+    """Observations of the runs."""
 
     argv: tuple[str, ...]
     unit: str
@@ -77,7 +77,7 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
     aim = target.resolve("auto", machine)
     flags = asked.command_line
     sources = tuple(
-        Source(document=document, findings=knobs.find(document, told=asked.phase))
+        Source(document=document, findings=knobs.find(document, phase=asked.phase))
         for document in (asked.config, flags)
         if document is not None
     )
@@ -173,7 +173,7 @@ def experimented(facts: TuningContext, bench: _Bench, argv: tuple[str, ...]) -> 
 
 
 def drive(steps: Generator[SearchStep, Result, tuple[TunerState, T]], bench: _Bench) -> T:
-    """What an experiment shows, its asks answered one by one."""
+    """Run an experiment, answering its requests one by one."""
     try:
         turn = next(steps)
         while True:

@@ -149,7 +149,7 @@ def _script(command: Sequence[str], first: int, cwd: Path) -> str | None:
 
 
 def _is_python(path: Path) -> bool:
-    """Whether a file without `.py` begins as a script of Python does."""
+    """True for a file that begins like a Python script."""
     with path.open("rb") as file:
         return bool(re.match(rb"#!.*python|#!/bin/sh\n'''exec'", file.read(200)))
 
@@ -158,7 +158,7 @@ def _is_python(path: Path) -> bool:
 
 
 def imports(command: Sequence[str], cwd: Path, config: Path) -> bool:
-    """Whether the program that `command` starts imports the file at `config`."""
+    """True if the program of `command` imports the file at `config`."""
     first = first_own_word(command)
     script = _script(command, first, cwd)
     if script is None:

@@ -275,7 +275,7 @@ def prepare(options: Options, command: list[str] | None) -> Job:
         typed=tuple(command or ()),
         config=asked.path,
         sources=tuple(
-            Source(document=document, findings=knobs.find(document, told=asked.phase))
+            Source(document=document, findings=knobs.find(document, phase=asked.phase))
             for document in (asked.config, asked.command_line)
             if document is not None
         ),

@@ -38,16 +38,16 @@ __all__ = [
 ]
 
 
-def find(document: Document, *, told: Phase | None = None) -> Findings:
+def find(document: Document, *, phase: Phase | None = None) -> Findings:
     """Knobs, links, traps and output directories of a config or a command line.
 
-    `told`: the phase that the command says it runs (`phase_of_command`); settings that a document
+    `phase`: the phase that the command says it runs (`phase_of_command`); settings that a document
     gives no phase are of that one. Never raises for what a document holds.
     """
-    found = finder.classify(document, told)
+    found = finder.classify(document, phase)
     return Findings(
         document=document.name,
-        knobs=tuple(_told_where(knob, document) for knob in found.knobs),
+        knobs=tuple(_with_place(knob, document) for knob in found.knobs),
         links=(*find_links(found), *found.links),
         traps=found.traps,
         outputs=tuple(p for p in found.outputs if document.scalars[p].default_of is None),
@@ -56,7 +56,7 @@ def find(document: Document, *, told: Phase | None = None) -> Findings:
     )
 
 
-def _told_where(knob: Knob, document: Document) -> Knob:
+def _with_place(knob: Knob, document: Document) -> Knob:
     """A knob that is not written in the document says where its default is."""
     scalar = document.scalars.get(knob.path)
     if scalar is None or scalar.default_of is None or not knob.editable:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-    """Whether `comment` says that `value` must be left alone."""
+    """True if `comment` forbids a change of `value`."""
     said = comment or ""
     if multiple_of(comment, value) is not None:
         said = catalogue().comments["multiple"].sub(" ", said)
@@ -29,7 +29,7 @@ def is_ban(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> b
 
 
 def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...]) -> float | None:
-    """A number whose multiples are all right, where `comment` speaks of multiples; else None.
+    """The number whose multiples `comment` allows, or None.
 
     It is the one number that is named, else `value`: what that is a multiple of (of devices, of
     another setting), its own multiples are too.
@@ -43,7 +43,7 @@ def multiple_of(comment: str | None, value: JsonScalar | tuple[JsonScalar, ...])
 
 
 def no_multiple(knob: Knob, value: JsonScalar) -> str | None:
-    """Why the comment beside `knob` rules out `value`; None if it does not."""
+    """Reason why the comment beside `knob` rules out `value`."""
     step, number = multiple_of(knob.comment, knob.value), number_of(value)
     if not step or number is None or number % step == 0:
         return None
@@ -235,7 +235,7 @@ class _Plan:
         return scalar.value if scalar else None
 
     def not_taken(self, path: str, value: JsonScalar) -> str | None:
-        """Why the program would not take `value`, where it says which values it takes, or a
+        """Reason why the program would not take `value`, by its choices or a
         comment does."""
         knob = self.findings.knob(path)
         if knob and (why := no_multiple(knob, value)):
@@ -340,7 +340,7 @@ def _move_product(plan: _Plan, link: KnobConstraint) -> str | None:
 
 
 def _is_alone(plan: _Plan, factors: Mapping[str, str]) -> bool:
-    """Whether the global batch is the only one: nothing is accumulated, no smaller one is known."""
+    """True if the global batch is the only batch."""
     counts = [number_of(plan.old(p)) for p, kind in factors.items() if kind == "grad_accum"]
     return "batch_size" not in factors.values() and all(count == 1 for count in counts)
 

@@ -37,7 +37,7 @@ class Family:
     high: float | None = None
 
     def holds(self, value: JsonScalar | tuple[JsonScalar, ...]) -> bool:
-        """Whether `value`, or each element of a list, belongs to the family."""
+        """True if `value`, or each element of a list, belongs here."""
         if _squeezed(value) in self.words:
             return True
         if isinstance(value, str) and self.parts & set(re.split(r"[^a-z0-9]+", value.lower())):
@@ -117,7 +117,7 @@ def _text_types(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the catalogue: conditions, and what a leaf is that meets them."""
+    """One row of the catalogue: conditions and their meaning."""
 
     names: re.Pattern[str]
     family: Family
@@ -145,7 +145,7 @@ class Rule:
     def fits(
         self, leaf: Leaf, parent: str, names_in_document: frozenset[str], format_: str, phase: str
     ) -> bool:
-        """Whether `leaf`, whose name already matches, meets every other condition."""
+        """True if `leaf`, whose name matches, meets every other condition."""
         return (
             self.format in (None, format_)
             and (not self.phases or phase in self.phases)

@@ -1,4 +1,4 @@
-"""How sure it is that a knob is one, and why: by its name, by what was seen, by experiment."""
+"""Confidence in a knob: by its name, by observation, by experiment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def how_sure(
     seen: Effects | None = None,
     phases: Collection[str] = (),
 ) -> Sureness:
-    """How sure `knob` of one of `found` is; `seen` is what a run of `phases` did, if there was one.
+    """Confidence in `knob`, given the effects of a run of `phases`.
 
     A knob of another phase than the one that ran is neither confirmed nor contradicted by it.
     """
@@ -70,7 +70,7 @@ def how_sure(
 
 
 def _agrees(knob: Knob, seen: Effects) -> bool | None:
-    """Whether what was seen is what its value would show as; None where that was not seen."""
+    """Compare its value with the observation; None without one."""
     aspect = next((aspect for aspect in ASPECTS if aspect.kind == knob.kind), None)
     if aspect is None or not aspect.seen(seen):
         return None

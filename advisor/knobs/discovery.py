@@ -34,7 +34,7 @@ SMALLEST_SIDE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """How what is seen follows from a setting."""
+    """A rule from a setting to its observed value."""
 
     name: str
     """A key of the sentences that the report has."""
@@ -49,7 +49,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aspect:
-    """One thing that the probe sees, and the kind of knob that decides it."""
+    """An observed quantity and the kind of knob behind it."""
 
     kind: str
     seen: Callable[[Effects], frozenset[Shown]]
@@ -57,7 +57,7 @@ class Aspect:
     relations: tuple[Relation, ...]
 
     def explained(self, value: JsonScalar, seen: Effects) -> Relation | None:
-        """How `value` would show as what was seen; None if it would not. The plainest comes first.
+        """The plainest relation from `value` to the observation, or None.
 
         A relation that equals a plainer one (ranks, where there is one rank) is not asked.
         """
@@ -65,7 +65,7 @@ class Aspect:
         return next((r for r in self.relations if r.shown(value, seen) in wanted), None)
 
     def known_from(self, knobs: Iterable[Knob], seen: Effects) -> bool:
-        """Whether one of `knobs`, found by name, may decide it: what cannot be compared does."""
+        """True if a named knob may decide it, or cannot be compared."""
         return any(
             not _comparable(knob, value) or self.explained(value, seen) is not None
             for knob in knobs
@@ -120,7 +120,7 @@ def _counts(*numbers: float | None, least: float = 0.0) -> frozenset[Shown]:
 
 
 def _sides(seen: Effects) -> frozenset[Shown]:
-    """Heights and widths of inputs with channels; flatter ones do not tell what is a length."""
+    """Heights and widths of inputs that have channels."""
     shapes = [re.findall(r"\d+", shape) for shape in seen.input_shapes]
     sides = (float(side) for shape in shapes if len(shape) > 2 for side in shape[-2:])
     return _counts(*sides, least=SMALLEST_SIDE)
@@ -216,14 +216,14 @@ class Suspect:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Of the aspects it may decide."""
+        """Kinds of the aspects it may decide."""
         return frozenset(aspect.kind for aspect, _ in self.traces)
 
 
 def open_aspects(
     found: Iterable[Findings], seen: Effects, kinds: Iterable[str], phases: Iterable[str]
 ) -> tuple[Aspect, ...]:
-    """What of `kinds` the program visibly has and no knob of `phases` explains by its value.
+    """Observed quantities of `kinds` that no knob of `phases` explains.
 
     Where a kind stands nowhere under these phases, its other knobs count.
     """
@@ -259,7 +259,7 @@ def find_suspects(
 
 
 def _without_last_resorts(all_: Sequence[Suspect]) -> list[Suspect]:
-    """What only a rare relation makes a suspect is none where a plainer one explains the same."""
+    """Drop rare relations where a plainer one explains the same."""
     plain = {aspect.kind for each in all_ for aspect, r in each.traces if not r.last_resort}
     kept = (
         replace(
@@ -318,7 +318,7 @@ def _suspect(
 
 
 def _unknown(document: Document, findings: Findings) -> list[Leaf]:
-    """Values that can be moved and of which the finder does not know what they are."""
+    """Movable values that the finder does not know."""
     known = {
         *(knob.path for knob in findings.knobs),
         *(trap.path for trap in findings.traps),
@@ -331,7 +331,7 @@ def _unknown(document: Document, findings: Findings) -> list[Leaf]:
 
 
 def _movable(document: Document, leaf: Leaf) -> bool:
-    """A plain number or word that is written there, and that no comment protects."""
+    """True for a plain, editable value without a protecting comment."""
     value, scalar = leaf.value, leaf.scalar
     if leaf.is_list or not scalar.editable or leaf.path in document.aliases:
         return False
@@ -381,7 +381,7 @@ def _words_in(*names: str) -> frozenset[str]:
 def better_half(
     suspected: Sequence[Suspect], open_: Mapping[Suspect, frozenset[str]]
 ) -> tuple[Suspect, ...]:
-    """For each kind in doubt the half of its suspects that most speaks for; at least one."""
+    """The likelier half of the suspects of each doubtful kind."""
     kept: set[Suspect] = set()
     for kind in frozenset[str]().union(*(open_[each] for each in suspected)):
         alike = [each for each in suspected if kind in open_[each]]
@@ -390,7 +390,7 @@ def better_half(
 
 
 def fewer(suspected: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """After a run that failed: half of each kind, else half of the kinds."""
+    """Fewer suspects after a failed run."""
     half = better_half(suspected, {each: each.kinds for each in suspected})
     return half if len(half) < len(suspected) else half[: (len(half) + 1) // 2]
 
@@ -416,7 +416,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run with moved values says."""
+    """The evidence of one run with moved values."""
 
     followed: tuple[Followed, ...]
     unclear: frozenset[str]
@@ -431,7 +431,7 @@ def trial_values(
     lower: bool = False,
     backwards: bool = False,
 ) -> tuple[Move, ...]:
-    """A value for each suspect, so that whichever the program follows, it shows which one.
+    """A distinct value for each suspect, so that the followed one shows.
 
     Of several with one value the later ones get the larger values, `backwards` the smaller: where
     one of them must divide another, it does in one of the two. `room`: how many times as much
@@ -457,7 +457,7 @@ def trial_values(
 
 
 def _in_accumulation(group: Sequence[Suspect]) -> bool:
-    """Whether one of `group` may be the accumulation itself."""
+    """True if one of `group` may be the accumulation."""
     traces = (trace for suspect in group for trace in suspect.traces)
     return any("grad_accum" == aspect.kind == (r.kind or aspect.kind) for aspect, r in traces)
 
@@ -478,7 +478,7 @@ def _apart(
     taken: dict[str, set[Shown]],
     values: Iterable[JsonScalar],
 ) -> list[JsonScalar]:
-    """As many of `values` as the group has members, which show as nothing that is `taken`."""
+    """Values for the group that show as nothing `taken`."""
     traces = dict.fromkeys(trace for suspect in group for trace in suspect.traces)
     found: list[JsonScalar] = []
     for value in values:
@@ -501,12 +501,12 @@ def _apart(
 
 
 def _rounded(shown: Shown | None) -> Shown | None:
-    """As programs share out what does not divide: the rest is left."""
+    """Round down, as programs do with a remainder."""
     return float(math.floor(shown)) if isinstance(shown, float) else shown
 
 
 def _whole(shown: Shown | None) -> bool:
-    """Whether it could be seen: half a batch cannot."""
+    """True for a value that can be observed: half a batch cannot."""
     return isinstance(shown, str) or (shown is not None and shown >= 1 and shown == int(shown))
 
 
@@ -548,7 +548,7 @@ def _like(number: int, old: JsonScalar) -> JsonScalar:
 def read_outcome(
     moved: Sequence[Move], before: Effects, after: Effects, aspects: Iterable[Aspect]
 ) -> Outcome:
-    """Which of the moved values the program follows: those that show exactly as they would."""
+    """Find the moved values that show exactly as predicted."""
     followed: list[Followed] = []
     unclear = set()
     for aspect in aspects:

@@ -1,4 +1,4 @@
-"""Which leaves of a document are knobs, which only resemble one, and why."""
+"""Find the knobs of a document and the values that only resemble one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _phase_of_document(
     catalogue: Catalogue, leaves: Iterable[Leaf], names: frozenset[str], title: str
 ) -> Phase:
-    """What the whole document is for: what it says itself, else its keys, else its name."""
+    """Phase of a document by its switches, its keys or its name."""
     said = _switched_to(catalogue, leaves)
     if said:
         return said
@@ -42,7 +42,7 @@ def _phase_of_document(
 def _phase_of_words(
     catalogue: Catalogue, leaves: Iterable[Leaf], words: Iterable[str]
 ) -> Phase | None:
-    """What a command says it runs: `--phase test`, `--eval_only`, or a subcommand such as `fit`.
+    """Phase of a command: `--phase test`, `--eval_only`, or a subcommand such as `fit`.
 
     `words` are its own words before any flag. The name of the program alone says nothing here:
     many a `train.py` is told to test.
@@ -52,7 +52,7 @@ def _phase_of_words(
 
 
 def _phase_of_title(catalogue: Catalogue, title: str) -> Phase | None:
-    """What the name of a file or a program speaks of, its last word first."""
+    """Phase in the name of a file, its last word first."""
     return _first(catalogue, reversed(re.split(r"[^a-z0-9]+", title.lower())), "any")
 
 
@@ -118,7 +118,7 @@ _PLAIN_REFERENCE = re.compile(r"\$\{([\w./\[\]-]+)\}|<([\w.\[\]-]+)>|\$?@([\w#]+
 
 
 def reference_link(document: Document, why: str, *paths: str) -> KnobConstraint:
-    """That the value at the first of `paths` is found as `why` says, at the second if there is
+    """Link from the first of `paths` to the place of its value, the second if there is
     one."""
     return KnobConstraint(kind="reference", document=document.name, paths=paths, why=why)
 
@@ -129,7 +129,7 @@ def _repeats(document: Document, path: str, target: str) -> KnobConstraint:
 
 
 def _reference(document: Document, leaf: Leaf) -> KnobConstraint | None:
-    """Where the value of `leaf` lives, if it is no literal."""
+    """Link to the place of a value that is no literal."""
     scalar = leaf.scalar
     repeated = document.aliases.get(scalar.path)
     if repeated:
@@ -190,13 +190,13 @@ class Classified:
     outputs: tuple[str, ...]
 
 
-def classify(document: Document, told: Phase | None = None) -> Classified:
+def classify(document: Document, phase: Phase | None = None) -> Classified:
     """All leaves of `document`: its knobs, traps, references and output directories.
 
-    `told`: the phase that the command runs, where it says so; what the document leaves open is
+    `phase`: the phase that the command runs, where it says so; what the document leaves open is
     of that phase.
     """
-    finder = _Finder(document, told)
+    finder = _Finder(document, phase)
     finder.run()
     return Classified(
         document=document,
@@ -211,7 +211,7 @@ def classify(document: Document, told: Phase | None = None) -> Classified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Meaning:
-    """What a leaf is taken for: a kind of knob, or with `trap` a look-alike."""
+    """Meaning of a leaf: a kind of knob, or with `trap` a look-alike."""
 
     kind: str
     trap: str | None
@@ -233,12 +233,12 @@ def phase_of_command(document: Document) -> Phase | None:
 class _Finder:
     """One pass over one document."""
 
-    def __init__(self, document: Document, told: Phase | None) -> None:
+    def __init__(self, document: Document, phase: Phase | None) -> None:
         known = self.catalogue = catalogue()
         self.document = document
         self.leaves = leaves(document.scalars)
         self.names = frozenset(n for leaf in self.leaves for n in (leaf.name, *leaf.ancestors))
-        self.phase = told or self._own_phase()
+        self.phase = phase or self._own_phase()
         self.knobs: list[Knob] = []
         self.traps: list[FalseMatch] = []
         self._waiting: list[tuple[Leaf, _Meaning]] = []
@@ -255,8 +255,8 @@ class _Finder:
     def _own_phase(self) -> Phase:
         title = _title(self.document)
         if self.document.format == "argv":
-            told = _phase_of_words(self.catalogue, self.leaves, title.split())
-            return told or _phase_of_title(self.catalogue, title) or "any"
+            phase = _phase_of_words(self.catalogue, self.leaves, title.split())
+            return phase or _phase_of_title(self.catalogue, title) or "any"
         return _phase_of_document(self.catalogue, self.leaves, self.names, title)
 
     def _has(self, pattern: re.Pattern[str]) -> bool:
@@ -311,13 +311,13 @@ class _Finder:
             self.links.append(reference_link(self.document, why, leaf.path))
 
     def _meaning(self, leaf: Leaf) -> _Meaning | None:
-        """What `leaf` is taken for: by a rule for its whole name, else by the parts of it."""
+        """Meaning of `leaf` by a rule for its name, else by parts."""
         meaning = self._by_rule(leaf) or self._by_parts(leaf)
         above = None if meaning else vocabulary.of_key_above(leaf)
         return self._meaning(above) if above else meaning
 
     def _by_rule(self, leaf: Leaf) -> _Meaning | None:
-        """What the first rule says that `leaf` meets."""
+        """Meaning by the first rule that `leaf` meets."""
         rules = self.catalogue.rules_for(leaf.name)
         parent = next((a for a in leaf.ancestors if a not in self.catalogue.wrappers), "")
         where = (parent, self.names, self.document.format, self.phase)
@@ -339,7 +339,7 @@ class _Finder:
         )
 
     def _by_parts(self, leaf: Leaf) -> _Meaning | None:
-        """What the words of its name and what stands around it say."""
+        """Meaning by the words of its name and its surroundings."""
         reading = vocabulary.read(leaf)
         if reading is None:
             return None
@@ -379,7 +379,7 @@ class _Finder:
     # --- what a rule alone cannot see -----------------------------------------------------
 
     def _context_trap(self, leaf: Leaf, meaning: _Meaning, twins: list[Leaf]) -> str | None:
-        """Why a leaf that is named like a knob is none the less none."""
+        """Reason why a leaf named like a knob is none."""
         if self.catalogue.comments["unused"].search(leaf.comment or ""):
             return f'the comment beside it says "{leaf.comment}"'
         if _is_sweep(leaf, meaning):
@@ -440,7 +440,7 @@ class _Finder:
         )
 
     def _frozen(self, leaf: Leaf, kind: str) -> str | None:
-        """Why the knob must be left alone, or None."""
+        """Reason why the knob is not editable, or None."""
         scalar = leaf.scalar
         if candidate_values.is_ban(leaf.comment, leaf.value):
             return f'the comment beside it says "{leaf.comment}"'
@@ -492,7 +492,7 @@ class _Finder:
 
 
 def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
-    """Whether a list of batch sizes rises: a resolution that grows makes them fall, and a
+    """True for rising batch sizes: a resolution that grows makes them fall, and a
     sampler makes one batch of them all."""
     if meaning.kind != "batch_size" or not isinstance(leaf.value, tuple) or len(leaf.value) < 2:
         return False
@@ -502,7 +502,7 @@ def _is_sweep(leaf: Leaf, meaning: _Meaning) -> bool:
 
 
 def _title(document: Document) -> str:
-    """What the document is called; for a command, the program's own words before any flag."""
+    """Name of the document; of a command, its words before any flag."""
     if document.format != "argv":
         return document.path.stem if document.path else ""
     words = document.raw.decode("utf-8", "replace").split("\0")

@@ -1,4 +1,4 @@
-"""What a document holds for tuning."""
+"""Knobs, constraints and look-alikes of a document."""
 
 from __future__ import annotations
 

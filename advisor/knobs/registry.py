@@ -58,7 +58,7 @@ class KnobSpec:
         return self.class_of_phase.get(phase, self.knob_class)
 
     def observed(self, effects: Effects) -> JsonScalar:
-        """The value that the program was seen to use; None where that was not measured."""
+        """The observed value; None is not measured."""
         if self.effect is None:
             return None
         if hasattr(effects, self.effect):

@@ -24,7 +24,7 @@ _LONG_PART = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrases:
-    """What a name says for one kind, and what it says against it."""
+    """Evidence of a name for and against one kind."""
 
     weight: int
     """Of every phrase and unknown word together."""
@@ -87,27 +87,27 @@ class Vocabulary:
 @functools.cache
 def table() -> Vocabulary:
     text = resources.files("advisor.knobs").joinpath("names.toml").read_text("utf-8")
-    told = tomllib.loads(text)
+    data = tomllib.loads(text)
     spelling = {
-        other: tuple(word.split()) for word, others in told["spelling"].items() for other in others
+        other: tuple(word.split()) for word, others in data["spelling"].items() for other in others
     }
-    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in told["kind"].items())
-    neutral = frozenset(w for word in told["neutral"]["words"] for w in spelling.get(word, (word,)))
+    kinds = tuple(_kind_of_name(kind, row, spelling) for kind, row in data["kind"].items())
+    neutral = frozenset(w for word in data["neutral"]["words"] for w in spelling.get(word, (word,)))
     weighed = [(phrase, weight) for kind in kinds for phrase, weight in kind.phrases.items()]
     known = {word for phrase, _ in weighed for word in phrase}
     speaking = {word for phrase, weight in weighed if weight > 0 for word in phrase}
     said = {
         part: {
             meaning: tuple(_respelled(phrase, spelling) for phrase in phrases)
-            for meaning, phrases in told[part].items()
+            for meaning, phrases in data[part].items()
         }
         for part in ("scope", "unit")
     }
     return Vocabulary(
-        enough=told["enough"],
-        high=told["high"],
-        unknown=told["unknown"],
-        stage=tuple(told["stage"]),
+        enough=data["enough"],
+        high=data["high"],
+        unknown=data["unknown"],
+        stage=tuple(data["stage"]),
         spelling=spelling,
         neutral=neutral,
         known=frozenset(known) | neutral | spelling.keys(),
@@ -115,10 +115,10 @@ def table() -> Vocabulary:
         kinds=kinds,
         scope=said["scope"],
         unit=said["unit"],
-        value_names=told["value-of-the-key-above"]["names"],
-        names_of_parts=neutral | frozenset(told["value-of-the-key-above"]["parts"]),
-        several=tuple(told["value-of-the-key-above"]["several"]),
-        bounds=frozenset(told["value-of-the-key-above"]["bounds"]),
+        value_names=data["value-of-the-key-above"]["names"],
+        names_of_parts=neutral | frozenset(data["value-of-the-key-above"]["parts"]),
+        several=tuple(data["value-of-the-key-above"]["several"]),
+        bounds=frozenset(data["value-of-the-key-above"]["bounds"]),
     )
 
 
@@ -178,7 +178,7 @@ def words_in(name: str) -> Words:
 
 
 def _parted(token: str) -> Words:
-    """As `_unglued`; two abbreviations make no word, or `bsft` would be a batch size."""
+    """Split a glued word; abbreviations alone make none."""
     parts = _unglued(token)
     return parts if any(len(part) >= _LONG_PART for part in parts) else ()
 
@@ -200,7 +200,7 @@ def _unglued(token: str) -> Words:
 
 @functools.lru_cache(maxsize=8192)
 def spoken(name: str) -> Mapping[str, Phrases]:
-    """What a canonical name says about each kind that it has a word for."""
+    """Evidence of a canonical name, by kind."""
     words = words_in(name)
     found = {
         kind.kind: _phrases(words, kind.phrases)
@@ -256,17 +256,17 @@ def _where(phrase: Words, left: Mapping[int, str]) -> tuple[int, ...] | None:
 
 
 def speaks(name: str) -> bool:
-    """Whether a canonical name alone is enough to be taken for a knob of some kind."""
+    """True if the canonical name alone suggests a knob."""
     return any(said.weight >= table().enough for said in spoken(name).values())
 
 
 def scope_of(name: str) -> str | None:
-    """Who shares a batch of this name: micro, device or global."""
+    """Scope of a batch of this name: micro, device or global."""
     return _said(name, table().scope)
 
 
 def unit_of(name: str) -> str | None:
-    """What a batch of this name counts, where it is no sample."""
+    """Unit of a batch of this name, if not samples."""
     return _said(name, table().unit)
 
 
@@ -300,7 +300,7 @@ class Reading:
 
 
 def read(leaf: Leaf) -> Reading | None:
-    """What `leaf` most likely is by the words around it; None where nothing speaks for a kind."""
+    """The most likely kind of `leaf` by the words around it."""
     vocabulary = table()
     said = spoken(leaf.name)
     if not said:
@@ -357,7 +357,7 @@ def _reading(leaf: Leaf, kind: KindOfName, said: Phrases) -> Reading:
 
 
 def _around(leaf: Leaf, kind: KindOfName) -> Iterator[tuple[str, int]]:
-    """What stands around a name, and how much it weighs for `kind`."""
+    """Surroundings of a name and their weights for `kind`."""
     places = [(name, kind.called, "in a") for name in leaf.called]
     places += [(name, kind.above, "under") for name in leaf.ancestors]
     for name, weights, where in places:

@@ -505,7 +505,7 @@ def _after(
 
 
 def _is_program() -> bool:
-    """Whether this process runs the program itself, and no launcher of it."""
+    """True in the program itself, False in a launcher of it."""
     script = os.environ.get("GPU_ADVISOR_PARSE_SCRIPT", "")
     path = os.path.realpath(sys.argv[0] if sys.argv else "")
     return _module_path(path).endswith(_module_path(script))

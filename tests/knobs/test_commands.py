@@ -35,7 +35,7 @@ def test_what_a_config_leaves_open_is_of_the_phase_that_the_command_says(
     document: Callable[..., documents.Document],
 ) -> None:
     config = document("lr: 0.1\nloader: {batch_size: 8}\ntrain: {num_workers: 4}\n")
-    told = knobs.find(config, told="test")
+    told = knobs.find(config, phase="test")
     assert {k.path: k.phase for k in told.knobs if k.kind != "learning_rate"} == {
         "loader.batch_size": "test",
         "train.num_workers": "train",
