@@ -19,6 +19,10 @@ COMMANDS = {
         "advisor.commands.optimize",
         "tune a config by short measured runs of your own command",
     ),
+    "compare": (
+        "advisor.commands.compare",
+        "two to six configs or commands against each other; changes nothing",
+    ),
     "inspect": ("advisor.commands.inspect", "show the knobs of a config; runs nothing"),
     "profile": (
         "advisor.commands.profile",

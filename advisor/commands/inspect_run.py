@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from advisor import knobs
 from advisor.commands import invocation
 from advisor.errors import InterruptedByUserError, TrialFailedError
-from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
@@ -106,8 +106,10 @@ def show(config: Path | None, command: list[str] | None, args: argparse.Namespac
     with (
         Progress(unit=program.unit) as progress,
         cancellable() as off,
-        LocalEngine(
-            gpu_uuid=aim.gpu.uuid if aim.gpu else None, on_progress=progress.note, cancel=off
+        make_engine(
+            EngineSettings(
+                gpu_uuid=aim.gpu.uuid if aim.gpu else None, on_progress=progress.note, cancel=off
+            )
         ) as engine,
     ):
         bench = _Bench(engine=engine, program=program, progress=progress)

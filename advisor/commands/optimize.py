@@ -24,7 +24,7 @@ from advisor.errors import (
     StateUnusableError,
     TrialFailedError,
 )
-from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.executor import WAIT_SHARE, Budget, Executor
 from advisor.executor.program import COMMAND_LINE, Program
@@ -181,13 +181,15 @@ class ProgressListener:
         self.progress.note(f"{label}: stopped, because the budget is spent")
 
 
-def engine_of(job: Job, off: threading.Event) -> LocalEngine:
+def engine_of(job: Job, off: threading.Event) -> Engine:
     """Engine of this job's processes."""
-    return LocalEngine(
-        gpu_uuid=job.target.gpu.uuid if job.target.gpu else None,
-        cancel=off,
-        on_busy=job.progress.note,
-        patience_s=WAIT_SHARE * job.budget_s,
+    return make_engine(
+        EngineSettings(
+            gpu_uuid=job.target.gpu.uuid if job.target.gpu else None,
+            cancel=off,
+            on_busy=job.progress.note,
+            max_wait_s=WAIT_SHARE * job.budget_s,
+        )
     )
 
 

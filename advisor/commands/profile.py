@@ -14,7 +14,7 @@ from advisor import knobs, masking, numbers
 from advisor.commands import invocation
 from advisor.config import originals
 from advisor.errors import FAILURE_EXIT_CODES, UsageError
-from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.engines.scratch_dir import cancellable
 from advisor.executor.program import Program
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
@@ -133,7 +133,9 @@ def measure(
     with (
         Progress(unit=program.unit) as progress,
         cancellable() as off,
-        LocalEngine(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off) as engine,
+        make_engine(
+            EngineSettings(gpu_uuid=gpu_uuid, on_progress=progress.note, cancel=off)
+        ) as engine,
     ):
         request = TrialRequest(variant=Variant(), purpose="profile", plan=plan)
         for note in isolation_warnings(str(program.cwd), {**os.environ, **program.env}):

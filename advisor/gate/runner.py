@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.errors import InterruptedByUserError, StateBusyError
-from advisor.executor.engines.local import LocalEngine
+from advisor.executor.engines import EngineSettings, make_engine
 from advisor.executor.executor import WAIT_SHARE
 from advisor.gate import code_identity, validity
 from advisor.gate.process import WHOLE
@@ -313,12 +313,14 @@ def exclusive_engine(uuid: str | None, budget_s: float, context: RunContext) -> 
     waiting = False
     with contextlib.ExitStack() as stack:
         while True:
-            engine = LocalEngine(
-                gpu_uuid=uuid,
-                wait_s=LOCK_POLL_S if waiting else 0.0,
-                cancel=context.cancel,
-                on_busy=context.say,
-                patience_s=WAIT_SHARE * budget_s,
+            engine = make_engine(
+                EngineSettings(
+                    gpu_uuid=uuid,
+                    lease_wait_s=LOCK_POLL_S if waiting else 0.0,
+                    cancel=context.cancel,
+                    on_busy=context.say,
+                    max_wait_s=WAIT_SHARE * budget_s,
+                )
             )
             try:
                 stack.enter_context(engine)

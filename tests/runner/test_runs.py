@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Effects, Failure, MeasurePlan, Run
 from advisor.runner import run_trial
@@ -26,7 +27,7 @@ def test_a_training_program_is_measured_by_the_probe(make_trial: MakeTrial) -> N
         *program("fail_training", "never-ends"), plan=MeasurePlan(measure_s=0.5, min_steps=20)
     )
     said: list[str] = []
-    run = LocalEngine(on_progress=said.append).run(trial)
+    run = LocalEngine(EngineSettings(on_progress=said.append)).run(trial)
     assert isinstance(run, Run), run
     assert run.units_per_s > 0
     assert run.units > 0

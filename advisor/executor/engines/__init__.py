@@ -1,17 +1,51 @@
-"""Where trials run: an engine owns its machine, its lease, its scratch folder and its clock."""
+"""Engines, which run trials: each owns its machine, lease, scratch folder and clock.
+
+A new engine is one module with a class that is made of `EngineSettings`, and a line in `ENGINES`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from advisor.model import Failure, Machine, Neighbour, Run, Trial
 
-__all__ = ["Engine"]
+ENGINES = {"local": "advisor.executor.engines.local:LocalEngine"}
+"""Module and class of each engine; imported only when it is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Choice of an engine, and what it needs to know."""
+
+    kind: str = "local"
+    """A key of ENGINES."""
+    gpu_uuid: str | None = None
+    """The card to hold; None: the host alone."""
+    gpu_index: int | None = None
+    lease_wait_s: float = 0.0
+    """Longest wait for another gpu-advisor to leave the machine."""
+    max_wait_s: float = 30.0
+    """Longest wait for other programs to leave the machine, all trials together."""
+    cancel: threading.Event | None = None
+    """Set from outside, it ends the trial that runs and those to come."""
+    on_progress: Callable[[str], None] | None = None
+    on_busy: Callable[[str], None] | None = None
+    """Receiver of sentences on programs that are at work here."""
+
+
+def make_engine(settings: EngineSettings) -> Engine:
+    """The engine that `settings` name."""
+    module, _, name = ENGINES[settings.kind].partition(":")
+    return cast("Engine", getattr(importlib.import_module(module), name)(settings))
 
 
 class Engine(Protocol):

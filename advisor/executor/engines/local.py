@@ -12,7 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.executor.engines.idle import TOTAL_S, Patience, look_around, wait_until_quiet
+from advisor.executor.engines import EngineSettings
+from advisor.executor.engines.idle import Patience, look_around, wait_until_quiet
 from advisor.executor.engines.scratch_dir import scratch_folder
 from advisor.machine.host import read_machine
 from advisor.machine.lock import gpu_lock
@@ -20,7 +21,6 @@ from advisor.machine.telemetry import Sampler
 from advisor.runner import run_trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -30,29 +30,10 @@ if TYPE_CHECKING:
 class LocalEngine:
     """The engine of a single machine; `cancel` may come from outside, see `cancellable`."""
 
-    def __init__(
-        self,
-        *,
-        gpu_uuid: str | None = None,
-        wait_s: float = 0.0,
-        on_progress: Callable[[str], None] | None = None,
-        cancel: threading.Event | None = None,
-        gpu_index: int | None = None,
-        on_busy: Callable[[str], None] | None = None,
-        patience_s: float = TOTAL_S,
-    ) -> None:
-        """Of the card with this UUID, or of the host; its lease is waited for so long.
-
-        `on_busy` hears who is at work here; `patience_s`: longest wait for them, all trials
-        together.
-        """
-        self._gpu_uuid = gpu_uuid
-        self._wait_s = wait_s
-        self._on_progress = on_progress
-        self._on_busy = on_busy
-        self._cancel = cancel or threading.Event()
-        self._gpu_index = gpu_index
-        self._patience = Patience(patience_s)
+    def __init__(self, settings: EngineSettings | None = None) -> None:
+        self._settings = settings or EngineSettings()
+        self._cancel = self._settings.cancel or threading.Event()
+        self._patience = Patience(self._settings.max_wait_s)
         self._held = contextlib.ExitStack()
         self._folder: Path | None = None
         self._given: set[str] = set()
@@ -63,7 +44,9 @@ class LocalEngine:
     def __enter__(self) -> Self:
         """Take the lease, then a scratch folder."""
         with contextlib.ExitStack() as held:
-            held.enter_context(gpu_lock(self._gpu_uuid, wait_s=self._wait_s))
+            held.enter_context(
+                gpu_lock(self._settings.gpu_uuid, wait_s=self._settings.lease_wait_s)
+            )
             self._folder = held.enter_context(scratch_folder())
             self._held = held.pop_all()
         return self
@@ -97,8 +80,8 @@ class LocalEngine:
 
     def wait_until_quiet(self, limit_s: float) -> tuple[Neighbour, ...]:
         """Look, and wait while others are at work and patience lasts; who still is."""
-        look = partial(look_around, gpu_index=self._gpu_index)
-        say = self._on_busy or (lambda _: None)
+        look = partial(look_around, gpu_index=self._settings.gpu_index)
+        say = self._settings.on_busy or (lambda _: None)
         seen = wait_until_quiet(self._patience, say, limit_s, look=look, wait=self._cancel.wait)
         return seen.who if seen.disturbed else ()
 
@@ -106,11 +89,13 @@ class LocalEngine:
         """Run one trial; see `run_trial`."""
 
         def sampler(root: int) -> Sampler:
-            return Sampler(self._gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)})
+            return Sampler(
+                self._settings.gpu_index, pids=[root], environ={**os.environ, **dict(trial.env)}
+            )
 
         outcome = run_trial(
             replace(trial, made=(*trial.made, *sorted(self._made))),
-            on_progress=self._on_progress,
+            on_progress=self._settings.on_progress,
             cancel=self._cancel,
             sampler=sampler,
         )

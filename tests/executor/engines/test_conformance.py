@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.errors import StateBusyError
+from advisor.executor.engines import EngineSettings
 from advisor.executor.engines.local import LocalEngine
 from advisor.model import Candidate, Change, Failure, MeasurePlan, Run, Trial
 from tests.runs import a_run
@@ -186,7 +187,7 @@ def test_a_second_lease_of_one_machine_is_refused_by_name() -> None:
     with LocalEngine():
         with pytest.raises(StateBusyError, match="Another gpu-advisor measures on this host"):
             LocalEngine().__enter__()
-        with LocalEngine(gpu_uuid="GPU-1"):
+        with LocalEngine(EngineSettings(gpu_uuid="GPU-1")):
             pass
     with LocalEngine() as again:
         assert again.scratch("1").parent.is_dir()

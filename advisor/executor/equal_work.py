@@ -1,0 +1,62 @@
+"""Whether two variants did the same work for a unit: pure, over their runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from advisor.model import Run
+
+TOLERANCE = 0.05
+"""Relative difference of counts that is none: a window may end amid an item."""
+
+
+def work_differences(first: Sequence[Run], other: Sequence[Run]) -> list[str]:
+    """Sentences on work that `other` did differently for the same unit; empty if it is equal.
+
+    Only what every run of a variant agrees on is compared, so that inputs of changing length, or a
+    figure that one run did not tell, are no difference.
+    """
+    found = []
+    for name, read in FACTS.items():
+        old, new = _constant(first, read), _constant(other, read)
+        if old is not None and new is not None and not _same(old, new):
+            found.append(f"{name}: {_shown(old)} against {_shown(new)}")
+    return found
+
+
+def _whole_pass(run: Run) -> float | None:
+    """Units of a run that ended by itself; None where the window ended it."""
+    return run.whole_units or None if run.output_digest is not None else None
+
+
+FACTS: dict[str, Callable[[Run], object | None]] = {
+    "unit": lambda run: run.unit,
+    "counted as": lambda run: run.rate_source.partition(" (")[0] or None,
+    "kind of step": lambda run: run.step_kind,
+    "items of the dataset": lambda run: run.effects.data_items,
+    "forwards for one unit": lambda run: run.effects.forwards_per_unit,
+    "shape of the inputs": lambda run: run.effects.input_shapes or None,
+    "units of the whole run": _whole_pass,
+}
+"""Facts of a run that equal work has in common."""
+
+
+def _constant(runs: Sequence[Run], read: Callable[[Run], object | None]) -> object | None:
+    """The value of all runs, or None where they differ or one does not tell it."""
+    values = [read(run) for run in runs]
+    return values[0] if values and all(_same(values[0], value) for value in values) else None
+
+
+def _same(old: object | None, new: object | None) -> bool:
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        return abs(new - old) <= TOLERANCE * max(abs(old), abs(new))
+    return old == new
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

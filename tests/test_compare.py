@@ -1,0 +1,177 @@
+"""`gpu-advisor compare`: real processes of two to six variants, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.__main__ import dispatch
+from advisor.errors import FAILURE_EXIT_CODES, CommandMissingError, UsageError
+from advisor.executor.equal_work import work_differences
+from advisor.model import Effects
+from tests.runs import a_run
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = """\
+import pathlib, re, sys, time
+settings = dict(re.findall(r"(\\w+): (\\S+)", pathlib.Path(sys.argv[1]).read_text()))
+if "crash" in settings:
+    sys.exit("no such option")
+for number in range(2000):
+    time.sleep(float(settings["step_s"]))
+    print("did 4 items", flush=True)
+    if len(sys.argv) > 2 and number > 5:
+        print("error", settings["error"])
+        break
+"""
+SETTINGS = """\
+[workload.work]
+config = "a.yaml"
+command = "{python} work.py {{config}}"
+unit = "item"
+unit-regex = "did ([0-9]+) items"
+"""
+QUALITY = """\
+quality-command = "{python} work.py {{config}} whole"
+
+[workload.work.quality.error]
+pattern = "error (\\\\S+)"
+tolerance = "5%"
+"""
+FAST, SLOW = "step_s: 0.002\nerror: 1.00\n", "step_s: 0.02\nerror: 1.00\n"
+QUICK = ("--window", "0.3s", "--rounds", "2", "--budget", "40s")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three configs of one program: slow, fast, and fast with another product."""
+    (tmp_path / "work.py").write_text(PROGRAM)
+    (tmp_path / "gpu-advisor.toml").write_text(SETTINGS.format(python=sys.executable))
+    for name, text in {"a": SLOW, "b": FAST, "worse": FAST.replace("1.00", "1.20")}.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "crash.yaml").write_text("crash: 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPU_ADVISOR_RUNTIME_DIR", str(tmp_path / "locks"))
+    return tmp_path
+
+
+def compare(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one call."""
+    done = subprocess.run(
+        [sys.executable, "-m", "advisor", "compare", *QUICK, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT), **os.environ},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def compared(*words: str) -> tuple[int, dict[str, Any]]:
+    """Exit code, and the variants of the JSON object by name."""
+    code, out, err = compare("--json", *words)
+    assert out, err
+    found = json.loads(out)
+    return code, {"outcome": found["outcome"]} | {v["name"]: v for v in found["variants"]}
+
+
+def test_a_slower_config_fails_the_call_and_the_table_says_by_how_much(project: Path) -> None:
+    before = {path.name: path.read_bytes() for path in project.glob("*.yaml")}
+    code, out, err = compare("b.yaml", "a.yaml")
+    assert code == 1
+    first, *rows = out.splitlines()
+    assert first.split() == ["variant", "items/s", "memory", "1,000", "items", "against", "A"]
+    assert [row.split()[:2] for row in rows[:2]] == [["A", "b.yaml"], ["B", "a.yaml"]]
+    assert "B: slower, by more than 3.0 %" in rows
+    assert "trial 1" in err
+    assert {path.name: path.read_bytes() for path in project.glob("*.yaml")} == before
+
+
+def test_commands_are_compared_as_a_whole(project: Path) -> None:
+    """Unit and pattern come from the workload; a faster second variant is no failure."""
+    work = (sys.executable, "work.py")
+    words = ("--workload", "work", "--", *work, "a.yaml", "--vs", *work, "b.yaml")
+    code, found = compared(*words)
+    assert (code, found["outcome"], found["B"]["verdict"]) == (0, "ok", "faster")
+    gain, rates = found["B"]["gain"], [found[name]["units_per_s"] for name in "AB"]
+    assert 1 < gain["low"] <= gain["ratio"] <= gain["high"]
+    assert gain["ratio"] == pytest.approx(rates[1] / rates[0])
+    assert found["B"]["time_per_1000_s"] == pytest.approx(1000 / rates[1])
+    assert len(found["A"]["runs"]) == len(found["B"]["runs"]) == 2
+
+
+def test_equal_variants_within_the_noise_are_undecided(project: Path) -> None:
+    code, found = compared("b.yaml", "b.yaml", "--threshold", "0.001")
+    assert (code, found["B"]["verdict"]) == (3, "undecided")
+
+
+def test_a_faster_variant_with_worse_outputs_fails(project: Path) -> None:
+    with (project / "gpu-advisor.toml").open("a") as file:
+        file.write(QUALITY.format(python=sys.executable))
+    code, found = compared("a.yaml", "b.yaml", "worse.yaml")
+    assert code == 1
+    assert [found[name]["verdict"] for name in "ABC"] == ["reference", "faster", "worse"]
+    assert "error: 1.2, limit 1.05 (1 in the first variant)" in found["C"]["reason"]
+
+
+def test_a_variant_that_crashes_fails_beside_one_that_runs(project: Path) -> None:
+    command = ("--", sys.executable, "work.py", "a.yaml")
+    code, found = compared("--workload", "work", "a.yaml", "crash.yaml", "b.yaml", *command)
+    assert code == 1
+    assert found["B"]["verdict"] == "failed"
+    assert found["C"]["verdict"] == "faster"
+    code, out, err = compare(
+        "--workload", "work", "crash.yaml", "b.yaml", "--", *command[1:3], "{config}"
+    )
+    assert code in FAILURE_EXIT_CODES.values()
+    assert (out, "The first variant, crash.yaml, failed" in err) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["a.yaml"], "2 to 6 variants, and 1 was named"),
+        (["a.yaml"] * 7, "7 were named"),
+        (["a.yaml", "b.yaml", "--", "python", "work.py", "--vs", "python", "b.py"], "not both"),
+        (["--", "python", "work.py", "--vs"], "missing beside --vs"),
+        (["a.yaml", "b.yaml", "--rounds", "1"], "--rounds 1"),
+        (["a.yaml", "b.yaml", "--threshold", "0"], "--threshold 0"),
+        (["a.yaml", "b.yaml", "--window", "soon"], "soon"),
+    ],
+)
+def test_misuse_is_one_sentence(project: Path, words: list[str], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        dispatch(["compare", *words])
+
+
+def test_a_command_that_names_none_of_the_configs_is_refused(project: Path) -> None:
+    with pytest.raises(CommandMissingError, match="never names"):
+        dispatch(["compare", "a.yaml", "b.yaml", "--", sys.executable, "work.py"])
+
+
+@pytest.mark.parametrize(
+    ("other", "part"),
+    [
+        ({"unit": "token"}, "unit: sample against token"),
+        ({"step_kind": "forward"}, "kind of step: optimizer step against forward"),
+        ({"effects": {"data_items": 500}}, "items of the dataset: 1000 against 500"),
+        ({"effects": {"forwards_per_unit": 25.0}}, "forwards for one unit: 50 against 25"),
+        ({"effects": {"input_shapes": ("3x32x32",)}}, "inputs: 3x64x64 against 3x32x32"),
+        ({"effects": {"batch": 64.0}}, ""),
+    ],
+)
+def test_less_work_for_a_unit_is_told(other: dict[str, Any], part: str) -> None:
+    usual = {"data_items": 1000, "forwards_per_unit": 50.0, "input_shapes": ("3x64x64",)}
+    first = a_run(step_kind="optimizer step", effects=Effects(**usual))
+    effects = Effects(**{**usual, **other.pop("effects", {})})
+    second = a_run(**{"step_kind": "optimizer step", **other}, effects=effects)
+    found = work_differences([first, first], [second, second])
+    assert part in "; ".join(found)
+    assert bool(found) is bool(part)
+    assert not work_differences([first, second], [second, second])
