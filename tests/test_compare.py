@@ -45,7 +45,7 @@ pattern = "error (\\\\S+)"
 tolerance = "5%"
 """
 FAST, SLOW = "step_s: 0.002\nerror: 1.00\n", "step_s: 0.02\nerror: 1.00\n"
-QUICK = ("--window", "0.3s", "--rounds", "2", "--budget", "40s")
+QUICK = ("--window", "0.3s", "--rounds", "2", "--budget", "200s")
 
 
 @pytest.fixture
