@@ -107,7 +107,7 @@ def test_commands_are_compared_as_a_whole(project: Path) -> None:
 
 
 def test_equal_variants_within_the_noise_are_undecided(project: Path) -> None:
-    code, found = compared("b.yaml", "b.yaml", "--threshold", "0.001")
+    code, found = compared("--workload", "work", "b.yaml", "b.yaml", "--threshold", "0.001")
     assert (code, found["B"]["verdict"]) == (3, "undecided")
 
 
