@@ -10,12 +10,13 @@ from advisor.analysis import breakdown, spans
 from advisor.analysis.averages import quantile
 from advisor.analysis.device_clock import device_clock
 from advisor.analysis.events import NO_LOADER, NO_MODULE, Span
+from advisor.analysis.stages import stages
 from advisor.analysis.step_detection import detect_steps
 from advisor.analysis.step_series import dominant_module
 from advisor.analysis.sync_calls import sync_points
 from advisor.analysis.window import burst, find_window, warm_up
 from advisor.analysis.window_parts import Part
-from advisor.model import Shares, SyncPoint
+from advisor.model import Shares, Stage, SyncPoint
 
 if TYPE_CHECKING:
     from advisor.analysis.device_clock import DeviceClock
@@ -46,6 +47,7 @@ class Measured:
     wait_share: float | None = None
     backward_share: float | None = None
     shares: Shares | None = None
+    stages: tuple[Stage, ...] = ()
     whole_units: float = 0.0
     finished_batches: int = 0
     batch: float | None = None
@@ -150,6 +152,7 @@ def _measured(
         wait_share=breakdown.wait_share(log, window, clock),
         backward_share=_backward_share(log, window),
         shares=Shares(**found) if found else None,
+        stages=stages(log, window, stretch, clock),
         whole_units=series.whole_units,
         finished_batches=series.finished_batches,
         batch=series.batch,

@@ -15,6 +15,7 @@ from advisor.model import (
     Flops,
     Footprint,
     Shares,
+    Stage,
     SyncPoint,
     WhatIfOutcome,
 )
@@ -62,6 +63,7 @@ class Reading:
     latency_p95_ms: float | None = None
     wait_share: float | None = None
     shares: Shares = field(default_factory=Shares)
+    stages: tuple[Stage, ...] = ()
     whole_units: float = 0.0
     peak_mem_gib: float | None = None
     peak_host_gib: float | None = None
@@ -127,6 +129,7 @@ def read(processes: Sequence[ProcessRecord], plan: MeasurePlan) -> Reading | Non
         latency_p95_ms=lead.latency_p95_ms,
         wait_share=sum(waits) / len(waits) if waits else None,
         shares=lead.shares or Shares(),
+        stages=lead.stages,
         whole_units=sum(rank.window.whole_units for rank in ranks),
         peak_mem_gib=allocated if on_device else host,
         peak_host_gib=host,
