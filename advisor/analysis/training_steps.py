@@ -237,7 +237,9 @@ def _from_loaders(log: EventLog, lead: int | None, also: set[int]) -> tuple[list
     mine = [f for f in log.fetches if f.loader in own and not f.ended_pass]
     if lead is not None and log.read_aside(lead):
         return _in_turn(mine, log.passes), False
-    until = log.counting_since if len(log.hooked().passes) == len(log.passes) else None
+    hooked = log.hooked()
+    whole = hooked is log or len(hooked.passes) < len(log.passes)
+    until = None if whole else log.counting_since
     watched = mine if until is None else [fetch for fetch in mine if fetch.end <= until]
     ended = sum(fetch.loader in own and fetch.ended_pass for fetch in log.fetches)
     used = _used(log, watched, ended)

@@ -38,6 +38,7 @@ UNTOLD = {
     "step": "how many samples a step holds",
 }
 """Why a unit is no sample."""
+FORWARD = "root forward"
 LOSSES_DIGESTED = 3
 STRAGGLES = 0.05
 """Difference in the ranks' shares of backward, in which they wait for each other."""
@@ -184,7 +185,8 @@ def _ceilings(ranks: Sequence[_Rank]) -> Ceilings | None:
     if alone is None or len(ranks) > 1:
         return None
     compute = alone.compute_units_per_s
-    if compute is None and window.wait_share is not None and window.wait_share < 1.0:
+    forward = window.kind == FORWARD  # of which no batch is replayed
+    if compute is None and forward and window.wait_share is not None and window.wait_share < 1.0:
         compute = window.units_per_s / (1.0 - window.wait_share)  # the window without its waits
     return Ceilings(compute_units_per_s=compute, loader=alone.loader)
 

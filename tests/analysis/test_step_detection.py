@@ -208,6 +208,18 @@ def test_steps_that_are_only_counted_keep_the_roles_of_those_recorded() -> None:
     assert found.marks == [139]
 
 
+def test_batches_that_are_skipped_while_steps_are_counted_are_no_units() -> None:
+    """A program that skips batches has its forwards recorded throughout."""
+    log = log_with()
+    loop(log, "AfbsAAAfbs", 60)
+    log.hooks.append(HookChange(log.updates[-1].end, counting=True, calls=True))
+    loop(log, "AfbsAAAfbs", 60)
+    found = detect_steps(log, PLAN)
+    assert found is not None
+    assert found.skips
+    assert sum(found.units[10:-10]) / len(found.units[10:-10]) == pytest.approx(4, rel=0.02)
+
+
 def ppo(log: EventLog, rounds: int, *, epochs: int) -> None:
     """Append rollouts of 32 calls of 8 samples, each trained on in batches of 64."""
     now = 0.0

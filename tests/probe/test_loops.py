@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.model import MeasurePlan
-from tests.probe.program import PLAN, PROGRAMS, WHOLE, python, run
+from tests.probe.program import PROGRAMS, WHOLE, python, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,28 +200,3 @@ def test_a_sampler_without_a_loader(tmp_path: Path, options: list[str]) -> None:
     assert reading.effects.forwards_per_unit == 40
     assert reading.effects.batch == 1
     assert close(reading.units_per_s, outcome.true_rate())
-
-
-def test_a_window_that_others_disturb_grows(tmp_path: Path) -> None:
-    """Half of the time is told to be disturbed: the window is twice as long, and not for ever."""
-    told = (
-        "import json, os, runpy, sys, time\n"
-        "spec = json.load(open(os.environ['GPU_ADVISOR_SPEC']))\n"
-        "now = time.time()\n"
-        "spans = [(now + k / 4, now + k / 4 + 0.125) for k in range(400)]\n"
-        "path = os.path.join(spec['records'], 'disturbed.json')\n"
-        "json.dump({'spans': spans}, open(path, 'w'))\n"
-        "sys.argv = sys.argv[1:]\n"
-        "sys.path.insert(0, os.path.dirname(sys.argv[0]))\n"
-        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-    )
-    (tmp_path / "told.py").write_text(told)
-    program = str(PROGRAMS / "ok_train.py")
-    outcome = python(tmp_path, str(tmp_path / "told.py"), program, "--items", "1000000")
-    reading = outcome.measured
-    seconds = reading.window_end - reading.window_start
-    assert [record.state for record in outcome.records] == ["stopped"]
-    assert seconds > 1.5 * PLAN.measure_s
-    assert close(reading.units_per_s, outcome.true_rate())
-    parts = reading.parts[0]
-    assert (parts[0].start, parts[-1].end) == (reading.window_start, reading.window_end)
