@@ -125,21 +125,6 @@ Duration = Annotated[float, BeforeValidator(parse_duration_s, json_schema_input_
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 
 
-def _single(value: object) -> object:
-    if isinstance(value, dict):
-        msg = 'is a table; put the whole path in quotes, such as "model.d_model" = 64'
-        raise ValueError(msg)
-    if not isinstance(value, (str, int, float)) or (
-        isinstance(value, float) and not math.isfinite(value)
-    ):
-        msg = "is no single value; write a number, a text, true or false"
-        raise ValueError(msg)
-    return value
-
-
-Single = Annotated[str | int | float | bool, BeforeValidator(_single)]
-
-
 KNOWN_FIGURES = ("throughput", "memory", "energy", "latency_p95")
 """Figures that the gate measures by itself."""
 
