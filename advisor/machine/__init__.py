@@ -1,4 +1,4 @@
-"""What the host is: its GPUs, CPUs and memory, and what it does while a trial runs.
+"""Host: GPUs, CPUs, memory, and the load while a trial runs.
 
 gpu.py             the one door to NVML; readings.py: what a card says of itself at one moment
 host.py            usable CPUs, memory, shared memory

@@ -1,4 +1,4 @@
-"""Which cards a program was on, among those that were watched; several cards' readings as one."""
+"""Cards that a program used, and their readings as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Watched(NamedTuple):
 
 
 def positions(watched: Sequence[Watched], used: Sequence[Card]) -> list[int]:
-    """Which of the watched cards the program was on, each once; all that can be told.
+    """Return the positions of the watched cards that the program used.
 
     CUDA and NVML may number cards differently, so UUIDs decide; where torch is too old to tell
     them, a name that only one card has, and only then the number.
@@ -31,7 +31,7 @@ def positions(watched: Sequence[Watched], used: Sequence[Card]) -> list[int]:
 
 
 def same_uuid(one: str | None, other: str | None) -> bool:
-    """Whether two spellings mean one card: `GPU-1234`, as NVML has it, and `1234`, as torch."""
+    """Return True if two spellings mean one card: `GPU-1234` and `1234`."""
     return one is not None and other is not None and _bare(one) == _bare(other)
 
 
@@ -52,7 +52,7 @@ def _bare(uuid: str) -> str:
 
 
 def merged(each: Sequence[Telemetry]) -> Telemetry:
-    """Of several cards under one program: sums of power, energy and traffic, means of shares."""
+    """Merge cards of one program: sums of power and traffic, means of shares."""
     if len(each) == 1:
         return each[0]
     reasons: dict[str, float] = {}
@@ -85,7 +85,7 @@ def _of(
     get: Callable[[Telemetry], float | None],
     how: Callable[[Iterable[float]], float],
 ) -> float | None:
-    """Of all cards, or nothing: what one card withholds is not made up from the others."""
+    """Reduce a figure of all cards; None if one card lacks it."""
     values = [value for telemetry in each if (value := get(telemetry)) is not None]
     return how(values) if len(values) == len(each) else None
 

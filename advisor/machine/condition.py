@@ -1,4 +1,4 @@
-"""What state a card is in: what it is set to, linked with and held down by, at one moment."""
+"""State of a card: settings, link, clocks and errors at one moment."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class CardCondition:
 def read_conditions(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[tuple[CardCondition, ...], str | None]:
-    """Of each GPU that a program under `environ` (default: ours) is shown; or none and why."""
+    """Read each GPU that a program under `environ` sees; or none and why."""
     nvml, devices, note = shown_devices(os.environ if environ is None else environ)
     return tuple(_condition(nvml, device) for device in devices), note
 
 
 def nvidia_devices(root: Path = ROOT) -> int | None:
-    """NVIDIA cards on the PCI bus, whether or not a driver knows them; None: it is not told."""
+    """Count NVIDIA cards on the PCI bus; None: not known."""
     try:
         found = list((root / "sys/bus/pci/devices").iterdir())
     except OSError:

@@ -218,7 +218,7 @@ def _named(devices: list[Device], entry: str) -> list[Device]:
 
 
 def describe(nvml: Any, device: Device) -> Gpu:
-    """What a device is."""
+    """Describe a device."""
     name = optional(nvml, nvml.nvmlDeviceGetName, device.handle) or "unknown NVIDIA GPU"
     memory = optional(nvml, read_memory, nvml, device.handle)
     total_gib = memory.total_gib if memory else None

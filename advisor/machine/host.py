@@ -1,4 +1,4 @@
-"""What this host lets us use: CPUs, memory, shared memory. The socket's count is not the answer."""
+"""CPUs, memory and shared memory that this host lets a program use."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def text_of(path: Path) -> str:
-    """What the kernel tells there; empty where it does not."""
+    """Read a file of the kernel; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""What state the host is in: clocks, memory left, swapping, shared memory, limits of this user."""
+"""State of the host: clocks, memory, swap, shared memory, limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governor:
-    """How the kernel chooses the clocks of the CPUs that we may use."""
+    """Governor of the clocks of the CPUs that we may use."""
 
     names: tuple[str, ...]
     driver: str = ""
@@ -91,7 +91,7 @@ def read_host_condition(environ: Mapping[str, str], root: Path = ROOT) -> HostCo
 
 
 def read_governor(root: Path = ROOT) -> Governor | None:
-    """Of the CPUs that we may use; None where the kernel leaves the clocks to somebody else."""
+    """Read the governor; None where the kernel does not choose the clocks."""
     folders = [
         root / f"sys/devices/system/cpu/cpu{number}/cpufreq" for number in sorted(host.affinity())
     ]

@@ -98,7 +98,7 @@ def _holder(handle: int) -> str:
 
 
 def _write(handle: int, text: str) -> None:
-    """Who holds it, for whoever waits; the lock holds without, as on a full disk."""
+    """Write the holder for those who wait; a full disk loses only that."""
     with contextlib.suppress(OSError):
         os.ftruncate(handle, 0)
         os.pwrite(handle, text.encode(), 0)

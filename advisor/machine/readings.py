@@ -1,4 +1,4 @@
-"""What one GPU says of itself at one moment: each reading a value, or None and the reason."""
+"""Readings of one GPU at one moment: a value, or None and the reason."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class GpuReader:
 
 
 def optional(nvml: Any, call: Callable[..., T], *args: Any) -> T | None:
-    """What a single NVML `call` returns, or None where it is withheld and nobody asks why."""
+    """Return the result of one NVML `call`, or None where it is withheld."""
     try:
         return call(*args)
     except nvml.NVMLError:
@@ -245,7 +245,7 @@ _READINGS = (  # fast ones first, so that a sample's time is theirs
 
 
 def _lasts(nvml: Any, problem: Any) -> bool:
-    """Whether asking again is pointless."""
+    """Return True if asking again is pointless."""
     return problem.value in {
         nvml.NVML_ERROR_NOT_SUPPORTED,
         nvml.NVML_ERROR_NO_PERMISSION,
@@ -270,5 +270,5 @@ def _reason(nvml: Any, problem: Any, device: Device) -> str:
 
 
 def on_wsl(release: str | None = None) -> bool:
-    """Whether a Linux of this kernel release (default: ours) runs inside Windows."""
+    """Return True if a Linux of this kernel release runs inside Windows."""
     return "microsoft" in (platform.release() if release is None else release).lower()

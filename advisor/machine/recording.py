@@ -1,4 +1,4 @@
-"""Samples over time, and what a window of them says. Pure: no clock, no library, no thread.
+"""Samples over time, and the summary of a window. Pure.
 
 File format (JSON lines): a header object, then one object a sample, absent keys meaning None.
 Versions:
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a Sampler saw, and what it could not see."""
+    """Samples of one card and the host, with the gaps."""
 
     samples: tuple[Sample, ...]
     cpus: int

@@ -1,4 +1,4 @@
-"""Which card a result is meant for, and what this machine can say about it."""
+"""Target card of a result, and the means of this machine for it."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _absent(profile: GpuProfile, here: Gpu | None, machine: Machine) -> Target:
 
 
 def _holds(gpu: Gpu, profile: GpuProfile) -> bool:
-    """Whether `gpu` can give a program all that the target could, in memory and precisions."""
+    """Return True if `gpu` has the target's memory and precisions."""
     free_gib = gpu.memory_total_gib if gpu.memory_free_gib is None else gpu.memory_free_gib
     if free_gib is None or free_gib < profiles.usable_gib(profile) + CONTEXT_GIB:
         return False

@@ -1,4 +1,4 @@
-"""A thread in the parent that looks at host and GPU while a trial runs."""
+"""Thread in the parent that samples host and GPU during a trial."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Sampler:
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
     ) -> Telemetry:
-        """Over a window of epoch seconds, see `Recording.summary`: of the cards that were used, or
+        """Summarise a window of epoch seconds: of the cards that were used, or
         of the first one where that is not known."""
         watched = [cards.Watched(reader.uuid, reader.name) for reader in self._readers]
         each = cards.positions(watched, used) or [0]

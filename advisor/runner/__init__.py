@@ -36,7 +36,7 @@ from advisor.runner import fs_changes
 from advisor.runner.classify import Finding, classify, log_tail
 from advisor.runner.job import prepare
 from advisor.runner.launch import Launched
-from advisor.runner.monitor import TrialExit, Watch
+from advisor.runner.monitor import Monitor, TrialExit
 from advisor.runner.output import Tally
 from advisor.runner.rates import Rate, best_rate
 from advisor.runner.reading import Reading, glimpse, read
@@ -55,7 +55,7 @@ __all__ = ["Sampler", "SamplerFactory", "run_trial"]
 
 
 class Sampler(Protocol):
-    """What watches the GPU meanwhile; `advisor.machine.telemetry.Sampler` is one."""
+    """Sampler of the GPU; `advisor.machine.telemetry.Sampler` is one."""
 
     def summary(
         self, window_start: float, window_end: float, used: Sequence[Card] = ()
@@ -78,7 +78,7 @@ def run_trial(
     cancel: threading.Event | None = None,
     sampler: SamplerFactory | None = None,
 ) -> Run | Failure:
-    """Run `trial` to its end and tell what it did, or what kept it from doing it.
+    """Run `trial` to its end; return its run or its failure.
 
     When this returns or raises, no process of the trial is left and its candidate files are gone;
     logs, records and outputs stay in `trial.scratch`, which belongs to the caller. `on_progress`
@@ -98,7 +98,7 @@ def run_trial(
         launched = stack.enter_context(Launched(job, tally))
         seen = stack.enter_context(sampler(launched.supervisor_pid)) if sampler else None
         load = LoadMonitor(launched.supervisor_pid)
-        watch = Watch(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
+        watch = Monitor(trial, launched, tally, load, on_progress=on_progress, cancel=cancel)
         ending = watch.until_end()
     if refused := _refusal(ending, launched):
         raise refused
@@ -153,7 +153,7 @@ def run_trial(
 
 
 def _probed(reading: Reading) -> dict[str, Any]:
-    """What a Run takes over from the probe as it is."""
+    """Return the fields that a Run takes over from the probe."""
     names = {field.name for field in dataclasses.fields(reading)} - {"notes", "parts", "unit"}
     return {name: getattr(reading, name) for name in names}
 
@@ -180,7 +180,7 @@ def _held_by_others_gib(seen: Sampler | None, ending: TrialExit) -> float | None
 
 
 def _hosted(reading: Reading | None, ending: TrialExit) -> dict[str, float | None]:
-    """Memory seen from outside, between whose samples a peak may lie that the process itself knows.
+    """Return peak memory, of the samples from outside or of the process itself.
 
     Both count shared pages once.
     """
@@ -192,7 +192,7 @@ def _hosted(reading: Reading | None, ending: TrialExit) -> dict[str, float | Non
 
 
 def _text(name: str) -> str:
-    """A file's name may be any bytes; what is kept and told is text."""
+    """Return a file's name, which may be any bytes, as text."""
     return os.fsencode(name).decode(errors="replace")
 
 
@@ -208,7 +208,7 @@ def _left(
     ending: TrialExit,
     changes: Mapping[str, Any] | None,
 ) -> fs_changes.FilesystemChanges:
-    """What was written outside scratch: as the isolation knows it, else as can be guessed."""
+    """Return changes outside scratch: exact by the isolation, else by snapshots."""
     if changes is not None:
         return fs_changes.FilesystemChanges.exact(
             changes, trial.cwd, thrown_away=job.sandbox.throws_away
@@ -266,7 +266,7 @@ def _refused(
 
 
 def _refusal(ending: TrialExit, launched: Launched) -> AdvisorError | None:
-    """What keeps every trial from starting; None if nothing does."""
+    """Return the error that keeps every trial from starting, if any."""
     if launched.refused_stage == "layout":
         return _candidate_refused(ending)
     if launched.refused_stage == "scratch" and not launched.full:

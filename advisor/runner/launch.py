@@ -83,7 +83,7 @@ class Launched:
         logs, scratch = Path(job.logs), Path(job.scratch)
         self.stdout = Stream(out_read, logs / "stdout.log", tally, scratch)
         self.stderr = Stream(err_read, logs / "stderr.log", tally, scratch)
-        self._tell(job.line(stdout_fd=out_write, stderr_fd=err_write))
+        self._send(job.line(stdout_fd=out_write, stderr_fd=err_write))
 
     def __enter__(self) -> Self:
         return self
@@ -121,7 +121,7 @@ class Launched:
             return
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
-            self._hear(json.loads(line))
+            self._handle(json.loads(line))
 
     def signal(self, pid: int, number: int) -> None:
         """Send `number` to a process of the trial, if it still is there."""
@@ -132,7 +132,7 @@ class Launched:
         """End every process of the trial and take its files away. May be called twice."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
-        self._tell(b"stop\n")
+        self._send(b"stop\n")
         deadline = time.monotonic() + STOP_LIMIT_S
         while not self._gone and time.monotonic() < deadline:
             self.wait(0.5)
@@ -147,7 +147,7 @@ class Launched:
                     pipe.close()
         self._process.wait()
 
-    def _hear(self, event: dict[str, Any]) -> None:
+    def _handle(self, event: dict[str, Any]) -> None:
         match event["event"]:
             case "started":
                 self.pid, self.started = event["pid"], event["time"]
@@ -162,7 +162,7 @@ class Launched:
                 msg = f"the supervisor sent an unknown event: {other}"
                 raise AssertionError(msg)
 
-    def _tell(self, message: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(message)

@@ -1,4 +1,4 @@
-"""How long a trial may take to start, to be silent, and in all: asked for, or derived."""
+"""Limits of a trial: its start, its silence and its whole length."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Limits:
         return replace(self, startup_s=startup_s)
 
     def or_else(self, other: Limits) -> Limits:
-        """What is not asked for here is taken from `other`."""
+        """Fill unset limits from `other`."""
         return replace(
             other,
             start_s=self.start_s or other.start_s,
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> Limits:
-    """What the flags say, else the workload's entry, else the defaults of gpu-advisor.toml.
+    """Read the limits: flags, else the workload's entry, else the defaults.
 
     Raises UsageError naming the flag and the forms allowed.
     """
@@ -90,7 +90,7 @@ def asked(args: argparse.Namespace, workload: Workload, defaults: Defaults) -> L
 
 
 def of_flags(args: argparse.Namespace) -> Limits:
-    """What the flags say. Raises UsageError naming the flag and the forms allowed."""
+    """Read the flags. Raises UsageError naming the flag and the forms allowed."""
     found: dict[str, float] = {}
     for name in FLAGS:
         text = getattr(args, name.replace("-", "_"))
@@ -107,7 +107,7 @@ def of_flags(args: argparse.Namespace) -> Limits:
 
 
 def of_settings(workload: Workload, defaults: Defaults) -> Limits:
-    """What gpu-advisor.toml says: of the workload, else of all."""
+    """Read gpu-advisor.toml: the workload's limits, else those of all."""
     return Limits(
         start_s=workload.start_limit or defaults.start_limit,
         hang_s=workload.hang_limit or defaults.hang_limit,

@@ -14,7 +14,7 @@ from advisor.runner.measuring import Measuring
 from advisor.runner.output import Count, Tally, plain
 from advisor.runner.records import ProcessRecord, Records
 from advisor.runner.resources import OomCounter, TreeSampler, new_kills, oom_counters
-from advisor.runner.uninstrumented import Reach
+from advisor.runner.uninstrumented import UninstrumentedScan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ End = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialExit:
-    """How a trial ended, before anybody judges it. Output is as it was before we ended it."""
+    """End of a trial, unjudged; the output is that before we ended it."""
 
     end: End
     started: float
@@ -98,7 +98,7 @@ class TrialExit:
 
     @property
     def steps(self) -> int:
-        """Of the process that made most."""
+        """Steps of the process that made most."""
         return max((process.steps for process in self.processes), default=0)
 
     @property
@@ -111,7 +111,7 @@ class TrialExit:
         return f"{self.stdout}\n{self.stderr}"
 
 
-class Watch:
+class Monitor:
     """One look after another at a launched trial, until something ends it."""
 
     def __init__(
@@ -142,10 +142,10 @@ class Watch:
         """Epoch seconds of the start, of the last step, or of the end of what stepped."""
         self._said = 0.0
         self._tree = TreeSampler(launched.supervisor_pid)
-        self._reach = Reach(launched.supervisor_pid)
+        self._reach = UninstrumentedScan(launched.supervisor_pid)
 
     def until_end(self) -> TrialExit:
-        """Watch, end every process of the trial, and tell how it went."""
+        """Monitor, end every process of the trial, and tell how it went."""
         end = self._wait()
         ended = time.time()
         self._load.sample(force=True)
@@ -192,7 +192,7 @@ class Watch:
             self._progress()
 
     def _look(self) -> End | None:
-        """What ends the trial now, if anything does; the order is the order of precedence."""
+        """Return the reason to end the trial now, if any, in order of precedence."""
         trial, launched, now = self._trial, self._launched, time.time()
         stepping = [p for p in self._processes if p.state == "stepping" and _alive(p.pid)]
         steps = [p.last_step_time for p in self._processes if p.last_step_time is not None]
@@ -226,8 +226,8 @@ class Watch:
             return "total-limit"
         return None
 
-    def _only_the_probe_tells(self) -> bool:
-        """Without it nothing can be counted, and waiting for the command's end is of no use."""
+    def _only_probe_counts(self) -> bool:
+        """Return True if only the probe can count the program's work."""
         plan = self._trial.plan
         return plan.mode == "window" and plan.unit_regex is None
 
@@ -237,12 +237,12 @@ class Watch:
         aside = [process for process in alive if process.state == "aside"]
         parents = {process.ppid for process in aside}
         waited_for = [p for p in alive if p.state == "torch" and p.pid not in parents]
-        return bool(aside) and not waited_for and self._only_the_probe_tells()
+        return bool(aside) and not waited_for and self._only_probe_counts()
 
     def _lost(self, now: float) -> bool:
-        """No Python of the command is one that the probe is in, and nothing else can be counted."""
+        """Return True if the probe is in no Python of the command."""
         since = self._reach.since
-        if since is None or not self._only_the_probe_tells():
+        if since is None or not self._only_probe_counts():
             return False
         lost = [pid for pid in self._reach.lost if _alive(pid)]
         told = [p.pid for p in self._processes if p.pid not in lost and _alive(p.pid)]
@@ -260,8 +260,10 @@ class Watch:
         return limit + (plan.ceilings_s * CEILINGS_SLACK * parts if alone else 0.0)
 
     def _warming_up(self, now: float) -> bool:
-        """Busy in the first whole steps: there torch.compile may take minutes, and so may each pass
-        of an update that makes many; how long its silences are it has not shown yet."""
+        """Return True while the program is busy in its first steps.
+
+        A compilation may take minutes, and so may each pass of an update that makes many.
+        """
         if max((process.whole_steps for process in self._processes), default=0) >= WARM_STEPS:
             return False
         busy = self._tree.busy_cpus(now - BUSY_S, now)
@@ -318,7 +320,7 @@ class Watch:
 
 
 def _alive(pid: int) -> bool:
-    """Whether `pid` still runs; a process that nobody has waited for yet does not."""
+    """Return True if `pid` still runs and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

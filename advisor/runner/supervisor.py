@@ -76,14 +76,14 @@ def main() -> int:
         lay_over(job, sandbox)
         stage = "start"
         command = start(job, sandbox)
-        say("started", pid=command)
+        emit("started", pid=command)
         while not control.ended:
             control.wait(None, sandbox)
             for pid, code in reaped():
                 if pid == command:
-                    say("exited", code=code)
+                    emit("exited", code=code)
     except (OSError, ValueError, subprocess.SubprocessError) as problem:
-        say("refused", stage=stage, message=str(problem))
+        emit("refused", stage=stage, message=str(problem))
         while not control.ended:
             control.wait(None)
     segments.look(family(command))
@@ -91,13 +91,13 @@ def main() -> int:
     changes = sandbox.changes(job["copies"])
     sandbox.leave()
     full = is_full(job["scratch"])
-    take_away(job, orphaned=control.parent_died)
+    clean_up(job, orphaned=control.parent_died)
     segments.remove()
-    say("gone", left=left, changes=changes, full=full)
+    emit("gone", left=left, changes=changes, full=full)
     return 1 if left else 0
 
 
-def say(event: str, **facts: object) -> None:
+def emit(event: str, **facts: object) -> None:
     """One event line; a parent that is gone cannot hear it, which is no error here."""
     line = json.dumps({"event": event, "time": time.time(), **facts}) + "\n"
     with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class Control:
             head, newline, rest = chunk.partition(b"\n")
             chunks.append(head)
             if newline:
-                self._heard(rest)
+                self._receive(rest)
                 return b"".join(chunks)
         return None
 
@@ -149,11 +149,11 @@ class Control:
         if 0 in ready:
             chunk = os.read(0, 4096)
             if chunk:
-                self._heard(chunk)
+                self._receive(chunk)
             else:
                 self.ended = self.parent_died = True
 
-    def _heard(self, chunk: bytes) -> None:
+    def _receive(self, chunk: bytes) -> None:
         self._buffer += chunk
         self.ended = self.ended or b"stop\n" in self._buffer
 
@@ -201,7 +201,7 @@ def lay_over(job: dict[str, Any], sandbox: Sandbox) -> None:
 
 
 def is_full(folder: str) -> bool:
-    """Whether what the program or the probe wrote last found no room in `folder`."""
+    """Return True if `folder` has no room for a record."""
     path = os.path.join(folder, f"room-{os.getpid()}")
     try:
         # nothing that the program left under this name, no link either, is written to
@@ -217,7 +217,7 @@ def is_full(folder: str) -> bool:
     return False
 
 
-def take_away(job: dict[str, Any], *, orphaned: bool) -> None:
+def clean_up(job: dict[str, Any], *, orphaned: bool) -> None:
     """Remove candidates and temporary directories; all of scratch if nobody is left to read it."""
     for entry in job["files"]:
         if entry.get("ours") and not entry["keep"]:
@@ -382,7 +382,7 @@ class SharedMemory:
 
     @staticmethod
     def _held_by(pids: set[int]) -> set[str]:
-        """What `pids` map or have open."""
+        """Return the segments that `pids` map or have open."""
         held = set()
         prefix = f"{SHARED_MEMORY}/"
         for pid in pids:

@@ -15,7 +15,7 @@ import psutil
 from advisor.probe.env_propagation import SPEC, isolating
 
 
-class Reach:
+class UninstrumentedScan:
     """Looks at each process of a tree once, and again when it became another program."""
 
     def __init__(self, root: int) -> None:

@@ -1,1 +1,1 @@
-"""What this machine costs a program before a line of it runs: readings, a table, a verdict."""
+"""Checks of a machine before a program runs on it: readings, a table, a verdict."""

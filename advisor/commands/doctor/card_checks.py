@@ -1,4 +1,4 @@
-"""What is looked at on each card, as a table; what a reading means, as small pure functions."""
+"""Checks of each card: a table over small pure functions of readings."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def checked(readings: Readings) -> tuple[Row, ...]:
 
 
 def as_json(rows: Sequence[Row]) -> str:
-    """One object: `verdict`, and `checks`, each with its value, what is good, why, and the fix."""
+    """Format the rows as one JSON object: `verdict` and `checks`."""
     told: dict[str, Any] = {
         "verdict": verdict(rows),
         "to_fix": sum(row.status == "fix" for row in rows),
@@ -103,7 +103,7 @@ def as_json(rows: Sequence[Row]) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> str:
-    """The verdict, what to fix with its command, then every other check by its part."""
+    """Format the verdict, what to fix with its command, then all other checks."""
     lines = [verdict(rows)]
     for row in rows:
         if row.status == "fix":

@@ -1,4 +1,4 @@
-"""What is looked at on the host, as a table; what a reading means, as small pure functions."""
+"""Checks of the host: a table over small pure functions of readings."""
 
 from __future__ import annotations
 

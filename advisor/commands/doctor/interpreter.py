@@ -28,7 +28,7 @@ variables or its CPUs. Others (`uv`, `conda`) may install something first."""
 
 
 class TorchFacts(BaseModel):
-    """What an interpreter said. None: it could not."""
+    """Facts that an interpreter reported; None: it could not."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -1,4 +1,4 @@
-"""What a check is, what it says of readings, and the verdict over all of them. Pure."""
+"""Checks, their rows, and the verdict over all of them. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one check found."""
+    """Finding of one check."""
 
     value: str = NOT_TOLD
     ok: bool | None = None
@@ -60,7 +60,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Generic[Of]):
-    """One line of the table: what is looked at, what is good there, and why it matters."""
+    """Check of one reading: its good state, and why it matters."""
 
     name: str
     good: str

@@ -1,4 +1,4 @@
-"""What is looked at in the user's torch, as a table; what it means, as small pure functions."""
+"""Checks of the user's torch: a table over small pure functions of readings."""
 
 from __future__ import annotations
 
