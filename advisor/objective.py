@@ -40,6 +40,12 @@ class Metric:
     """What a whole batch takes, of which a unit sees all: a larger batch makes it worse."""
     from_card: bool = False
     """Only a card's own counters tell it."""
+    gain_sentence: str = ""
+    """`took {ratio}x less energy for {one}`; empty: a figure to be bounded, and no objective."""
+    gain_title: str = ""
+    """The same in a title: `{ratio} less energy for {one}`."""
+    time_only: bool = True
+    """Its gains are those of time: what a program waits for counts."""
     units: Mapping[str, float] | None = None
     """What a bound on it may be written in, and how much of its unit each is."""
 
@@ -76,9 +82,19 @@ METRICS = {
             read=lambda run: run.units_per_s,
             unit="{units}/s",
             higher_is_better=True,
+            gain_sentence="did {ratio}x the {units} a second",
+            gain_title="{ratio} as many {units} a second",
             units={"/s": 1.0},
         ),
-        Metric(name="latency", read=_latency_ms, unit="ms/{unit}", of_batch=True, units=TIMES),
+        Metric(
+            name="latency",
+            read=_latency_ms,
+            unit="ms/{unit}",
+            of_batch=True,
+            gain_sentence="made the latency of {one} {ratio}x shorter",
+            gain_title="{ratio} shorter latency",
+            units=TIMES,
+        ),
         Metric(name="latency_p50", read=_latency_ms, unit="ms/{unit}", of_batch=True, units=TIMES),
         Metric(
             name="latency_p95",
@@ -92,6 +108,9 @@ METRICS = {
             read=_energy_j,
             unit="J/{unit}",
             from_card=True,
+            time_only=False,
+            gain_sentence="took {ratio}x less energy for {one}",
+            gain_title="{ratio} less energy for {one}",
             units={"J": 1.0, "mJ": 1e-3, "kJ": 1e3, "Wh": SECONDS_AN_HOUR},
         ),
         Metric(
@@ -119,7 +138,13 @@ def cost(price_per_hour: float) -> Metric:
         hours = COST_UNITS / run.units_per_s / SECONDS_AN_HOUR if run.units_per_s else None
         return hours and hours * price_per_hour
 
-    return Metric(name="cost", read=read, unit=f"for {COST_UNITS:,} {{units}}")
+    return Metric(
+        name="cost",
+        read=read,
+        unit=f"for {COST_UNITS:,} {{units}}",
+        gain_sentence="made {one} {ratio}x cheaper",
+        gain_title="{one} {ratio} cheaper",
+    )
 
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
@@ -205,7 +230,7 @@ class Objective:
     def pace(self, run: Run) -> float:
         """A rate that falls apart into launch and compute as units per second do: units per joule
         where energy decides, else units/s."""
-        return 1.0 / self.score(run) if self.name == "energy" else run.units_per_s
+        return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
 
     def log_worth(self, log_pace: float, batch: float) -> float:
         """What a pace at a batch is worth, on the scale on which gains add up."""
@@ -215,7 +240,11 @@ class Objective:
 THROUGHPUT = Objective(metric=METRICS["throughput"])
 """Units of work finished per second of wall clock, end to end."""
 
-AIMS = ("throughput", "latency", "energy", "cost")
+OBJECTIVES = {
+    metric.name: metric for metric in (*METRICS.values(), cost(1.0)) if metric.gain_sentence
+}
+"""Metrics that can be aimed at; the price of the cost stands for any."""
+AIMS = tuple(OBJECTIVES)
 _BOUND = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=)\s*(\d+(?:\.\d+)?)\s*([A-Za-z/]*)\s*")
 
 

@@ -155,7 +155,7 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         noise=max(state.noise, between_equal_runs(found.attempts) or 0.0) or None,
         tie_threshold=state.band,
         smallest_gain=state.facts.smallest_gain,
-        objective=objective.name,  # type: ignore[arg-type]
+        objective=objective.name,
         objective_unit=objective.unit(found.unit, numbers.plural(found.unit)),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from advisor.settings.forms import ObjectiveName  # noqa: TC001  pydantic reads it
+
 SCHEMA_VERSION: Final = 3
 
 Value = str | int | float | bool | list[str | int | float | bool | None] | None
@@ -321,7 +323,7 @@ class Report(_Part):
     tie_threshold: float | None = None
     """Relative: rates closer than this were a tie in the search."""
     smallest_gain: float = 0.03
-    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    objective: ObjectiveName = "throughput"
     """The metric that decided."""
     objective_unit: str = ""
     """Unit of the rounds' scores; empty: units/s."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from advisor import numbers
 from advisor.config import argv
+from advisor.objective import OBJECTIVES
 from advisor.report import figures, markdown
 from advisor.report.markdown import code, details, fenced, fill, table, text
 
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
 
     from advisor.report.schema import ChangeEntry, DecisionEntry, Report, Side, TrialEntry
 
-GAIN_NAMES = {
-    "throughput": "{ratio} as many {units} a second",
-    "latency": "{ratio} shorter latency",
-    "energy": "{ratio} less energy for {one}",
-    "cost": "{one} {ratio} cheaper",
-}
 EFFECTS = {
     "free": "same work",
     "training": "an update has as many samples as before",
@@ -109,7 +104,7 @@ def title(report: Report) -> str:
     gain = report.gain
     ratio = numbers.ratio(gain.ratio) if gain.high else f"more than {numbers.ratio(gain.low)}"
     one, units = numbers.one(report.unit), numbers.plural(report.unit)
-    shown = GAIN_NAMES[report.objective].format(ratio=ratio, one=one, units=units)
+    shown = OBJECTIVES[report.objective].gain_title.format(ratio=ratio, one=one, units=units)
     kept = f"inside {' and '.join(report.restored_constraints)}, "
     kept = kept if report.restored_constraints else ""
     doubt = ", quality not proven" if report.quality_proven is False else ""

@@ -8,6 +8,7 @@ from advisor import numbers
 from advisor.executor.comparison import AFTER, BEFORE
 from advisor.executor.startup_budget import WHOLE_SEARCH
 from advisor.numbers import as_float
+from advisor.objective import OBJECTIVES
 from advisor.tuner.grid_settled import rule_for
 
 if TYPE_CHECKING:
@@ -317,21 +318,13 @@ def slow_starts(starts: StartupBudget) -> str | None:
     )
 
 
-GAINS = {
-    "throughput": ("did {ratio}x the {units} a second", "{ratio} as many {units} a second"),
-    "latency": ("made the latency of {one} {ratio}x shorter", "{ratio} shorter latency"),
-    "energy": ("took {ratio}x less energy for {one}", "{ratio} less energy for {one}"),
-    "cost": ("made {one} {ratio}x cheaper", "{one} {ratio} cheaper"),
-}
-"""Objective to what a gain of it is called, in a sentence and in a title."""
-
-
 def gained(interval: Interval, unit: str, objective: str = "throughput") -> str:
     """`did 2.04x the tiles a second in 6 rounds ...; 95 % interval 1.98 to 2.11`"""
     rounds = f"{numbers.many(interval.n, 'interleaved round')} of fresh processes"
     wide = too_wide(interval)
     ratio = f"more than {interval.low:.2f}" if wide else f"{interval.estimate:.2f}"
-    did = GAINS[objective][0].format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
+    template = OBJECTIVES[objective].gain_sentence
+    did = template.format(ratio=ratio, one=numbers.one(unit), units=numbers.plural(unit))
     if wide:
         return (
             f"{did} in {rounds} (lower 95 % bound); the machine was too unsteady to say how much "

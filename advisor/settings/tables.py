@@ -15,6 +15,7 @@ from advisor.settings.forms import (
     Duration,
     FigureName,
     NumberRegex,
+    ObjectiveName,
     Regex,
     Share,
     Text,
@@ -117,7 +118,7 @@ class Workload(_Table):
     """Counts units in the output of a program the probe cannot recognise."""
     metric_regex: NumberRegex | None = None
     """Reads a rate (units/s) from the output, for the gate."""
-    objective: Literal["throughput", "latency", "energy", "cost"] | None = None
+    objective: ObjectiveName | None = None
     """Figure of a unit that decides; that of [defaults] if not given."""
     constraints: Bounds | None = None
     """Bounds that hold beside it: `memory<=7GiB`, `latency_p95<=80ms`, `power<=250W`."""
@@ -159,7 +160,7 @@ class Defaults(_Table):
     """Longest silence after a step (60s)."""
     run_limit: Duration | None = None
     """Longest run of one process (the window and the other limits together)."""
-    objective: Literal["throughput", "latency", "energy", "cost"] = "throughput"
+    objective: ObjectiveName = "throughput"
     """Figure of a unit that decides, where a workload names none."""
     constraints: Bounds = ()
     """Bounds that must hold, where a workload names none."""

@@ -191,7 +191,7 @@ def collapsed(
 def loader_of(now: TunerState) -> tuple[tuple[int, float], ...]:
     """Units/s of the loader alone; by what the program waits where it was not measured. Nothing
     where the pace is no rate in time."""
-    if now.facts.objective.name == "energy":
+    if not now.facts.objective.metric.time_only:
         return ()
     if now.loader_alone:
         return tuple(sorted(now.loader_alone.items()))
@@ -206,7 +206,7 @@ def loader_of(now: TunerState) -> tuple[tuple[int, float], ...]:
 def point_of(now: TunerState, run: Run, cell: GridPoint) -> Point:
     """`run` as the fit sees it: at its cell, but for a batch that was not filled."""
     batch = min(run.effects.batch or math.inf, batch_of(cell))
-    share = 0.0 if now.facts.objective.name == "energy" else run.wait_share or 0.0
+    share = (run.wait_share or 0.0) if now.facts.objective.metric.time_only else 0.0
     pace = now.facts.objective.pace(run)
     return Point(batch=batch, workers=cell[1], rate=pace, wait_share=share)
 
