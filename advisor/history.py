@@ -138,7 +138,7 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _is_environment(folder: Path) -> bool:
-    """Whether it is a virtual environment, or a folder that may not be read."""
+    """True if it is a virtual environment, or a folder that may not be read."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except PermissionError:
@@ -246,6 +246,6 @@ class History:
 
 
 def _is_damaged(problem: sqlite3.DatabaseError) -> bool:
-    """Whether the file is no database, or one of another shape."""
+    """True if the file is no database, or one of another shape."""
     name = getattr(problem, "sqlite_errorname", "")
     return name in {"SQLITE_NOTADB", "SQLITE_CORRUPT"} or "no such" in str(problem)

@@ -1,4 +1,4 @@
-"""What is maximised and under which bounds, as a value: whoever compares two runs asks it.
+"""Objectives: the metric that decides between runs, and its constraints.
 
 A `Metric` is one figure of a run: it names its unit and says which way is better. An `Objective`
 is the metric that decides and the constraints that must hold beside it.
@@ -37,7 +37,7 @@ class Metric:
     """`{units}/s`, `J/{unit}`: with the unit of work to be filled in."""
     higher_is_better: bool = False
     of_batch: bool = False
-    """What a whole batch takes, of which a unit sees all: a larger batch makes it worse."""
+    """Time of a whole batch, all of which a unit waits: a larger batch makes it worse."""
     from_card: bool = False
     """Only a card's own counters tell it."""
     gain_sentence: str = ""
@@ -47,10 +47,10 @@ class Metric:
     time_only: bool = True
     """Its gains are those of time: what a program waits for counts."""
     units: Mapping[str, float] | None = None
-    """What a bound on it may be written in, and how much of its unit each is."""
+    """Units of a bound on it, each in terms of its own unit."""
 
     def gain(self, before: float, after: float) -> float:
-        """How many times better `after` is than `before`; both above zero."""
+        """Ratio by which `after` is better than `before`; both above zero."""
         return after / before if self.higher_is_better else before / after
 
 
@@ -132,7 +132,7 @@ METRICS = {
 
 
 def cost(price_per_hour: float) -> Metric:
-    """What 1,000 units of work cost on a machine of this price."""
+    """Metric of the price of 1,000 units of work on such a machine."""
 
     def read(run: Run) -> float | None:
         hours = COST_UNITS / run.units_per_s / SECONDS_AN_HOUR if run.units_per_s else None
@@ -164,7 +164,7 @@ class Constraint:
 
     @property
     def grows_with_batch(self) -> bool:
-        """Whether a larger batch can only take the figure further out."""
+        """True if a larger batch can only take the figure further out."""
         return self.relation == "<="
 
     def value(self, run: Run) -> float | None:
@@ -172,7 +172,7 @@ class Constraint:
         return self.metric.read(run)
 
     def holds(self, run: Run) -> bool:
-        """Whether `run` is inside; one that does not tell the figure is not."""
+        """True if `run` is inside; one that does not tell the figure is not."""
         value = self.metric.read(run)
         return value is not None and RELATIONS[self.relation](value, self.bound)
 
@@ -199,7 +199,7 @@ class Objective:
         return self.metric.read(run) or (1 / WORST if self.higher_is_better else WORST)
 
     def gain(self, before: float, after: float) -> float:
-        """How many times better a score of `after` is than one of `before`."""
+        """Ratio by which a score of `after` is better than one of `before`."""
         return self.metric.gain(before, after)
 
     def log_gain(self, before: Run, after: Run) -> float:
@@ -224,7 +224,7 @@ class Objective:
         return (max if self.higher_is_better else min)(runs, key=self.score)
 
     def better_below(self, run: Run) -> bool:
-        """Whether a smaller batch than that of `run` may be what is wanted."""
+        """True if a smaller batch than that of `run` may be what is wanted."""
         return self.metric.of_batch or bool(self.broken(run))
 
     def pace(self, run: Run) -> float:
@@ -233,7 +233,7 @@ class Objective:
         return run.units_per_s if self.metric.time_only else 1.0 / self.score(run)
 
     def log_worth(self, log_pace: float, batch: float) -> float:
-        """What a pace at a batch is worth, on the scale on which gains add up."""
+        """Value of a pace at a batch, on the scale on which gains add up."""
         return log_pace - math.log(batch) if self.metric.of_batch else log_pace
 
 

@@ -1,4 +1,4 @@
-"""Does a candidate still do the job: declared measures, paired with the original's, to bounds.
+"""Declared quality measures of a candidate, paired with the original's, to bounds.
 
 Pure. A run prints one figure a measure, or one for each item. Runs of both arms with the same seed
 are a pair, and so is each item of them. How much worse a candidate is lies inside bounds over the
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from advisor.settings import QualityMeasure
 
 Values = tuple[tuple[str, tuple[float, ...]], ...]
-"""Of one run: each measure and its figures, item by item; a measure that was not printed lacks."""
+"""Measures of one run with their figures by item; one that was not printed lacks."""
 Pair = tuple[Values, Values]
 """The original's run and the candidate's, with the same seed."""
 
 Stage = Literal["chosen", "confirmed"]
 ALPHA = 0.025
-"""How often a bound may be wrong."""
+"""Chance that a bound is wrong."""
 LAST_PART = 2
 """Losses of the first half of a run are still those of the start."""
 FEWEST_LOSSES = 8
@@ -63,7 +63,7 @@ class QualityJudgement:
 
     @property
     def proven(self) -> bool:
-        """Whether it was shown, on runs that did not choose, that the limit holds."""
+        """True if it was shown, on runs that did not choose, that the limit holds."""
         return self.stage == "confirmed" and self.within
 
 
@@ -99,7 +99,7 @@ def means(values: Values) -> dict[str, float]:
 
 
 def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
-    """Whether other seeds gave other figures; None where there is one seed only.
+    """True if other seeds gave other figures; None where there is one seed only.
 
     Where they did not, repetitions are one run that was looked at several times.
     """
@@ -109,7 +109,7 @@ def seeds_matter(pairs: Sequence[Pair]) -> bool | None:
 
 
 def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[float]]:
-    """By run and item: how much worse the candidate is. Items that cannot be paired are one."""
+    """Loss of the candidate by run and item. Items that cannot be paired are one."""
     found = []
     for before, after in pairs:
         old, new = dict(before)[measure], dict(after)[measure]
@@ -121,15 +121,15 @@ def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[f
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
     """Mean of what stands by run and item, with the wider of the bounds over either."""
-    told = [_interval([fmean(items) for items in runs])]
+    found = [_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
-        told.append(_interval([fmean(same) for same in zip(*runs, strict=True)]))
-    some = [each for each in told if each.n > 1] or told
+        found.append(_interval([fmean(same) for same in zip(*runs, strict=True)]))
+    some = [each for each in found if each.n > 1] or found
     return Interval(
         estimate=fmean(map(fmean, runs)),
         low=min(each.low for each in some),
         high=max(each.high for each in some),
-        n=max(each.n for each in told),
+        n=max(each.n for each in found),
     )
 
 
@@ -215,7 +215,7 @@ def _judged(
 
 
 def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool:
-    """Whether what must not change results surely made a measure worse than its tolerance."""
+    """True if what must not change results surely made a measure worse than its tolerance."""
     random = seeds_matter(pairs) is not False
     for name, measure in measures.items():
         by_run = differences(pairs, name, 1.0 if measure.better == "lower" else -1.0)
@@ -227,15 +227,15 @@ def moved(measures: Mapping[str, QualityMeasure], pairs: Sequence[Pair]) -> bool
 
 
 def given_away(
-    measures: Mapping[str, QualityMeasure], first: Mapping[str, float], now: Mapping[str, float]
+    measures: Mapping[str, QualityMeasure], first: Mapping[str, float], latest: Mapping[str, float]
 ) -> dict[str, float]:
-    """By measure: the share of its tolerance by which `now` is worse than the `first` original."""
+    """Share of each tolerance by which `latest` is worse than the `first` original."""
     found = {}
     for name, measure in measures.items():
-        if name not in first or name not in now:
+        if name not in first or name not in latest:
             continue
         slack = measure.slack(first[name])
-        worse = (now[name] - first[name]) * (1.0 if measure.better == "lower" else -1.0)
+        worse = (latest[name] - first[name]) * (1.0 if measure.better == "lower" else -1.0)
         found[name] = max(0.0, worse / slack) if slack else 0.0
     return found
 
@@ -250,8 +250,11 @@ def measure_key(measures: Mapping[str, QualityMeasure], command: tuple[str, ...]
 
 
 def loss_drifts(reference: tuple[float, ...], losses: tuple[float, ...]) -> tuple[float, ...]:
-    """Of each step in the last half of those that both runs made: the difference of the losses, as
-    a share of the mean there. Empty with fewer than 8 common steps; inf where one is not finite."""
+    """Differences of the losses by step, as shares of their mean.
+
+    Of the last half of the steps that both runs made. Empty with fewer than 8 common steps; inf
+    where one is not finite.
+    """
     steps = min(len(reference), len(losses))
     if steps < FEWEST_LOSSES:
         return ()
@@ -268,8 +271,10 @@ ALIKE = 0.02
 
 
 def output_errors(before: Effects, after: Effects) -> tuple[float, ...]:
-    """Of each forward up to the first whose inputs were others: how far its outputs lie apart, as
-    a share of their size; inf where one is not finite."""
+    """Distances of the outputs by forward, as shares of their size.
+
+    Up to the first forward whose inputs were others; inf where one is not finite.
+    """
     errors = []
     seen = zip(before.inputs, after.inputs, before.outputs, after.outputs, strict=False)
     for old_in, new_in, old, new in seen:

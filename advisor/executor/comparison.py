@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def used_contended_rounds(self) -> bool:
-        """Whether contended rounds had to be counted."""
+        """True if contended rounds had to be counted."""
         return any(self._contended(r) is not None for r in self.counted)
 
     def _contended(self, round_: Round[TrialResult]) -> str | None:
@@ -189,7 +189,7 @@ class Comparison:
         return "likely" if (found.low > 1 or won) and found.estimate > 1 else "undecided"
 
     def proven(self, objective: Objective, smallest_gain: float, arm: str = AFTER) -> bool:
-        """Whether the rounds prove more than the smallest gain worth a change.
+        """True if the rounds prove more than the smallest gain worth a change.
 
         All evidence of the call must still show a gain, and so must the mean of all runs: a
         variant that is faster and collapses now and then may do less work in the end.
@@ -205,7 +205,7 @@ class Comparison:
 
     @property
     def is_futile(self) -> bool:
-        """Whether the rounds that are left will hardly prove the minimum effect.
+        """True if the rounds that are left will hardly prove the minimum effect.
 
         Judged with the centre better by a standard error than it is so far. To stop for that
         proves nothing wrongly, and leaves the clock to other candidates.
@@ -289,12 +289,12 @@ def rounds_wanted(planned: int, runs: Mapping[str, Sequence[float]]) -> int:
 
 
 def alike(runs: Mapping[str, TrialResult]) -> bool:
-    """Whether the background load was nearly the same in all arms of a round."""
+    """True if the background load was nearly the same in all arms of a round."""
     return loads_alike([a.run.disturbance.others_cpus for a in runs.values() if a.run is not None])
 
 
 def loads_alike(others_cpus: Sequence[float | None]) -> bool:
-    """Whether these are nearly the same number of CPUs; None is none that is known."""
+    """True if these are nearly the same number of CPUs; None is none that is known."""
     held = [cpus or 0.0 for cpus in others_cpus]
     return max(held) - min(held) <= max(ALIKE, ALIKE * max(held))
 

@@ -1,4 +1,4 @@
-"""Whether two variants did the same work for a unit: pure, over their runs."""
+"""Check that two variants did the same work for a unit."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Executor:
     stopped: list[TrialRequest] = field(default_factory=list)
     """Requests whose process the budget ended: they failed in nothing."""
     patient: bool = True
-    """Whether to run a contended run again: not after that was in vain, until an uncontended one
+    """True if to run a contended run again: not after that was in vain, until an uncontended one
     is seen."""
     background_load: tuple[Neighbour, ...] = ()
     """Programs at work when a process had to begin beside them; empty if there were none."""

@@ -21,7 +21,7 @@ COMMAND_LINE = "command line"
 SEED = "{seed}"
 """Stands for the seed in a command."""
 SEEDS = 2**32
-"""Of Python's hashes; so many are enough for everybody."""
+"""Number of seeds, that of Python's hashes."""
 
 
 def with_seed(command: tuple[str, ...], seed: int | None) -> tuple[str, ...]:

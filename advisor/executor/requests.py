@@ -148,5 +148,5 @@ class SkippedRun:
 
 
 def contended(run: Run) -> bool:
-    """Whether background load took so much of it that its rate is not its own."""
+    """True if background load took so much of it that its rate is not its own."""
     return run.disturbance.disturbed is True

@@ -42,7 +42,7 @@ class RunCache:
     machine_key: str
     program_key: str
     trusted: bool = True
-    """Whether runs of earlier calls are used; those of this call always are."""
+    """True if runs of earlier calls are used; those of this call always are."""
     set_aside: str = ""
     """Reason why the runs of earlier calls are not used any more; empty while they are."""
     since: float = field(default_factory=time.time)
@@ -99,7 +99,7 @@ class RunCache:
 
 
 def _lasts(failure: Failure) -> bool:
-    """Whether it would come again."""
+    """True if it would come again."""
     if failure.kind == "gpu-oom" and (failure.gpu_mem_others_gib or 0.0) > HELD_GIB:
         return False
     return failure.kind in LASTING_FAILURES

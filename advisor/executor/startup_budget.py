@@ -1,4 +1,4 @@
-"""Starting a process measures nothing: what part of a budget may go to it where it is slow."""
+"""Share of a budget that may go to starting slow programs."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class StartupBudget:
 
     budget_s: float
     usual_s: float = 0.0
-    """Of one more process."""
+    """Start-up of one more process."""
     spent_s: float = 0.0
-    """Of those that ran."""
+    """Start-up of the processes that ran."""
 
     @property
     def slow(self) -> bool:
-        """Whether the budget must be held back from them."""
+        """True if the budget must be held back from them."""
         return self.usual_s > SLOW_S
 
     @property
     def left(self) -> float:
-        """How many more there may be: a whole number, infinite where they are not slow."""
+        """Number of further processes; infinite where they are not slow."""
         if not self.slow:
             return math.inf
         return max(0.0, float(math.floor((SHARE * self.budget_s - self.spent_s) / self.usual_s)))
 
     @property
     def bought(self) -> float:
-        """How many the budget buys in all."""
+        """Number of processes that the budget buys in all."""
         return SHARE * self.budget_s / self.usual_s if self.slow else math.inf
 
     def budget_for(self, more: int) -> float:
@@ -58,7 +58,7 @@ class StartupBudget:
 
 
 def startup_times_s(answer: TrialResult | Comparison | SkippedRun) -> list[float | None]:
-    """Of each process that the answer took; None where it failed before it could tell."""
+    """Start-up of each process of an answer; None where it failed before."""
     if isinstance(answer, SkippedRun):
         return []
     if isinstance(answer, Comparison):

@@ -1,4 +1,4 @@
-"""What a host and its cards are."""
+"""Facts of a host and its cards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What this host is and may use."""
+    """Host, and the part of it that may be used."""
 
     cpu_model: str
     cpus: int

@@ -1,4 +1,4 @@
-"""What was seen of one process beside its rate."""
+"""Observations of one process beside its rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What the program really did, as the probe saw it."""
+    """Observed behaviour of a program."""
 
     batch: float | None = None
     """Units in one loader batch or one root forward; not times accumulation."""
@@ -50,7 +50,7 @@ class Effects:
     channels_last: bool | None = None
     accumulation: float | None = None
     trains: TrainingSign | None = None
-    """What was seen that speaks for a training, the clearest sign; None: nothing was."""
+    """Clearest sign of a training; None: there was none."""
     world_size: int | None = None
     """Processes that did the work, whether or not they are ranks of one group."""
     group_size: int | None = None
@@ -71,11 +71,11 @@ class Effects:
     update_share: float | None = None
     """Of the time from update to update, in the optimizer's step; by the host's clock."""
     fused: bool | None = None
-    """Whether the optimizer updates all parameters in one kernel; None where it cannot."""
+    """True if the optimizer updates all parameters in one kernel; None where it cannot."""
     recomputes: bool | None = None
-    """Whether torch computed activations twice to save memory; None where that cannot be seen."""
+    """True if torch computed activations twice to save memory; None where that cannot be seen."""
     set_to_none: bool | None = None
-    """Whether zero_grad dropped gradients instead of filling them with zeros."""
+    """True if zero_grad dropped gradients instead of filling them with zeros."""
     loader_passed: tuple[tuple[str, JsonScalar], ...] = ()
     """Arguments by name of the measured DataLoader, where its call passes a mapping on (`**`)."""
     loader_site: str | None = None
@@ -96,7 +96,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfOutcome:
-    """What became of a plan's what-if inside the process."""
+    """Outcome of a plan's what-if inside the process."""
 
     name: str
     """As asked for: `loader.num_workers=4@train.py:88`."""
@@ -106,13 +106,13 @@ class WhatIfOutcome:
     cost_s: float | None = None
     """Paid once, before the window: compilation."""
     caution: str | None = None
-    """What may be different with it, beyond speed."""
+    """Difference that it may make beyond speed."""
     told_by: str | None = None
     """Batches of like length: how the length of an `item` is told, as in `item[0].shape[0]`."""
     one_tensor: bool | None = None
     """Autocast: what the model gives is one tensor, which went on in float32."""
     readings: int | None = None
-    """How often each item was read for it."""
+    """Number of times that each item was read for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,13 +158,13 @@ class SyncPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a training step held at its fullest moment, in bytes, by the tensors' own sizes."""
+    """Bytes of a training step at its fullest moment, by the tensors' sizes."""
 
     model: int
     """Parameters and buffers."""
     gradients: int
     optimizer: int
-    """What it keeps from step to step."""
+    """State that it keeps from step to step."""
     activations: int
     """Made by forwards, the batch among them."""
     workspace: int
@@ -275,7 +275,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """What others took from a run inside its measured window; what it does to itself is none.
+    """Load of other programs on a run inside its measured window.
 
     A part of the window in which others took next to nothing is clean. Where the clean parts
     are long enough the rate is counted over them alone, and the run is not disturbed.

@@ -1,4 +1,4 @@
-"""What was proven, and what became of every knob."""
+"""Intervals, decisions on knobs, and advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What became of one knob, and on which evidence; the sentence is the report's."""
+    """Decision on one knob with its evidence."""
 
     document: str
     path: str
@@ -37,20 +37,20 @@ class Decision:
     reason: str
     """A key of the sentences that the report has."""
     data: tuple[tuple[str, JsonScalar], ...] = ()
-    """What the sentence is filled with."""
+    """Figures of the sentence."""
     trials: tuple[str, ...] = ()
     """Ids of the processes in which the knob was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What is proven and not ours to write: code sites, a training batch."""
+    """Proven gain that only the user can write, as in code."""
 
     kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     title: str
     gain: Interval
     data: tuple[tuple[str, JsonScalar], ...] = ()
-    """What the sentence is filled with."""
+    """Figures of the sentence."""
     site: str | None = None
     patch: str | None = None
     used_contended_rounds: bool = False

@@ -1,4 +1,4 @@
-"""What one process did, or how it failed."""
+"""Run of one process, or its failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from advisor.model.observations import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one process did. Immutable; kept in history before anyone decides on it."""
+    """Measured process; kept in history before any decision."""
 
     trial_id: str
     purpose: str
@@ -36,7 +36,7 @@ class Run:
     tokens_per_s: float | None = None
     """Token positions a second, without padding where that is known; None: no tokens go in."""
     rate_source: str
-    """How the units were counted, in words: `optimizer steps x batch`."""
+    """Way in which the units were counted: `optimizer steps x batch`."""
     window_start: float
     window_end: float
     """Epoch seconds of the measured window."""
@@ -64,7 +64,7 @@ class Run:
     """Device allocator peak; host peak RSS of the process tree where there is no device."""
     peak_host_gib: float | None = None
     peak_device_gib: float | None = None
-    """What the device allocator held at most, freed blocks included: the card must give it."""
+    """Peak of the device allocator, freed blocks included: the card must give it."""
     alloc_retries: int | None = None
     losses: tuple[float, ...] = ()
     quality: tuple[tuple[str, float], ...] = ()
@@ -91,7 +91,7 @@ class Run:
     results: tuple[ResultFile, ...] = ()
     """Files of items that the run left, as far as the isolation could look into them."""
     isolation: str | None = None
-    """What held the program's writes: overlay, landlock, or guard (nothing but names)."""
+    """Isolation of the writes: overlay, landlock, or guard (nothing but names)."""
     output_digest: str | None = None
     """Digest over names and contents of files written to scratch outputs; whole mode only."""
     stdout_tail: str = ""
@@ -103,23 +103,23 @@ class Run:
 
     @property
     def trains(self) -> bool:
-        """Whether the program trains, whoever steps; in doubt it does."""
+        """True if the program trains, whoever steps; in doubt it does."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains is not None
 
     @property
     def updates(self) -> bool:
-        """Whether updates of a training were seen, beyond doubt."""
+        """True if updates of a training were seen, beyond doubt."""
         return self.step_kind in TRAINING_STEPS or self.effects.trains == "optimizer"
 
     @property
     def unseen(self) -> bool:
-        """Whether the probe saw no model at work: the units were counted from outside."""
+        """True if the probe saw no model at work: the units were counted from outside."""
         seen = self.effects
         return self.step_kind is None and seen.model_site is None and not seen.input_shapes
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the model computes on a GPU, where the host's clock sees only the calls."""
+        """True if the model computes on a GPU, where the host's clock sees only the calls."""
         return (self.effects.device or "").startswith("cuda")
 
     @property
@@ -149,7 +149,7 @@ class Failure:
     next_step: str
     log_tail: str = ""
     effects: Effects | None = None
-    """What was seen of it before it failed; None where it did not come to load anything."""
+    """Effects seen before it failed; None where it loaded nothing."""
     exit_code: int | None = None
     wall_s: float = 0.0
     files_created: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a config or a command line holds that can be set, and a set of changes to it."""
+"""Settings of a config or command line, and changes to them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Knob:
     knob_class: KnobClass
     value: JsonScalar | tuple[JsonScalar, ...]
     unit: str | None = None
-    """What one count of the value is: sample, token, frame, second, ray."""
+    """Unit of the value: sample, token, frame, second, ray."""
     scope: str | None = None
     """device, global or micro: who shares the value."""
     editable: bool = True

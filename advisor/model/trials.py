@@ -1,4 +1,4 @@
-"""One process to be run, and what is asked of it."""
+"""Trial: one process to be run, with its plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from advisor.model.settings import Candidate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePlan:
-    """What the probe is asked to do inside one process."""
+    """Task of the probe inside one process."""
 
     mode: Literal["window", "whole", "observe"] = "window"
     """window: stop once the window is full. whole: let the program end by itself, measuring.
@@ -42,7 +42,7 @@ class MeasurePlan:
 
     @property
     def whole(self) -> bool:
-        """Whether a run of this plan finishes at least one item."""
+        """True if a run of this plan finishes at least one item."""
         return self.mode == "whole" or self.whole_batches > 0
 
 
@@ -56,7 +56,7 @@ class TrialFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origins:
-    """What the probe is to tell of the files that a program loads."""
+    """Files whose loading the probe records."""
 
     roots: tuple[str, ...]
     """Folders, links resolved, of which every file that runs is told."""

@@ -29,7 +29,7 @@ WORTH_A_NAME = 0.05
 
 
 class Patience:
-    """How long may still be waited, by what waiting brought before."""
+    """Budget of waiting, shortened where waiting was in vain."""
 
     def __init__(self, total_s: float = TOTAL_S) -> None:
         self._total_s = min(total_s, TOTAL_S)
@@ -50,7 +50,7 @@ class Patience:
 
 
 def look_around(seconds: float, gpu_index: int | None = None) -> Disturbance:
-    """What others do on the CPUs and on the card right now."""
+    """Load of other programs on the CPUs and on the card."""
     begun = time.time()
     with Sampler(gpu_index, pids=[os.getpid()]) as card:
         seen = contention.look(seconds)

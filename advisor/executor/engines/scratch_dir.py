@@ -1,4 +1,4 @@
-"""What a use case holds while its trials run: a scratch folder, and a way to end them early."""
+"""Scratch folder of a call, and a way to end its trials early."""
 
 from __future__ import annotations
 
