@@ -125,18 +125,6 @@ LOADER_ARGUMENTS = (
         needs=frozenset({"gpu"}),
         trainer_argument="dataloader_pin_memory",
     ),
-    KnobSpec(
-        kind="in_order",
-        words="batches in the order of the sampler",
-        knob_class="training",
-        class_of_phase={"eval": "quality", "test": "quality"},
-        family="flag",
-        names=("(data_?)?(loader_)?in_order",),
-        effect="in_order",
-        loader_argument=True,
-        default=True,
-        candidates=(False,),
-    ),
 )
 """Arguments of DataLoader that a config may hold, and that may be added to one."""
 

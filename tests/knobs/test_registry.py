@@ -68,8 +68,3 @@ def test_the_patch_of_a_call_knows_it(argument: KnobSpec) -> None:
 
 def test_kinds_have_names_and_words() -> None:
     assert all(kind == spec.kind and spec.words for kind, spec in REGISTRY.items())
-
-
-def test_the_order_of_batches_is_a_knob_of_the_training(find: Callable[..., Findings]) -> None:
-    (knob,) = find("loader: {in_order: true}\n").knobs
-    assert (knob.kind, knob.value, knob.knob_class) == ("in_order", True, "training")
