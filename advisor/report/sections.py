@@ -363,16 +363,14 @@ def next_actions(page: Page) -> str | None:
     """Faster but unproven candidates, and suggestions; each with its command."""
     report = page.report
     ranked: list[tuple[float, str]] = []
-    command, last = None, 0.0
-    open_actions = report.next_actions[:MOST_SKIPPED]
-    if open_actions:
-        command = open_actions[0].command
-        last = max(action.ratio or 0.0 for action in open_actions)
-        titles = "; ".join(action.text for action in open_actions)
-        line = fill("- {titles}.", titles=titles)
-        if command:
+    actions = report.next_actions[:MOST_SKIPPED]
+    if actions:
+        line = fill("- {titles}.", titles="; ".join(action.text for action in actions))
+        if report.candidate is not None:
+            line += " The call above does it."
+        elif command := actions[0].command:
             line += fill(" {command}", command=code(command))
-        ranked.append((last, line))
+        ranked.append((max(action.ratio or 0.0 for action in actions), line))
     for number, entry in enumerate(report.suggestions, 1):
         line = fill("- Suggested, not applied: **{title}**", title=entry.title)
         if entry.site:
