@@ -660,6 +660,14 @@ def evidence(page: Page) -> str | None:
     )
 
 
+def whole_diff(page: Page) -> str | None:
+    """The diff with its context, where it did not fit above."""
+    diff = page.report.diff
+    if len(diff.splitlines()) <= MOST_DIFF_LINES:
+        return None
+    return details("Diff of the config", fenced(diff, "diff"))
+
+
 def more_settings(page: Page) -> str | None:
     """Settings that did not fit above."""
     rest = _considered(page.report)[MOST_SETTINGS:]
@@ -725,6 +733,7 @@ SECTIONS: tuple[Callable[[Page], str | None], ...] = (
     failures,
     quality,
     evidence,
+    whole_diff,
     more_settings,
     patches,
     machine,
