@@ -31,8 +31,6 @@ Pair = tuple[Values, Values]
 """The original's run and the candidate's, with the same seed."""
 
 Stage = Literal["chosen", "confirmed"]
-ALPHA = 0.025
-"""Chance that a bound is wrong."""
 LAST_PART = 2
 """Losses of the first half of a run are still those of the start."""
 FEWEST_LOSSES = 8
@@ -121,9 +119,9 @@ def differences(pairs: Iterable[Pair], measure: str, sign: float) -> list[list[f
 
 def bounds(runs: Sequence[Sequence[float]]) -> Interval:
     """Mean of what stands by run and item, with the wider of the bounds over either."""
-    found = [_interval([fmean(items) for items in runs])]
+    found = [stats.paired_interval([fmean(items) for items in runs])]
     if len({len(items) for items in runs}) == 1:
-        found.append(_interval([fmean(same) for same in zip(*runs, strict=True)]))
+        found.append(stats.paired_interval([fmean(same) for same in zip(*runs, strict=True)]))
     some = [each for each in found if each.n > 1] or found
     return Interval(
         estimate=fmean(map(fmean, runs)),
@@ -131,12 +129,6 @@ def bounds(runs: Sequence[Sequence[float]]) -> Interval:
         high=max(each.high for each in some),
         n=max(each.n for each in found),
     )
-
-
-def _interval(values: list[float]) -> Interval:
-    if len(values) >= stats.fewest_pairs(ALPHA):
-        return stats.walsh_interval(values, ALPHA)
-    return stats.t_interval(values, ALPHA)
 
 
 def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
@@ -153,7 +145,7 @@ def spread_of_a_run(runs: Sequence[Sequence[float]]) -> float | None:
 def rounds_needed(spread: float, gap: float, most: int) -> int | None:
     """Runs a side whose bounds would be half as wide as `gap`; None: more than `most`."""
     for rounds in range(2, most + 1):
-        if stats.t_quantile(1 - ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
+        if stats.t_quantile(1 - stats.ALPHA, rounds - 1) * spread / math.sqrt(rounds) <= gap / 2:
             return rounds
     return None
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.executor.run_cache import RunCache
 from advisor.history import History, installed_packages, program_key, trial_key
 from advisor.model import Effects, Failure, Flops, MeasurePlan, Run
 from advisor.state import state_folder
@@ -212,28 +211,6 @@ def test_the_key_tells_environments_seeds_and_devices_apart(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert key() != plain
     assert key(CUDA_VISIBLE_DEVICES="1") == key()
-
-
-@pytest.mark.parametrize(("others_gib", "lasts"), [(None, True), (0.02, True), (6.0, False)])
-def test_memory_that_ran_out_beside_others_is_tried_again(
-    others_gib: float | None, lasts: bool, tmp_path: Path
-) -> None:
-    """What others held on the card is no property of the candidate."""
-    failure = Failure(
-        trial_id="002",
-        purpose="search",
-        label="batch_size=64",
-        candidate_key="k",
-        kind="gpu-oom",
-        evidence="CUDA out of memory",
-        next_step="try less",
-        gpu_mem_others_gib=others_gib,
-    )
-    recall = RunCache(
-        history=History(tmp_path / "h.sqlite"), machine_key="machine", program_key="program"
-    )
-    recall.append("key", failure)
-    assert (recall.find("key") == failure) is lasts
 
 
 def test_the_key_tells_versions_of_torch_and_sources_beyond_thousands(tmp_path: Path) -> None:
