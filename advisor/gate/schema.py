@@ -55,13 +55,8 @@ class GpuReadings(Part):
     name: str | None = None
     driver: str | None = None
     power_limit_w: float | None = None
-    util_pct: float | None = None
     sm_clock_mhz: float | None = None
     sm_clock_spread_pct: float | None = None
-    mem_clock_mhz: float | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
-    energy_j: float | None = None
     event_reasons: dict[str, float] = Field(default_factory=dict)
     """Share of samples that carried each clock event reason."""
     foreign_pids: int | None = None
