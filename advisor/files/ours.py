@@ -176,7 +176,8 @@ def _refuse_unwritable(place: Path) -> None:
     if not folder.is_dir():
         code = errno.ENOTDIR
     elif not os.access(folder, os.W_OK | os.X_OK):
-        code = errno.EACCES
+        sealed = os.statvfs(folder).f_flag & os.ST_RDONLY
+        code = errno.EROFS if sealed else errno.EACCES
     elif space.f_blocks and space.f_bavail * space.f_frsize < LEAST_BYTES:
         code = errno.ENOSPC
     elif len(os.fsencode(place.name)) > longest:
