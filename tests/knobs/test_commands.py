@@ -53,7 +53,6 @@ COMMANDS = [
     ("python train.py --nw 6", {}),
     ("python train.py --gamma 0.9 --lr 0.1 --ep 8 --tp 2", {"--lr": "learning_rate"}),
     ("python solve.py --iterations 30000", {}),
-    ("python train.py s3://bucket/batch_size=8", {}),
 ]
 
 

@@ -9,43 +9,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LENGTHS = [
-    # what an item is made of, and how many of it
-    ("generation: {max_caption_len: 64}", False),
-    ("model: {max_token_length: 256}", False),
-    ("max_caption_len: 64\nbeam_size: 5", False),
-    ("data: {min_sent_length: 16}", False),
-    ("data: {token_dim: 256, list_size: 64}", False),
-    # what is cut out of sound
-    ("data: {chunk_size: 6}", False),
-    ("chunk_size: 25\nsample_rate: 24000", False),
-    ("data: {truncate_length: 24480}", False),
-    ("train: {clip_seconds: 4}", False),
-    ("sample_rate: 16000\nencoder: {chunk_size: 16}", False),
-    ("sample_rate: 16000\nvad: {min_segment_duration: 1}", False),
-    ("sample_rate: 16000\ndecoding: {chunk_size: 16}", False),
-    # what a forecast is made from
-    ("in_len: 12", False),
-    ("env: {obs_len: 8, pred_len: 12}", False),
-    ("agent: {hist_len: 50, batch_size: 1024, lr: 0.1}", False),
-    ("rank: {hist_len: 50}", False),
-    ("model: {max_txt_len: 160}", False),
-    ("decoder: {max_len: 128}", False),
-    # of a chain of residues
-    ("train: {crop_size: 256, flip: true}", False),
-    ("call: {max_tokens: 512, prompt_templates: a.txt}", False),
-    # of what a model's features were made with
-    ("chunk_length: 30\nsampling_rate: 16000\nfeature_size: 80", False),
-]
-
-
-@pytest.mark.parametrize(("text", "is_knob"), LENGTHS)
-def test_a_length_is_told_by_what_the_item_is_made_of(
-    text: str, is_knob: bool, has: Callable[[str, str], bool]
-) -> None:
-    """Not that of what is generated, of a model, or a least one."""
-    assert has(text, "seq_len") is is_knob
-
 
 SIDES = [
     ("roi_x: 96\nroi_y: 96\nroi_z: 64", 3),
@@ -54,7 +17,6 @@ SIDES = [
     ("slide: {patch_px: 256}", 1),
     ("slide: {tile_px: 512, stride_px: 256, margin_px: 64, patch_um: 128}", 1),
     ("training: {train_ps: 256, val_ps: 192}", 2),
-    ("cluster: {num_ps: 64}", 0),
     ("train_patch_size: 192", 1),
     ("train_patch_size: 4", 0),
     ("model: {train_patch_size: 192}", 0),

@@ -179,13 +179,6 @@ def test_a_sweep_of_batch_sizes_is_no_one_setting(
     assert bool(find(f"batch_sizes: {value}\n").knobs) is is_knob
 
 
-@pytest.mark.parametrize("value", [0, 1, 2, 8])
-def test_a_length_below_the_floor_is_no_length_of_an_input(
-    value: int, find: Callable[..., Findings]
-) -> None:
-    assert not find(f"data: {{src_seq_length: {value}, my_context_len: {value}}}\n").knobs
-
-
 def test_an_image_size_that_the_model_has_too_must_agree_with_it(
     find: Callable[..., Findings],
 ) -> None:
@@ -245,20 +238,6 @@ def test_a_rate_in_a_schedule_is_the_rate_only_where_no_other_is(
     text: str, paths: set[str], find: Callable[..., Findings]
 ) -> None:
     assert {knob.path for knob in find(text).knobs} == paths
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("player: {deterministic: true}", None),
-    ],
-)
-def test_where_an_agent_learns_frames_are_a_length_and_actors_are_environments(
-    text: str, kind: str | None, kinds: Callable[..., dict[str, str]]
-) -> None:
-    """Beside a discount of rewards; how a policy acts is no matter of torch's."""
-    told = kinds(f"gamma: 0.99\n{text}\n")
-    assert set(told.values()) == ({kind} if kind else set())
 
 
 def test_a_bare_size_of_a_preprocessor_is_that_of_its_images(

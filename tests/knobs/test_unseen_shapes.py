@@ -14,17 +14,12 @@ if TYPE_CHECKING:
 
 KEPT_IN_MEMORY = [
     ("use_cache: true\nbatch_size: 2", "use_cache", None),
-    ("preload: true", "preload", None),
     ("dataset: {pre_load_noise: true, num_workers: 36}", "dataset.num_workers", None),
-    ("dataset: {preload_weights: true}", "dataset.preload_weights", None),
-    ("pre_load_noise: true", "pre_load_noise", None),
-    ("model: {cache: 0.5}", "model.cache", None),
 ]
 LENGTHS_OF_TRAINING = [
     ("zork: {steps: '5e1'}", "zork.steps", None),
     ("schedule: {steps: 500000}", "schedule.steps", None),
     ("local_update_steps: 4", "local_update_steps", None),
-    ("train: {end_iter: 9000}", "train.end_iter", None),
     ("update_steps: 90\nbatch_size: 2", "update_steps", None),
     ("scheduler: {t_max: 9000}\nbuffer_size: 32", "scheduler.t_max", None),
     ("data_module: {max_epochs: 9}\ntrainer: {max_epochs: 3}", "data_module.max_epochs", None),
@@ -35,11 +30,8 @@ LENGTHS_OF_TRAINING = [
     ("model: {n_iterations: 90000, lr: 0.1, warmup_steps: 9}", "model.n_iterations", None),
     ("model: {n_iterations: 90, lr: 0.1}", "model.n_iterations", None),
     ("max_iterations: 10\nepochs: 3", "max_iterations", None),
-    ("ransac_max_iters: 9000", "ransac_max_iters", None),
-    ("cem_num_iters: 50", "cem_num_iters", None),
     ("zork: {noptepochs: 10, gamma: 0.9}", "zork.noptepochs", None),
     ("scheduler: {max_iterations: 9000}\nepochs: 2", "scheduler.max_iterations", None),
-    ("num_episode: 200", "num_episode", None),
 ]
 PRODUCTS = [
     ("general: {molecules_to_generate: 500}", "general.molecules_to_generate", "sample_num"),
@@ -53,7 +45,6 @@ PRODUCTS = [
     ("num_fid_samples: 5000", "num_fid_samples", "sample_num"),
     ("poses_per_complex: 10", "poses_per_complex", "sample_num"),
     ("data: {structures_per_complex: 10}", "data.structures_per_complex", None),
-    ("general: {molecules_to_save: 20}", "general.molecules_to_save", None),
     ("samples: {samples_per_length: 10}", "samples.samples_per_length", "sample_num"),
     ("ensemble_size: 5\nsampling: {zork: 1}", "ensemble_size", "sample_num"),
     ("ensemble_size: 5", "ensemble_size", None),
@@ -64,14 +55,8 @@ PRODUCTS = [
 LENGTHS_OF_ITEMS = [
     ("sample_size: 65536", "sample_size", None),
     ("train: {sampling_rate: 8000, num_samples: 24}", "train.num_samples", None),
-    ("segment: 4", "segment", None),
-    ("training_seconds: 1.5", "training_seconds", None),
-    ("sample_rate: 8000\nlog: {seconds: 30}", "log.seconds", None),
-    ("data_dim: {text_seq_len: 77}", "data_dim.text_seq_len", None),
-    ("data: {max_token_length: 256 } # filter what is longer", "data.max_token_length", None),
     ("t5: {max_length: 512}", "t5.max_length", None),
     ("prompt: {type: TextEmbedder, max_length: 77}", "prompt.max_length", None),
-    ("wav_len: 6.0", "wav_len", None),
     ("max_text_len: 25\nbatch_size: 2\ncharacter_zork: a", "max_text_len", None),
 ]
 PRECISIONS = [
@@ -95,13 +80,11 @@ SPEED = [
     ("benchmark: false\ndeterministic: false", "benchmark", "cudnn_benchmark"),
     ("benchmark: false", "benchmark", None),
     ("fused_rmsnorm: true", "fused_rmsnorm", "fused_kernels"),
-    ("fused_mlp: true", "fused_mlp", None),
     ("adam_fused: true", "adam_fused", "fused_kernels"),
     ("allowTF32: true", "allowTF32", "tf32"),
     ("optimization: {kwargs: {fused: true}}", "optimization.kwargs.fused", "fused_kernels"),
     ("rms_norm_fusion: false", "rms_norm_fusion", "fused_kernels"),
     ("use_liger_zork: true", "use_liger_zork", "fused_kernels"),
-    ("checkpoint_cpu_offload: true", "checkpoint_cpu_offload", None),
     ("act_ckpt_settings: [8, 100]", "act_ckpt_settings", "grad_checkpoint"),
     ("net: {checkpoint_level: 0}", "net.checkpoint_level", "grad_checkpoint"),
     ("model: {zork: {checkpointed: true}}", "model.zork.checkpointed", "grad_checkpoint"),
@@ -112,7 +95,6 @@ SPEED = [
     ("attention: zork_linear", "attention", None),
     ("model: {zork: {flash: false}}", "model.zork.flash", "attention_impl"),
     ("augment: {flash: false}", "augment.flash", None),
-    ("weight: {bit: 4}", "weight.bit", None),
     (
         "generation_config: {params: {ldm_steps: 200}}",
         "generation_config.params.ldm_steps",
@@ -148,7 +130,6 @@ COUNTS = [
     ("lr_init: 0.1", "lr_init", "learning_rate"),
     ("lr_init: 0.1\nlr: 0.2", "lr_init", None),
     ("batch_sizes: {256: 8}", "batch_sizes.256", "batch_size"),
-    ("sizes: {256: 8}", "sizes.256", None),
     ("train: {base_lr: 0.1, lr: {start_lr: 0.1, end_lr: 0.01}}", "train.lr.start_lr", None),
     ("scheduler: {start_lr: 0.1, end_lr: 0.01}", "scheduler.start_lr", "learning_rate"),
     ("eval_gradient_accumulation_steps: 4", "eval_gradient_accumulation_steps", None),
