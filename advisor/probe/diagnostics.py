@@ -23,8 +23,8 @@ LONGEST_S = 10.0
 WHOLE = 2
 """Steps that begin before one is seen from its begin to its end."""
 NAMES_KEPT = 8
-KNOWN = ("aten", "prim", "prims")
-"""Namespaces of torch's own operations."""
+KNOWN = ("aten", "prim", "prims", "profiler")
+"""Namespaces of torch's own operations; those of its profiler compute nothing."""
 OPAQUE = ("rnn", "lstm", "gru")
 """Torch's own that do much work and have no formula."""
 KINDS = ("model", "gradients", "optimizer", "activations", "workspace")
