@@ -11,6 +11,8 @@ from benchmarks.knob_finder import Score, score, table
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.corpus
+
 
 @pytest.fixture(scope="module")
 def result(corpus: Path) -> Score:
