@@ -32,7 +32,7 @@ from advisor.executor.engines.local import LocalEngine
 from advisor.executor.requests import TrialRequest, Variant
 from advisor.model import Machine, MeasurePlan, Run
 from advisor.stats import two_sample_interval
-from advisor.tuner.standing import MIN_STEPS, SAMPLER_FORWARDS
+from advisor.tuner.state import MIN_STEPS, SAMPLER_FORWARDS
 from benchmarks.search_quality import RULES, Values, searched
 from benchmarks.surface_programs import SPECS, Spec, at, laid_out
 from tests.support.simulator.engine import GridPoint, RecordedEngine, Table
@@ -255,7 +255,7 @@ def bounded() -> None:
             slowest_ms = max(told_ms(free), default=0.0)
             aim = objective.parse("throughput", [f"latency_p95<={slowest_ms / 2:.3f}ms"])
             inside = searched(surface, Path(folder), aim)
-            proofs = inside.standing.proofs
+            proofs = inside.state.confirmations
             gain = proofs[-1].interval(aim) if proofs and inside.winner.changes else None
         print(
             f"| {name} | {batch_of(free, surface)} | {slowest_ms:.2f} | {slowest_ms / 2:.2f} "
@@ -266,7 +266,7 @@ def bounded() -> None:
 
 def told_ms(search: FormulaSearch) -> list[float]:
     """95 of a hundred latencies in each run of what was proven."""
-    runs = search.standing.proofs[-1].runs("after") if search.standing.proofs else ()
+    runs = search.state.confirmations[-1].runs("after") if search.state.confirmations else ()
     return [run.latency_p95_ms for run in runs if run.latency_p95_ms is not None]
 
 

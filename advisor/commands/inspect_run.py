@@ -23,17 +23,15 @@ from advisor.objective import THROUGHPUT
 from advisor.report.build import trial_entry
 from advisor.report.progress import Progress
 from advisor.runner import limits
-from advisor.tuner.batch_place import place_of_batch
-from advisor.tuner.discover import (
-    FEW_STEPS,
-    SHORT_S,
+from advisor.tuner.baseline import find_batch
+from advisor.tuner.context import Source, TuningContext
+from advisor.tuner.discovery import (
     Discovery,
     experiment,
     phase_of,
     phases,
 )
-from advisor.tuner.facts import Source, TuningContext
-from advisor.tuner.standing import TunerState
+from advisor.tuner.state import FEW_STEPS, SHORT_S, TunerState
 
 if TYPE_CHECKING:
     import argparse
@@ -42,8 +40,7 @@ if TYPE_CHECKING:
 
     from advisor.executor.engines import Engine
     from advisor.model import Effects, Phase
-    from advisor.tuner.asking import SearchStep
-    from advisor.tuner.standing import Result
+    from advisor.tuner.state import Result, SearchStep
 
 T = TypeVar("T")
 
@@ -155,8 +152,8 @@ def experimented(facts: TuningContext, bench: _Bench, argv: tuple[str, ...]) -> 
             f"{result.next_step}\n{result.log_tail}".rstrip()
         )
         raise TrialFailedError(result.kind, msg)
-    now = TunerState(facts=facts, clock_s=NO_BUDGET_S, originals=(result,))
-    if place := drive(place_of_batch(now), bench):
+    now = TunerState(context=facts, clock_s=NO_BUDGET_S, originals=(result,))
+    if place := drive(find_batch(now), bench):
         again = bench.answer(
             TrialRequest(variant=Variant(), purpose="baseline", plan=replace(plan, batch_at=place))
         )

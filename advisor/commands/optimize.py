@@ -38,11 +38,11 @@ from advisor.quality import measure_key
 from advisor.report import build, sections, sentences, writing
 from advisor.report.build import trial_entry
 from advisor.report.verdict import TuningResult
-from advisor.tuner import next_turn
-from advisor.tuner.asking import Stop
+from advisor.tuner import next_request
+from advisor.tuner.confirm import proven_candidate
+from advisor.tuner.context import PriorData, TuningContext
 from advisor.tuner.decisions import decisions
-from advisor.tuner.facts import PriorData, TuningContext
-from advisor.tuner.proof import proven_candidate
+from advisor.tuner.state import Stop
 
 if TYPE_CHECKING:
     import argparse
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from advisor.model import Change
     from advisor.report.progress import Progress
     from advisor.report.schema import Report
-    from advisor.tuner.standing import Result
+    from advisor.tuner.state import Result
 
 __all__ = ["add_arguments", "run"]
 
@@ -125,11 +125,11 @@ def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: P
     """Run requests until the tuner stops; `answers` keeps them if interrupted."""
     stage = ""
     while True:
-        turn = next_turn(aim.facts, answers)
+        turn = next_request(aim.facts, answers)
         if isinstance(turn, Stop):
             return turn
         if turn.request.purpose != stage:
-            if stage == "baseline" and (slow := sentences.slow_starts(turn.standing.starts)):
+            if stage == "baseline" and (slow := sentences.slow_starts(turn.state.starts)):
                 progress.note(slow)
             stage = turn.request.purpose
             progress.stage(stage)
@@ -140,8 +140,8 @@ def search(aim: TargetContext, lab: Executor, answers: list[Result], progress: P
 
 def not_measured(stop: Stop) -> AdvisorError:
     """Error of an original that does not show a figure that was asked for."""
-    run = stop.standing.original
-    names = " and ".join(stop.standing.facts.objective.unmeasured(run))
+    run = stop.state.original
+    names = " and ".join(stop.state.context.objective.unmeasured(run))
     gaps = "; ".join(f"{what}: {why}" for what, why in run.telemetry.gaps)
     msg = (
         f"The original ran, and its {names} could not be measured{f' ({gaps})' if gaps else ''}. "
@@ -265,11 +265,13 @@ def conclude(
     Where the config cannot be written, the report is that of a dry run, beside the reason.
     """
     options = job.options
-    state = (stop or next_turn(facts, answers)).standing
+    state = (stop or next_request(facts, answers)).state
     winner = proven_candidate(state) if stop is not None else Candidate()
-    if state.quality.original and not facts.earlier.quality_reference:
+    if state.quality.reference and not facts.earlier.quality_reference:
         try:
-            job.versions.keep_quality_reference(quality_key(job, lab), dict(state.quality.original))
+            job.versions.keep_quality_reference(
+                quality_key(job, lab), dict(state.quality.reference)
+            )
         except StateUnusableError as problem:  # the folder was there before the first trial
             job.progress.note(f"{problem} A later call takes its tolerance from the tuned config.")
     text, written = "", Written()

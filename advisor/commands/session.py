@@ -23,7 +23,7 @@ from advisor.runner import limits
 from advisor.sandbox.capabilities import isolation_warnings
 from advisor.settings import parse_duration_s
 from advisor.state import existing_folders, project_root, state_folder
-from advisor.tuner.facts import Source
+from advisor.tuner.context import Source
 
 if TYPE_CHECKING:
     import argparse

@@ -44,8 +44,8 @@ class TrialRequest:
     variant: Variant
     purpose: Purpose
     plan: MeasurePlan
-    knob: KnobKey | None = None
-    """The knob whose values are being tried."""
+    knobs: tuple[KnobKey, ...] = ()
+    """Every knob that the trial moves."""
     command: CommandName = "own"
     repeat: int | None = None
     """Number of the repetition, each with a seed of its own; None: the seed of the call, if any."""

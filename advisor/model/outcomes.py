@@ -25,7 +25,7 @@ TuningResult = Literal["changed", "advised", "kept", "refused", "ignored", "list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Decision on one knob with its evidence."""
+    """Outcome of one knob, with its sentence and its evidence."""
 
     document: str
     path: str
@@ -35,23 +35,21 @@ class Decision:
     old: JsonScalar | tuple[JsonScalar, ...]
     new: JsonScalar | tuple[JsonScalar, ...]
     reason: str
-    """A key of the sentences that the report has."""
-    data: tuple[tuple[str, JsonScalar], ...] = ()
-    """Figures of the sentence."""
+    """A sentence for the report, printed as it is."""
     trials: tuple[str, ...] = ()
-    """Ids of the processes in which the knob was tried."""
+    """Ids of the processes that moved the knob."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Proven gain that only the user can write, as in code."""
+    """A confirmed change that the user has to make: in the code, or of a training batch."""
 
     kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     title: str
     gain: Interval
-    data: tuple[tuple[str, JsonScalar], ...] = ()
-    """Figures of the sentence."""
+    reason: str
+    """Sentences for the report, printed as they are."""
     site: str | None = None
     patch: str | None = None
     used_contended_rounds: bool = False
-    """rerun on an idle machine: the gain is that beside others."""
+    """Contended rounds had to be counted: the gain is that beside others."""

@@ -1,31 +1,26 @@
-"""What a config cannot hold: proven settings of the code, with a patch where one is certain."""
+"""Confirmed suggestions as advice, with a patch where the place in the code is certain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from advisor.model import Advice
-from advisor.patches import (
-    bucket_patch,
-    model_patches,
-    patches,
-    python_source,
-)
-from advisor.tuner.switches import SWITCHES
+from advisor.patches import bucket_patch, model_patches, patches, python_source
+from advisor.tuner.code_suggestions import is_confirmed, overlap, switch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from advisor.executor.program import Program
-    from advisor.model import Effects, Interval, JsonScalar
+    from advisor.model import Effects, Interval
     from advisor.patches.python_source import Edit
-    from advisor.tuner.facts import Suggestion
-    from advisor.tuner.standing import TunerState
-    from advisor.tuner.switches import Switch
+    from advisor.tuner.code_suggestions import Switch
+    from advisor.tuner.state import Suggestion, TunerState
 
 Place = tuple[Path, int]
+BESIDE_OTHERS = "Some rounds ran under background load; rerun on an idle machine."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,81 +31,68 @@ class CodeEdit:
     edit: Edit
 
 
-def proven_advice(now: TunerState, program: Program) -> tuple[Advice, ...]:
-    """Every proposal whose pairs lie above the smallest gain, the largest gain first; what was
-    measured of all of them together comes last."""
+def proven_advice(state: TunerState, program: Program) -> tuple[Advice, ...]:
+    """Confirmed suggestions, the largest gain first; all of them together come last."""
     found = []
-    for proposal in now.proposals:
-        outcome, objective = proposal.outcome, now.facts.objective
-        if outcome is None:
-            continue
-        interval = outcome.interval(objective)
-        together = proposal.kind == "together"
-        if interval is None or not (together or outcome.proven(objective, now.facts.smallest_gain)):
-            continue
-        found.append(advice_of(now, program, proposal, interval))
+    for suggestion in state.suggestions:
+        outcome = suggestion.outcome
+        interval = outcome.interval(state.context.objective) if outcome else None
+        together = suggestion.kind == "together"
+        if interval is not None and (together or is_confirmed(state, suggestion)):
+            found.append(advice_of(state, program, suggestion, interval))
     return tuple(sorted(found, key=lambda each: (each.kind == "together", -each.gain.estimate)))
 
 
-def advice_of(now: TunerState, program: Program, proposal: Suggestion, gain: Interval) -> Advice:
-    """One proven proposal, with where it belongs and the patch that puts it there."""
-    before, run, cwd = now.front, proposal.run, program.cwd
-    site: str | None = None
-    data: dict[str, JsonScalar] = dict(proposal.data)
-    if proposal.kind in {"loader", "buckets"}:
-        place = located(cwd, before.effects.loader_site)
-        site = written_at(place, before.effects.loader_site)
-        data |= {
-            "wait_before": before.wait_share,
-            "wait_after": run.wait_share,
-            "padding_before": before.effects.padding_share,
-            "padding_after": run.effects.padding_share,
-            "caution": run.whatif.caution if run.whatif else None,
-            "cost_s": run.whatif.cost_s if run.whatif else None,
-        }
-    elif proposal.kind == "switch":
-        switch, value = switch_of(proposal.title)
-        site = sited(now, cwd, switch)
-        cost_s = run.whatif.cost_s if run.whatif else None
-        caution = run.whatif.caution if run.whatif else None
-        code = switch.code.format(value=value)
-        data = {**data, "code": code, "cost_s": cost_s, "caution": caution}
-    patched = [proposal]
-    if proposal.kind == "together":
-        parts = [each for each in now.proposals if each.title in data_of(proposal, "parts")]
-        patched = [each for each in parts if patch_for(now, program, [each])]
-        data["unpatched"] = "\n".join(each.title for each in parts if each not in patched)
+def advice_of(
+    state: TunerState, program: Program, suggestion: Suggestion, gain: Interval
+) -> Advice:
+    """One confirmed suggestion, with its place and its patch."""
+    seen, cwd, site = state.incumbent_run.effects, program.cwd, None
+    reason = suggestion.reason
+    if suggestion.kind in {"loader", "buckets"}:
+        site = written_at(located(cwd, seen.loader_site), seen.loader_site)
+    elif suggestion.kind == "switch":
+        site = sited(state, cwd, switch_of(suggestion.title)[0])
+    patched = [suggestion]
+    if suggestion.kind == "together":
+        parts = [each for each in state.suggestions if each.title in suggestion.parts]
+        patched = [each for each in parts if patch_for(state, program, [each])]
+        reason = overlap(suggestion, gain.estimate)
+        left = [each.title for each in parts if each not in patched]
+        if left and patched:
+            reason += f" The patch leaves out what has none of its own: {', '.join(left)}."
+    contended = suggestion.outcome is not None and suggestion.outcome.used_contended_rounds
+    pairs = "1 interleaved pair" if gain.n == 1 else f"{gain.n} interleaved pairs"
+    beside = f" {BESIDE_OTHERS}" if contended else ""
     return Advice(
-        kind=proposal.kind,
-        title=proposal.title,
+        kind=suggestion.kind,
+        title=suggestion.title,
         gain=gain,
-        data=tuple(data.items()),
+        reason=f"{reason} Measured in {pairs} of fresh processes.{beside}",
         site=site,
-        patch=patch_for(now, program, patched) if patched else None,
-        used_contended_rounds=proposal.outcome is not None
-        and proposal.outcome.used_contended_rounds,
+        patch=patch_for(state, program, patched) if patched else None,
+        used_contended_rounds=contended,
     )
 
 
-def data_of(proposal: Suggestion, name: str) -> list[str]:
-    """Lines of one entry of a proposal's data."""
-    return str(dict(proposal.data).get(name, "")).splitlines()
+def patch_for(state: TunerState, program: Program, suggestions: Sequence[Suggestion]) -> str | None:
+    """The patches of `suggestions` as one, which changes each file once.
 
-
-def patch_for(now: TunerState, program: Program, proposals: Sequence[Suggestion]) -> str | None:
-    """The patches of `proposals` as one: each file is changed once, by all of them together. None
-    where any of them has none, or where they cannot be made together."""
+    None where any of them has none, or where they cannot be made together.
+    """
     diffs: list[str] = []
     edits: dict[Path, list[Edit]] = {}
-    for proposal in proposals:
-        if proposal.variant.candidate.key != now.best.key:
-            if (diff := config_patch(program, now, proposal)) is None:
+    for suggestion in suggestions:
+        if suggestion.variant.candidate.key != state.best.key:
+            if (diff := config_patch(program, state, suggestion)) is None:
                 return None
             diffs.append(diff)
-        for change in code_edits(now, program.cwd, proposal):
-            if change is None:
-                return None
-            edits.setdefault(change.path, []).append(change.edit)
+        if suggestion.kind == "training-batch":
+            continue
+        change = code_edit(state, program.cwd, suggestion)
+        if change is None:
+            return None
+        edits.setdefault(change.path, []).append(change.edit)
     for path, those in edits.items():
         diff = python_source.patch_of(path, program.cwd, *those)
         if diff is None:
@@ -119,52 +101,46 @@ def patch_for(now: TunerState, program: Program, proposals: Sequence[Suggestion]
     return "".join(diffs)
 
 
-def config_patch(program: Program, now: TunerState, proposal: Suggestion) -> str | None:
+def config_patch(program: Program, state: TunerState, suggestion: Suggestion) -> str | None:
     """The config's change as a diff."""
     if program.config is None or program.config.path is None:
         return None
-    old, new = (program.content(of) for of in (now.best, proposal.variant.candidate))
+    old, new = (program.content(of) for of in (state.best, suggestion.variant.candidate))
     return python_source.file_patch(program.config.path, old, new, program.cwd)
 
 
-def code_edits(now: TunerState, cwd: Path, proposal: Suggestion) -> list[CodeEdit | None]:
-    """What a proposal changes in the code; None for what has no certain place."""
-    seen = now.front.effects
-    data = dict(proposal.data)
-    if proposal.kind == "training-batch":
-        return []
-    if proposal.kind == "loader":
-        return [loader_change(cwd, seen, cast("dict[str, int | bool]", data))]
-    if proposal.kind == "buckets":
-        place = located(cwd, seen.loader_site)
-        told = proposal.run.whatif
-        if place is None or told is None or told.told_by is None:
-            return [None]
-        edit = bucket_patch.bucket_edit(place[1], told.told_by, told.readings or 1)
-        return [CodeEdit(path=place[0], edit=edit)]
-    return [switch_change(cwd, seen, proposal, proposal.title)]
-
-
-def loader_change(cwd: Path, seen: Effects, values: dict[str, int | bool]) -> CodeEdit | None:
-    """Arguments of the DataLoader call."""
+def code_edit(state: TunerState, cwd: Path, suggestion: Suggestion) -> CodeEdit | None:
+    """The edit of a suggestion; None for one without a certain place."""
+    seen = state.incumbent_run.effects
+    if suggestion.kind == "switch":
+        return switch_change(cwd, seen, suggestion)
     place = located(cwd, seen.loader_site)
-    return place and CodeEdit(path=place[0], edit=patches.loader_edit(place[1], values))
+    if place is None:
+        return None
+    if suggestion.kind == "loader":
+        edit = patches.loader_edit(place[1], dict(suggestion.arguments))
+        return CodeEdit(path=place[0], edit=edit)
+    whatif = suggestion.run.whatif
+    if whatif is None or whatif.told_by is None:
+        return None
+    edit = bucket_patch.bucket_edit(place[1], whatif.told_by, whatif.readings or 1)
+    return CodeEdit(path=place[0], edit=edit)
 
 
-def switch_change(cwd: Path, seen: Effects, proposal: Suggestion, whatif: str) -> CodeEdit | None:
-    """A switch of the catalogue, as it was tried in `proposal`."""
+def switch_change(cwd: Path, seen: Effects, suggestion: Suggestion) -> CodeEdit | None:
+    """A switch of the catalogue, as it was tried."""
     place = located(cwd, seen.model_site)
     if place is None:
         return None
     path, line = place
-    switch, value = switch_of(whatif)
+    switch, value = switch_of(suggestion.title)
     device = (seen.device or "cpu").partition(":")[0]
-    told = proposal.run.whatif
-    plain = told is not None and told.one_tensor is True
+    whatif = suggestion.run.whatif
+    plain = whatif is not None and whatif.one_tensor is True
     made: dict[str, Callable[[], Edit]] = {
         "autocast": lambda: model_patches.autocast_edit(line, device, value, widen=plain),
         "channels_last": lambda: model_patches.channels_last_edit(line),
-        "compile": lambda: model_patches.compile_edit(line),
+        "compile": lambda: model_patches.compile_edit(line, value),
         "set_to_none": lambda: model_patches.zero_grad_edit,
     }
     if switch.statements:
@@ -173,15 +149,9 @@ def switch_change(cwd: Path, seen: Effects, proposal: Suggestion, whatif: str) -
     return CodeEdit(path=path, edit=made[switch.name]()) if switch.name in made else None
 
 
-def switch_of(whatif: str) -> tuple[Switch, str]:
-    """The switch and the value of what was tried, `compile` or `threads=4`."""
-    name, _, value = whatif.partition("=")
-    return next(switch for switch in SWITCHES if switch.name == name), value
-
-
-def sited(now: TunerState, cwd: Path, switch: Switch) -> str | None:
-    """Where the code of a switch stands, or would."""
-    site = now.front.effects.model_site
+def sited(state: TunerState, cwd: Path, switch: Switch) -> str | None:
+    """Place of the code of a switch."""
+    site = state.incumbent_run.effects.model_site
     place = located(cwd, site)
     source = python_source.read_source(place[0]) if place else None
     line = model_patches.zero_grad_line(source) if source else None
@@ -198,7 +168,7 @@ def located(cwd: Path, site: str | None) -> Place | None:
 
 
 def written_at(place: Place | None, site: str | None) -> str | None:
-    """`train.py:88 DataLoader(...)`: the call that holds the arguments, where it was found."""
+    """`train.py:88 DataLoader(...)`: the call that holds the arguments."""
     found = patches.loader_place(*place) if place else None
     if site is None or found is None:
         return site

@@ -71,7 +71,7 @@ def autocast_edit(line: int, device: str, dtype: str, *, widen: bool) -> Edit:
     return edit
 
 
-def compile_edit(line: int) -> Edit:
+def compile_edit(line: int, mode: str = "") -> Edit:
     """`model.compile()` after the last line that gives `model`, called at `line`, its value.
 
     It cannot be made if what is called is neither a plain name nor an attribute of `self`, or if
@@ -83,8 +83,9 @@ def compile_edit(line: int) -> Edit:
         if len(called := _called(source, line)) != 1:
             return None
         (name,) = called
+        given = f'mode="{mode}"' if mode else ""
         found = _built(source, line, name)
-        splice = _after(source, *found, f"{name}.compile()") if found else None
+        splice = _after(source, *found, f"{name}.compile({given})") if found else None
         return None if splice is None else [splice]
 
     return edit

@@ -13,6 +13,7 @@ from .overrides import Overrides
 from .runtime_flags import has_tf32
 from .session import Session
 
+COMPILE_MODES = ("reduce-overhead", "max-autotune")
 AFTER_COMPILING = 3
 """Calls after a compilation that still belong to warm-up: backwards are compiled late."""
 
@@ -212,7 +213,8 @@ def _compile(torch: Any, overrides: Overrides, module: Any, value: str) -> str |
         for part in module.modules()
     ):
         return "the model is compiled already"
-    compiled = torch.compile(module.forward, **({"backend": value} if value else {}))
+    given = {"mode" if value in COMPILE_MODES else "backend": value} if value else {}
+    compiled = torch.compile(module.forward, **given)
     settling = 0
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -53,8 +53,8 @@ from advisor.report.verdict import (
     whole_gain,
 )
 from advisor.stats import pooled_band, walsh_interval
-from advisor.tuner import results
-from advisor.tuner.proof import proven_proofs
+from advisor.tuner import output_check
+from advisor.tuner.confirm import proven_confirmations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from advisor.machine.target import Target
     from advisor.model import Change, Neighbour
     from advisor.objective import Objective
-    from advisor.tuner.standing import TunerState
+    from advisor.tuner.state import TunerState
 
 BUSY = 0.1
 """Share of the CPUs held by others from which on a machine is called busy."""
@@ -105,7 +105,7 @@ class RunInfo:
 
 def optimize_report(found: TuningResult, info: RunInfo) -> Report:
     """The whole report of one `optimize`."""
-    state, winner, objective = found.state, found.winner, found.state.facts.objective
+    state, winner, objective = found.state, found.winner, found.state.context.objective
     free = next((step for step in found.chain if not is_traded(step)), None)
     traded = [step for step in found.chain if is_traded(step)]
     before, after = sides(found)
@@ -136,11 +136,11 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
         dry_run=info.dry_run,
         unfinished=found.unfinished,
         workload=info.workload,
-        phase=state.facts.workload.phase,
+        phase=state.context.workload.phase,
         command=info.command,
         cwd=str(info.cwd),
         machine=machine_entry(found.machine),
-        target=target_entry(info.target, state.facts.memory_limit_gib),
+        target=target_entry(info.target, state.context.memory_limit_gib),
         bottleneck_before=bottleneck(found, Candidate(), info),
         bottleneck_after=bottleneck(found, winner, info) if winner.changes else None,
         decisions=[decision_entry(each, state) for each in found.decisions],
@@ -151,17 +151,17 @@ def optimize_report(found: TuningResult, info: RunInfo) -> Report:
             for each in found.comparisons
             if each.ab_test.purpose != "quality"
         ],
-        safe=state.facts.safe,
+        safe=state.context.safe,
         noise=max(state.noise, between_equal_runs(found.attempts) or 0.0) or None,
-        tie_threshold=state.band,
-        smallest_gain=state.facts.smallest_gain,
+        tie_threshold=state.tie_threshold,
+        smallest_gain=state.context.smallest_gain,
         objective=objective.name,
         objective_unit=objective.unit(found.unit, numbers.plural(found.unit)),
         constraints=[each.text for each in objective.constraints],
         restored_constraints=found.restored_constraints,
         price_per_hour=info.price_per_hour,
         trials=[trial_entry(attempt) for attempt in found.attempts],
-        skipped=[sentences.skipped(entry) for entry in state.skipped],
+        skipped=[entry.sentence for entry in state.skipped],
         candidate=best_candidate(found) if verdict == "partial" else None,
         next_actions=next_actions(found, info),
         diff=found.diff,
@@ -202,7 +202,7 @@ def sides(found: TuningResult) -> tuple[Side, Side]:
 
 def paired_rates(found: TuningResult, before: Side, after: Side) -> tuple[Side, Side]:
     """Both rates from the rounds of the comparison, at its ratio where throughput decides."""
-    gain, objective = whole_gain(found), found.state.facts.objective
+    gain, objective = whole_gain(found), found.state.context.objective
     arms = [
         rate_interval([run.units_per_s for run in step.runs(arm)])
         for step, arm in ((found.chain[0], BEFORE), (found.chain[-1], AFTER))
@@ -308,9 +308,9 @@ def bottleneck(found: TuningResult, candidate: Candidate, info: RunInfo) -> Bott
 
 def larger_batch(found: TuningResult) -> LargerBatch | None:
     """The proven gain of a larger batch alone over the original."""
-    for step in proven_proofs(found.state)[:1]:
+    for step in proven_confirmations(found.state)[:1]:
         kinds = {change.kind for change in step.ab_test.after.variant.candidate.changes}
-        runs, gain = step.runs(AFTER), step.interval(found.state.facts.objective)
+        runs, gain = step.runs(AFTER), step.interval(found.state.context.objective)
         if kinds <= {"batch_size", "grad_accum"} and gain and runs and runs[0].effects.batch:
             return LargerBatch(batch=runs[0].effects.batch, gain=gain)
     return None
@@ -342,13 +342,13 @@ def resume_command(info: RunInfo, budget_s: float) -> str:
 
 def best_candidate(found: TuningResult) -> CandidateEntry | None:
     """The most promising candidate without a proof, with its gain so far."""
-    state, objective = found.state, found.state.facts.objective
-    for step in reversed(state.proofs):
+    state, objective = found.state, found.state.context.objective
+    for step in reversed(state.confirmations):
         gain = step.interval(objective)
         if gain is not None and gain.estimate > 1:
             label = step.ab_test.after.variant.label
             return CandidateEntry(label=label, ratio=gain.estimate, gain=gain_entry(gain))
-    suggested = {proposal.variant.candidate.key for proposal in state.proposals}
+    suggested = {proposal.variant.candidate.key for proposal in state.suggestions}
     ran = [
         (state.gain(attempt.run, state.original), attempt.request.variant.candidate)
         for attempt in found.attempts
@@ -359,7 +359,7 @@ def best_candidate(found: TuningResult) -> CandidateEntry | None:
         key=lambda each: each[0],
         default=(1.0, Candidate()),
     )
-    if ratio <= 1 + state.band:
+    if ratio <= 1 + state.tie_threshold:
         return None
     return CandidateEntry(label=candidate.label, ratio=ratio)
 
@@ -376,7 +376,7 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
             command=command,
             ratio=each.gain,
         )
-        for each in state.proposals
+        for each in state.suggestions
         if each.outcome is None
     ]
     candidate = best_candidate(found) if not found.winner.changes else None
@@ -403,7 +403,7 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
 def load_of(found: TuningResult) -> str:
     """Background load during the comparison, or during the search where there is none."""
     everything = [a.run for a in found.attempts if a.run is not None and not a.reused]
-    proofs = found.state.proofs
+    proofs = found.state.confirmations
     runs = [run for step in proofs for run in (*step.runs(BEFORE), *step.runs(AFTER))] or everything
     if not runs:
         names = _named(found.background_load)
@@ -460,13 +460,13 @@ def between_equal_runs(attempts: Sequence[TrialResult]) -> float | None:
 def notes(found: TuningResult, info: RunInfo) -> list[str]:
     """Facts to know before trusting the figures, the most important first."""
     state = found.state
-    lines = list(filter(None, map(sentences.collapsed, state.proofs)))
-    suggestions = [each for each in state.proposals if each.outcome is not None]
-    compared = (*state.proofs, *(each.outcome for each in suggestions if each.outcome))
+    lines = list(filter(None, map(sentences.collapsed, state.confirmations)))
+    suggestions = [each for each in state.suggestions if each.outcome is not None]
+    compared = (*state.confirmations, *(each.outcome for each in suggestions if each.outcome))
     after = [run for comparison in compared for run in comparison.runs(AFTER)]
-    if unread := results.unread(state.originals, after):
+    if unread := output_check.unread(state.originals, after):
         lines.append(sentences.unread(unread))
-    if state.quality.judgements and state.facts.workload.quality_proof == "one-run":
+    if state.quality.judgements and state.context.workload.quality_proof == "one-run":
         lines.append(
             "Quality is not proven: quality-proof is one-run, so each value rests on one run."
         )
@@ -476,11 +476,11 @@ def notes(found: TuningResult, info: RunInfo) -> list[str]:
         lines.append(slow)
     if info.target.note and info.target.profile is not None:
         lines.append(info.target.note)
-    if not state.facts.has_gpu:
+    if not state.context.has_gpu:
         lines.append("All of this was measured on this CPU. It says nothing about a GPU.")
     lines += [
         f"Found by experiment: {sentences.followed(each, found.program.unit)}"
-        for source in state.facts.sources
+        for source in state.context.sources
         for each in source.findings.followed
     ]
     if state.batch_at is not None:
@@ -536,7 +536,7 @@ def decision_entry(decision: Decision, state: TunerState) -> DecisionEntry:
             "outcome": decision.outcome,
             "from": _plain(decision.old),
             "to": _plain(decision.new),
-            "reason": sentences.why(decision),
+            "reason": decision.reason,
             "in_phase": knob is None or decision.outcome == "changed" or state.in_phase(knob),
             "trials": list(decision.trials),
         }
@@ -551,7 +551,7 @@ def suggestion_entry(advice: Advice) -> SuggestionEntry:
     """One suggestion."""
     return SuggestionEntry(
         title=advice.title,
-        detail=sentences.advised(advice),
+        detail=advice.reason,
         gain=gain_entry(advice.gain),
         site=advice.site,
         patch=advice.patch,

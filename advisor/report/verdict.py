@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from advisor import numbers
 from advisor.executor.comparison import chained
 from advisor.report import sentences
-from advisor.tuner.proof import mends, proven_proofs
-from advisor.tuner.standing import SPARE
+from advisor.tuner.confirm import is_significant, proven_confirmations, restores_constraints
+from advisor.tuner.state import SPARE
 
 if TYPE_CHECKING:
     from advisor.executor.comparison import Comparison
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from advisor.executor.requests import TrialResult
     from advisor.model import Advice, Candidate, Decision, Interval, Machine, Neighbour
     from advisor.report.schema import OptimizeVerdict
-    from advisor.tuner.asking import Stop
-    from advisor.tuner.standing import TunerState
+    from advisor.tuner.state import Stop, TunerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +64,15 @@ class TuningResult:
     @property
     def chain(self) -> tuple[Comparison, ...]:
         """Comparisons from the original to the winner."""
-        return proven_proofs(self.state) if self.winner.changes else ()
+        return proven_confirmations(self.state) if self.winner.changes else ()
 
     @property
     def restored_constraints(self) -> list[str]:
         """Constraints that every run of the original broke."""
         state = self.state
-        if not self.winner.changes or not mends(state, state.originals):
+        if not self.winner.changes or not restores_constraints(state, state.originals):
             return []
-        return [each.text for each in state.facts.objective.broken(state.original)]
+        return [each.text for each in state.context.objective.broken(state.original)]
 
     @property
     def never_run(self) -> list[str]:
@@ -92,17 +91,17 @@ def quality_proven(found: TuningResult) -> bool | None:
     """Whether traded results were confirmed; None where nothing was traded."""
     if not found.winner.only("numeric", "quality").changes:
         return None
-    return found.state.facts.workload.quality_proof == "bounds"
+    return found.state.context.workload.quality_proof == "bounds"
 
 
 def whole_gain(found: TuningResult) -> Interval | None:
     """Gain of everything that is written, by all evidence of the call."""
-    return chained(found.chain, found.state.facts.objective)
+    return chained(found.chain, found.state.context.objective)
 
 
 def baseline_note(found: TuningResult) -> str:
     """The sentence for a baseline that disagrees with the comparison; empty where they agree."""
-    objective, unit = found.state.facts.objective, found.unit
+    objective, unit = found.state.context.objective, found.unit
     name = objective.unit(unit, numbers.plural(unit))
     return (found.chain and found.chain[0].drift_note(objective, name)) or ""
 
@@ -116,8 +115,9 @@ def verdict_of(found: TuningResult) -> OptimizeVerdict:
     assert found.stop is not None
     state = found.state
     left_out = bool(found.never_run) or any(entry.matters for entry in state.skipped)
-    is_open = without_its_proof(state) or (bool(state.proofs) and state.proofs[-1].cut_short)
-    ended = left_out or is_open or found.stop.reason == "budget-too-small"
+    is_open = without_its_proof(state) or state.likely is not None
+    cut_short = bool(state.confirmations) and state.confirmations[-1].cut_short
+    ended = left_out or is_open or cut_short or found.stop.reason == "budget-too-small"
     return "partial" if ended else "unchanged"
 
 
@@ -134,17 +134,17 @@ def reason(found: TuningResult) -> str:
         return _too_small(found, stop)
     whole = whole_gain(found)
     if whole is None:
-        text = _last_failed(found) if state.proofs else _no_comparison(found)
+        text = _last_failed(found) if state.confirmations else _no_comparison(found)
         if verdict_of(found) != "partial":
             return text
         budget = numbers.whole_minutes(needed_budget_s(state))
         return f"{text} Call again with --budget {budget}."
-    gained = sentences.gained(whole, found.unit, state.facts.objective.name)
+    gained = sentences.gained(whole, found.unit, state.context.objective.name)
     text = f"The tuned {found.subject} {gained}."
     if found.restored_constraints:
         kept = ", ".join(found.restored_constraints)
         text += f" It keeps {kept}; no run of the original did."
-    if len(state.proofs) > len(found.chain):
+    if not all(is_significant(state, each) for each in state.confirmations):
         text += " Changes that were not proven on top of it were left out."
     return text
 
@@ -156,7 +156,7 @@ def _too_small(found: TuningResult, stop: Stop) -> str:
         takes = "finished no item"
     text = (
         f"One process of this program {takes}, so the budget of "
-        f"{numbers.duration(state.facts.budget_s)} is too small to try and prove a setting."
+        f"{numbers.duration(state.context.budget_s)} is too small to try and prove a setting."
     )
     if state.starts.slow:
         text += (
@@ -168,7 +168,7 @@ def _too_small(found: TuningResult, stop: Stop) -> str:
 
 def _last_failed(found: TuningResult) -> str:
     """The outcome of the last comparison, which proved nothing."""
-    last, facts = found.state.proofs[-1], found.state.facts
+    last, facts = found.state.confirmations[-1], found.state.context
     if last.failure is not None:
         evidence = last.failure.evidence.rstrip(".")
         return (
@@ -192,9 +192,9 @@ def spelled(gain: Interval) -> str:
 
 def without_its_proof(state: TunerState) -> bool:
     """Whether a faster candidate never came to its comparison."""
-    unproven = any(proposal.outcome is None for proposal in state.proposals)
-    found = any(verdict.outcome == "found" for verdict in state.settled)
-    return not state.proofs and (unproven or found)
+    unproven = any(proposal.outcome is None for proposal in state.suggestions)
+    found = any(verdict.outcome == "found" for verdict in state.verdicts)
+    return not state.confirmations and (unproven or found)
 
 
 def _no_comparison(found: TuningResult) -> str:
@@ -212,7 +212,7 @@ def _no_comparison(found: TuningResult) -> str:
     if pairs := _unproven_pairs(found):
         return pairs + _unknown(found)
     if tried:
-        limit = numbers.percent(state.band)
+        limit = numbers.percent(state.tie_threshold)
         return f"No value tested was faster by more than {limit}.{_unknown(found)}"
     if any(entry.matters for entry in state.skipped):
         return "The budget was spent before a candidate could run, so nothing is known yet."
@@ -233,8 +233,8 @@ def _unknown(found: TuningResult) -> str:
 def _unproven_pairs(found: TuningResult) -> str:
     """The most promising suggestion, where its pairs proved nothing."""
     state = found.state
-    objective, least = state.facts.objective, state.facts.smallest_gain
-    ended = [(each, each.outcome) for each in state.proposals if each.outcome is not None]
+    objective, least = state.context.objective, state.context.smallest_gain
+    ended = [(each, each.outcome) for each in state.suggestions if each.outcome is not None]
     if not ended or any(pairs.proven(objective, least) for _, pairs in ended):
         return ""
     best, pairs = max(ended, key=lambda each: each[0].gain)
@@ -252,4 +252,4 @@ def needed_budget_s(state: TunerState) -> float:
     """The budget that holds the steps which this one did not."""
     missing_s = max((entry.needed_s - entry.remaining_s for entry in state.skipped), default=0.0)
     starts_s = state.starts.budget_for(math.ceil(missing_s / max(state.price_s, 1e-9)))
-    return SPARE * max(state.facts.budget_s + missing_s, starts_s)
+    return SPARE * max(state.context.budget_s + missing_s, starts_s)

@@ -1,7 +1,4 @@
-"""What became of every knob: derived once, from where the search ended and what is written.
-
-Whether a knob changed is read off the winner alone, so no word of a stage can contradict the file.
-"""
+"""A verdict and its sentence for every knob, from the end of the search and what is written."""
 
 from __future__ import annotations
 
@@ -9,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from advisor.model import Decision
 from advisor.tuner.baseline import OWN_KINDS
-from advisor.tuner.flags import FLAGS
-from advisor.tuner.standing import TunerState, key_of
+from advisor.tuner.effects import other_phase
+from advisor.tuner.state import TunerState, key_of
+from advisor.tuner.value_trials import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.executor.requests import TrialResult
+    from advisor.executor.requests import KnobKey, TrialResult
     from advisor.model import Candidate, Change, Knob, KnobClass, TuningResult
-    from advisor.tuner.facts import Data, KnobVerdict
+    from advisor.tuner.state import KnobVerdict
 
 
 STAGES: dict[str, KnobClass] = {
@@ -25,27 +23,28 @@ STAGES: dict[str, KnobClass] = {
     **dict.fromkeys((*FLAGS, "attention_impl"), "numeric"),
     "timesteps": "quality",
 }
-"""Kinds of knobs whose stages a tier leaves out, and the class that a tier must allow."""
+"""Kinds that --safe leaves out, and their class."""
 TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
-"""Kinds of knobs that a search which comes to its end tries, moves along, or says why it does
-not."""
+"""Kinds that a whole search tries, or explains."""
 
 
 def decisions(
-    now: TunerState, winner: Candidate, attempts: Sequence[TrialResult], *, whole: bool
+    state: TunerState, winner: Candidate, trials: Sequence[TrialResult], *, whole: bool
 ) -> tuple[Decision, ...]:
-    """A decision for every knob, and for every value that moved along with one; `whole`: the search
-    came to its end, so that every stage had its say."""
+    """A decision for every knob, and for every value that moved along with one.
+
+    `whole`: every stage of the search ran.
+    """
     changes = {(c.document, c.path): c for c in winner.changes}
     found = []
-    for knob in now.all_knobs:
-        change = changes.pop(key_of(knob), None)
-        trials = tuple(a.id for a in attempts if a.request.knob == key_of(knob) and not a.repeated)
-        word = now.word_on(knob)
+    for knob in state.all_knobs:
+        key = key_of(knob)
+        change = changes.pop(key, None)
+        verdict, evidence = state.verdict_on(knob), trials_of(key, trials)
         if change is not None:
-            found.append(changed(change, word, trials))
+            found.append(changed(change, verdict, evidence))
             continue
-        outcome, reason, data = left_alone(now, knob, word, whole=whole)
+        outcome, reason = unchanged(state, knob, verdict, whole=whole)
         found.append(
             Decision(
                 document=knob.document,
@@ -56,16 +55,21 @@ def decisions(
                 old=knob.value,
                 new=knob.value,
                 reason=reason,
-                data=data,
-                trials=trials,
+                trials=evidence,
             )
         )
     return (*found, *(changed(change, None, ()) for change in changes.values()))
 
 
-def changed(change: Change, word: KnobVerdict | None, trials: tuple[str, ...]) -> Decision:
-    """A value that is written; without a word of its own it moved along with another."""
-    own = word is not None and word.outcome == "found"
+def trials_of(knob: KnobKey, trials: Sequence[TrialResult]) -> tuple[str, ...]:
+    """Ids of the trials that moved `knob`, alone or with another."""
+    return tuple(t.id for t in trials if knob in t.request.knobs and not t.repeated)
+
+
+def changed(change: Change, verdict: KnobVerdict | None, trials: tuple[str, ...]) -> Decision:
+    """A value that is written; without a verdict it moved along with another."""
+    own = verdict is not None and verdict.outcome == "found"
+    reason = verdict.reason if verdict is not None and own else "Moves with what it is linked to."
     return Decision(
         document=change.document,
         path=change.path,
@@ -74,29 +78,33 @@ def changed(change: Change, word: KnobVerdict | None, trials: tuple[str, ...]) -
         outcome="changed",
         old=change.old,
         new=change.new,
-        reason=f"changed-{word.reason}" if word is not None and own else "changed-along",
-        data=word.data if word is not None and own else (),
+        reason=reason.strip(),
         trials=trials,
     )
 
 
-def left_alone(
-    now: TunerState, knob: Knob, word: KnobVerdict | None, *, whole: bool
-) -> tuple[TuningResult, str, Data]:
-    """Why a knob is as it was: outcome, reason, and what the sentence is filled with."""
-    if word is not None and word.outcome == "found":
-        return "kept", "not-proven", word.data
-    if word is not None:
-        return word.outcome, word.reason, word.data  # type: ignore[return-value]
-    if not now.in_phase(knob):
-        return "kept", "other-phase", (("phase", knob.phase), ("runs", now.phase))
+def unchanged(
+    state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
+) -> tuple[TuningResult, str]:
+    """Outcome and sentence of a knob that keeps its value."""
+    if verdict is not None and verdict.outcome == "found":
+        return "kept", "Not written: faster in the search, and the gain was not confirmed."
+    if verdict is not None:
+        return verdict.outcome, verdict.reason.strip()  # type: ignore[return-value]
+    if not state.in_phase(knob):
+        return "kept", other_phase(knob, state)
     if not knob.editable:
-        return "refused", "not-editable", (("why", knob.why),)
+        return "refused", f"Left as it is: {knob.why}."
     needs = STAGES.get(knob.kind)
-    if needs is not None and not now.facts.allows(needs):
-        return "listed", "outside-tier", (("class", needs),)
+    if needs is not None and not state.context.allows(needs):
+        return "listed", f"Not tried: --safe was given, which changes no {needs} knob."
     if not whole and knob.kind in TRIED:
-        return "skipped", "not-reached", ()
+        return "skipped", "The call ended before it came to this setting."
+    if knob.kind == "num_devices":
+        return "listed", "Never tuned: you decide how many processes or cards share the work."
     if knob.knob_class in {"training", "quality"}:
-        return "listed", "never-by-itself", (("class", knob.knob_class),)
-    return "kept", "no-stage", ()
+        return "listed", f"Never tuned by itself: it is a {knob.knob_class} knob."
+    return "kept", (
+        "Nothing is tried here: no other value is known to be faster and to leave the results as "
+        "they are."
+    )

@@ -164,9 +164,9 @@ def searched(
 def test_two_fallen_runs_of_the_original_are_no_spread(tmp_path: Path) -> None:
     """A fourth stands by the one that did not fall, and the noise is that of those two."""
     search = searched(tmp_path, (("baseline", False, 1), ("baseline", False, 3)))
-    assert len(search.standing.originals) == 4
-    assert len(search.standing.usual) == 2
-    assert search.standing.noise < 0.1
+    assert len(search.state.originals) == 4
+    assert len(search.state.non_outlier_baselines) == 2
+    assert search.state.noise < 0.1
     band = build.between_equal_runs(search.lab.attempts)
     assert band is not None
     assert band < 0.1
@@ -205,7 +205,7 @@ def test_a_proof_goes_on_until_what_fell_decides_nothing(
     """Whichever arm it was; every round counts, and the report tells of them."""
     search = searched(tmp_path, tuple(("confirm", *each) for each in falls))
     assert search.values["num_workers"]
-    (proof,) = search.standing.proofs
+    (proof,) = search.state.confirmations
     each = [proof.collapsed(arm) for arm in (BEFORE, AFTER)]
     assert each == [sum(not mine for mine, _ in falls), sum(mine for mine, _ in falls)]
     assert len(proof.rounds) == len(proof.counted) == stats.pairs_that_outlive(max(each), ALPHA)
@@ -218,13 +218,13 @@ def test_what_falls_again_and_again_is_told_and_not_proven_a_second_time(tmp_pat
     is otherwise."""
     search = searched(tmp_path, tuple(("confirm", True, n) for n in range(4, 60, 4)))
     assert not search.winner.changes
-    first = search.standing.proofs[0]
+    first = search.state.confirmations[0]
     assert first.collapsed(AFTER) == MOST_COLLAPSED + 1
     assert len(first.rounds) == 4 * (MOST_COLLAPSED + 1)
     interval = first.interval(THROUGHPUT)
     assert interval is not None
     assert interval.estimate > 1.5
-    assert not any(proof.ab_test.title.endswith("again") for proof in search.standing.proofs)
+    assert not any(proof.ab_test.title.endswith("again") for proof in search.state.confirmations)
     assert "If that is no accident" in sentences.collapsed(first)
 
 
@@ -233,6 +233,6 @@ def test_a_budget_that_bears_no_more_rounds_ends_with_those_it_hoped_for(
 ) -> None:
     """Nothing is begun that could not be ended, and nothing is proven."""
     search = searched(tmp_path, (("confirm", True, 2),), budget_s=24.0)
-    proof = search.standing.proofs[0]
+    proof = search.state.confirmations[0]
     assert len(proof.rounds) == proof.ab_test.max_rounds < stats.pairs_that_outlive(1, ALPHA)
     assert not proof.cut_short

@@ -33,7 +33,7 @@ def busy_search(tmp_path: Path, others: Callable[[int], float | None] | None) ->
 
 def told(search: FormulaSearch) -> str:
     """The line on how busy the machine was."""
-    proofs = search.standing.proofs
+    proofs = search.state.confirmations
     runs = [run for proof in proofs for run in (*proof.runs("before"), *proof.runs("after"))]
     everything = [a.run for a in search.lab.attempts if a.run is not None]
     stood_in = any(proof.used_contended_rounds for proof in proofs)
@@ -79,11 +79,11 @@ def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     quiet = busy_search(tmp_path, None)
     first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
-    (proof,) = search.standing.proofs
+    (proof,) = search.state.confirmations
     assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 5
     assert len(search.asked("confirm")) == 14
     assert len(proof.counted) == 6
-    assert proof.interval(search.facts.objective) == quiet.standing.proofs[0].interval(
+    assert proof.interval(search.context.objective) == quiet.state.confirmations[0].interval(
         quiet.facts.objective
     )
 
@@ -92,7 +92,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     """Rounds whose arms were disturbed alike are counted, and the first lines name who it was."""
     search = busy_search(tmp_path, lambda _: 1.0)
     assert search.values["batch_size"] > 1
-    (proof,) = search.standing.proofs
+    (proof,) = search.state.confirmations
     assert proof.used_contended_rounds
     line = told(search)
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
@@ -116,9 +116,9 @@ def test_a_first_process_with_cold_caches_is_not_the_price_of_the_next(tmp_path:
     """It took eight times as long as the second: the budget is counted in the second's."""
     engine = on_formula(load_s=1e-6, process_s=5.0, first_s=75.0)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=240.0)
-    assert search.standing.price_s == 5.0
+    assert search.state.price_s == 5.0
     assert search.values["batch_size"] > 1
-    assert not [skipped for skipped in search.standing.skipped if skipped.matters]
+    assert not [skipped for skipped in search.state.skipped if skipped.matters]
 
 
 @pytest.mark.parametrize(("noise", "baselines"), [(0.0, 2), (0.3, 3)])
@@ -128,7 +128,7 @@ def test_baselines_that_differ_by_more_than_the_noise_are_followed_by_a_third(
     """Two draws of a host with two speeds tell nothing."""
     engine = on_formula(load_s=1e-6, noise=noise, seed=1)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST)
-    assert len(search.standing.originals) == baselines
+    assert len(search.state.originals) == baselines
 
 
 def test_a_host_that_does_not_tell_is_unverified(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from advisor.model import MeasurePlan
 from advisor.patches import patches
 from advisor.patches.python_source import patch_of
-from advisor.tuner.whatif_words import of_loader
+from advisor.tuner.code_suggestions import of_loader
 from tests.probe import program
 
 if TYPE_CHECKING:

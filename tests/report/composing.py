@@ -23,12 +23,12 @@ def reported(search: FormulaSearch, folder: Path, machine: Machine = QUIET_MACHI
     return build.optimize_report(
         TuningResult(
             stop=search.stop,
-            state=search.standing,
+            state=search.state,
             attempts=tuple(search.lab.attempts),
             comparisons=tuple(search.lab.comparisons),
             winner=search.winner,
             decisions=tuple(search.decisions.values()),
-            advice=proven_advice(search.standing, search.lab.program),
+            advice=proven_advice(search.state, search.lab.program),
             program=search.lab.program,
             machine=machine,
             diff="",

@@ -14,9 +14,9 @@ from advisor.__main__ import build_parser
 from advisor.executor.comparison import AFTER, BEFORE, Comparison
 from advisor.executor.requests import ABTest, TrialRequest, TrialResult, Variant
 from advisor.executor.rounds import Round
-from advisor.model import Advice, Candidate, Change, Disturbance, Interval, MeasurePlan, Neighbour
+from advisor.model import Candidate, Change, Disturbance, MeasurePlan, Neighbour
 from advisor.report import build, sections, sentences, verdict
-from advisor.tuner.switches import SWITCHES
+from advisor.tuner.code_suggestions import SWITCHES
 from tests.report.composing import reported
 from tests.runs import a_run
 from tests.support.simulator.engine import QUIET_MACHINE
@@ -145,7 +145,7 @@ def at(*rates: float, **given: Any) -> list[Run]:
 def found_in(tmp_path: Path, *originals: Run, comparisons: tuple[Comparison, ...]) -> Any:
     """An ended search with these runs."""
     search = formula_search(tmp_path, on_formula(**FLAT), TEXT, workload=TEST)
-    state = replace(search.standing, originals=originals, proofs=comparisons)
+    state = replace(search.state, originals=originals, confirmations=comparisons)
     return SimpleNamespace(
         state=state, chain=comparisons, comparisons=comparisons, unit="sample", winner=TUNED
     )
@@ -214,16 +214,6 @@ def test_a_machine_is_busy_from_a_tenth_of_its_cpus_on(others_cpus: float, said:
     run = a_run(disturbance=Disturbance(disturbed=True, others_cpus=others_cpus))
     note = build.load_note([run], who, 2, used_contended_rounds=False)
     assert note == f"{said} (cc1plus up to 0.8)."
-
-
-def test_a_suggestion_under_load_says_so() -> None:
-    gain = Interval(estimate=3.1, low=1.9, high=5.1, n=2)
-    advice = Advice(kind="switch", title="threads=1", gain=gain, used_contended_rounds=True)
-    assert sentences.UNDER_LOAD in build.suggestion_entry(advice).detail
-    assert (
-        sentences.UNDER_LOAD
-        not in build.suggestion_entry(replace(advice, used_contended_rounds=False)).detail
-    )
 
 
 def test_a_knob_found_by_experiment_is_told_with_its_effect(tmp_path: Path) -> None:

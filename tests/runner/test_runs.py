@@ -14,7 +14,7 @@ from advisor.executor.engines.local import LocalEngine
 from advisor.model import Effects, Failure, MeasurePlan, Run
 from advisor.runner import run_trial
 from advisor.runner.output import LOG_BYTES, TAIL_BYTES, plain
-from advisor.tuner import results
+from advisor.tuner import output_check
 from tests.runner.conftest import MakeTrial, processes_of, program
 
 LINES = 'for i in $(seq {n}); do echo "tile $i: 4 pixels"; sleep 0.02; done; echo end'
@@ -182,8 +182,8 @@ def test_results_that_a_batch_would_lose_are_counted(make_trial: MakeTrial) -> N
     assert [isinstance(run, Run) for run in runs] == [True] * 3, runs
     single, several, fewer = runs
     told = [(r.files_in_window, r.whole_units, r.units) for r in runs]
-    assert not results.lost([single], several), told
-    assert results.lost([single], fewer), told
+    assert not output_check.output_regression([single], several), told
+    assert output_check.output_regression([single], fewer), told
 
 
 def test_processes_that_were_stopped_do_not_make_their_parent_a_failure(

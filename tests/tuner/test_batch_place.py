@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.model import BatchPlace, Effects, Failure, Run
-from advisor.tuner.batch_place import followed
+from advisor.tuner.baseline import scaled_dimension
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search
@@ -68,7 +68,7 @@ def test_the_dimension_that_follows_the_setting_is_the_batch(
     found = search(tmp_path, kind, "batch_size: 20\n")
     (experiment,) = found.asked("effects")
     assert [change.new for change in experiment.request.variant.candidate.changes] == [40]
-    assert {run.effects.batch for run in found.standing.originals} == {20.0}
+    assert {run.effects.batch for run in found.state.originals} == {20.0}
     assert found.values["batch_size"] > 20
     assert all(a.request.plan.batch_at for a in found.asked("search"))
 
@@ -77,7 +77,7 @@ def test_a_setting_that_no_dimension_follows_shows_nothing(tmp_path: Path) -> No
     """The program goes on with what its code says."""
     found = search(tmp_path, Unmoved, "batch_size: 20\n")
     assert len(found.asked("effects")) == 1
-    assert found.standing.batch_at is None
+    assert found.state.batch_at is None
     assert found.values == {}
 
 
@@ -104,6 +104,6 @@ def test_what_changed_otherwise_is_not_the_batch() -> None:
     """A length that is drawn anew, or another number of dimensions."""
     before = Effects(input_dims=((31, 20), (20,)), model_site="a.py:1")
     after = Effects(input_dims=((28, 40), (40,)))
-    assert followed(before, after, 2.0) == BatchPlace(site="a.py:1", input=0, axis=1)
-    assert followed(before, Effects(input_dims=((62,), (20,))), 2.0) is None
-    assert followed(before, Effects(input_dims=((33, 20), (20,))), 2.0) is None
+    assert scaled_dimension(before, after, 2.0) == BatchPlace(site="a.py:1", input=0, axis=1)
+    assert scaled_dimension(before, Effects(input_dims=((62,), (20,))), 2.0) is None
+    assert scaled_dimension(before, Effects(input_dims=((33, 20), (20,))), 2.0) is None

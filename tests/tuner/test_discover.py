@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.history import History
 from advisor.model import Failure
-from advisor.tuner.discover import MOST_PROCESSES
+from advisor.tuner.discovery import MOST_PROCESSES
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
@@ -31,7 +31,7 @@ def search(folder: Path, text: str, **formula: Any) -> FormulaSearch:
 
 def discovered(found: FormulaSearch) -> dict[str, str]:
     """Kind by path of what was found by experiment."""
-    sources = found.standing.facts.sources
+    sources = found.state.context.sources
     return {each.path: each.kind for source in sources for each in source.findings.followed}
 
 
@@ -205,7 +205,7 @@ def test_an_experiment_that_does_not_fit_is_told_as_skipped(tmp_path: Path) -> N
     found = search(tmp_path, "zorp: 6\nvex: 2\n", budget_s=6.0)
     assert not found.asked("effects")
     assert discovered(found) == {}
-    assert found.standing.skipped or found.stop.reason == "budget-too-small"
+    assert found.state.skipped or found.stop.reason == "budget-too-small"
 
 
 def test_the_sampler_is_followed_to_the_end_of_an_item(tmp_path: Path) -> None:

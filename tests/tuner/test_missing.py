@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.config import parse
-from advisor.tuner.missing import passed_on
+from advisor.tuner.discovery import passed_on
 
 CONFIG = parse(
     b'{"train": {"batch_size": 4, "pin_memory": true}, "test": {"batch_size": 1}, "lr": 4}',

@@ -11,7 +11,6 @@ from pydantic import TypeAdapter
 
 from advisor import objective
 from advisor.model import Candidate, MeasurePlan, Run, Telemetry, Trial
-from advisor.report import sentences
 from tests.support.simulator.engine import RecordedEngine, Table
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 from tests.tuner.configs import TEST
@@ -39,16 +38,16 @@ def test_a_bound_on_latency_takes_a_smaller_batch_than_throughput_alone(tmp_path
     bound = searched(tmp_path, aim)
     assert free.values["batch_size"] > 64
     assert bound.values["batch_size"] == 32
-    proof = bound.standing.proofs[-1]
+    proof = bound.state.confirmations[-1]
     assert all((run.latency_p95_ms or 1e9) <= 20.1 for run in proof.runs("after"))
-    assert "latency_p95<=20.1ms" in sentences.why(bound.decisions["batch_size"])
+    assert "latency_p95<=20.1ms" in bound.decisions["batch_size"].reason
 
 
 def test_the_latency_itself_makes_a_batch_smaller(tmp_path: Path) -> None:
     """A unit's user waits for the whole batch: from 64, one by one is 36 ms against 4.5 ms."""
     search = searched(tmp_path, objective.parse("latency"), batch=64)
     assert search.values["batch_size"] == 1
-    gain = search.standing.proofs[-1].interval(search.facts.objective)
+    gain = search.state.confirmations[-1].interval(search.context.objective)
     assert gain is not None
     assert gain.estimate == pytest.approx(36 / 4.5, rel=0.01)
 
@@ -58,7 +57,7 @@ def test_an_original_outside_a_bound_is_brought_inside_though_it_is_slower(tmp_p
     aim = objective.parse("throughput", ["memory<=3GiB"])
     search = searched(tmp_path, aim, batch=64, base_gib=1.0, unit_gib=0.1)
     assert search.values["batch_size"] == 16
-    gain = search.standing.proofs[-1].interval(aim)
+    gain = search.state.confirmations[-1].interval(aim)
     assert gain is not None
     assert gain.high < 1
 
@@ -83,7 +82,7 @@ def test_cost_is_the_price_over_the_rate(tmp_path: Path) -> None:
     """At 3.60 an hour 1,000 items at 2,000 a second cost 0.0005."""
     aim = objective.parse("cost", price_per_hour=3.6)
     search = searched(tmp_path, aim)
-    proof = search.standing.proofs[-1]
+    proof = search.state.confirmations[-1]
     assert search.values == searched(tmp_path, objective.THROUGHPUT).values
     run = proof.runs("after")[0]
     assert aim.score(run) == pytest.approx(1000 / run.units_per_s / 3600 * 3.6)
@@ -95,7 +94,7 @@ def test_what_is_not_told_ends_the_search_before_it_begins(tmp_path: Path) -> No
     search = searched(tmp_path, objective.parse("energy"))
     assert search.stop.reason == "not-measured"
     assert {attempt.request.purpose for attempt in search.lab.attempts} == {"baseline"}
-    assert objective.parse("energy").unmeasured(search.standing.original) == ("energy",)
+    assert objective.parse("energy").unmeasured(search.state.original) == ("energy",)
 
 
 def test_energy_of_a_recorded_run_is_joules_a_unit(tmp_path: Path) -> None:

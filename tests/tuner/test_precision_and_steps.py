@@ -48,7 +48,7 @@ def test_without_losses_precision_is_judged_by_the_quality_measure(
     )
     measure = {"rmse": {"pattern": "rmse: ([0-9.]+)", "tolerance": "5%"}}
     search = formula_search(tmp_path, engine, TRAINING, workload={"quality": measure})
-    quality = search.standing.quality
+    quality = search.state.quality
     assert ("precision" in search.values) is taken
     looks = [(judgement.stage, judgement.within) for _, judgement in quality.judgements]
     assert looks == ([("chosen", True), ("confirmed", True)] if taken else [("chosen", False)])
@@ -89,7 +89,7 @@ def test_steps_go_down_to_the_tolerance_and_take_their_schedule_along(tmp_path: 
     assert search.decisions["linear_end"].outcome == "changed"
     judged = [
         (label.split()[-1], judgement.stage, judgement.within)
-        for label, judgement in search.standing.quality.judgements
+        for label, judgement in search.state.quality.judgements
     ]
     assert judged == [
         ("n_timestep=50", "chosen", False),
@@ -111,7 +111,7 @@ def test_what_is_free_is_proven_before_quality_is_touched(tmp_path: Path) -> Non
     search = sampler_search(tmp_path, "5%")
     purposes = [attempt.request.purpose for attempt in search.lab.attempts]
     assert purposes.index("confirm") < purposes.index("quality")
-    first = search.standing.proofs[0].ab_test.after.variant.candidate
+    first = search.state.confirmations[0].ab_test.after.variant.candidate
     assert first.changes
     assert all(change.knob_class == "free" for change in first.changes)
 
@@ -132,7 +132,7 @@ def test_what_was_proven_is_written_though_the_budget_ends_later(
 def test_the_winner_finishes_one_item_and_not_twice(tmp_path: Path) -> None:
     """Where quality is declared it does in the quality command, which costs nothing more."""
     search = sampler_search(tmp_path, "0.5%")
-    winner = search.standing.proofs[-1].ab_test.after.variant.candidate
+    winner = search.state.confirmations[-1].ab_test.after.variant.candidate
     assert not [a for a in search.asked("confirm") if a.request.plan.whole_batches]
     quality = [a for a in search.asked("quality") if a.request.variant.candidate == winner]
     assert {a.request.plan.mode for a in quality} == {"whole"}

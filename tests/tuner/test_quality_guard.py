@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from advisor.report import sentences
 from tests.support.simulator.engine import RecordedEngine
 from tests.support.simulator.search import FormulaSearch, formula_search, on_formula
 
@@ -50,7 +49,7 @@ def searched(
 
 
 def looks(search: FormulaSearch) -> list[tuple[str, bool]]:
-    return [(j.stage, j.within) for _, j in search.standing.quality.judgements]
+    return [(j.stage, j.within) for _, j in search.state.quality.judgements]
 
 
 def seeds(search: FormulaSearch, command: str) -> list[tuple[str, bool]]:
@@ -82,7 +81,7 @@ def test_a_measure_twice_as_noisy_as_its_tolerance_proves_nothing(
             tmp_path / f"{draw}", quality_draw=draw, quality_items=items, **{noise: deviation}
         )
         assert "n_timestep" not in search.values, draw
-        assert sentences.why(search.decisions["n_timestep"])
+        assert search.decisions["n_timestep"].reason
 
 
 @pytest.mark.parametrize(("items", "noise"), [(1, 0.01), (8, 0.05)])
@@ -100,12 +99,12 @@ def test_steps_are_written_where_the_bounds_lie_inside(
     chose, confirmed = seeds(search, "quality"), seeds(search, "confirm-quality")
     assert not {seed for seed, _ in chose} & {seed for seed, _ in confirmed}
     assert {s for s, fewer in confirmed if fewer} == {s for s, fewer in confirmed if not fewer}
-    last = search.standing.quality.judgements[-1][1]
+    last = search.state.quality.judgements[-1][1]
     assert last.proven
     assert last.items == items
     assert last.runs >= 2
     assert (last.low or 9.0) < (last.value or 0.0) < (last.high or 9.0) < (last.limit or 0.0)
-    assert "on seeds that did not choose it" in sentences.why(search.decisions["n_timestep"])
+    assert "on seeds that did not choose it" in search.decisions["n_timestep"].reason
 
 
 class LuckyWhenChosen(RecordedEngine):
@@ -125,15 +124,15 @@ def test_what_was_chosen_by_luck_is_refused_by_what_confirms(tmp_path: Path) -> 
     search = searched(tmp_path, LuckyWhenChosen, quality_noise=0.005)
     assert "n_timestep" not in search.values
     assert looks(search).count(("confirmed", False)) == 2
-    told = sentences.why(search.decisions["n_timestep"])
-    assert "looked inside when chosen; with other seeds" in told
+    told = search.decisions["n_timestep"].reason
+    assert "passed screening; with other seeds" in told
 
 
 def test_a_program_that_ignores_the_seed_proves_nothing_by_repeating(tmp_path: Path) -> None:
     """Equal figures for other seeds are one run looked at several times."""
     search = searched(tmp_path, follows_seed=False, quality_noise=0.001)
     assert "n_timestep" not in search.values
-    assert "GPU_ADVISOR_SEED" in sentences.why(search.decisions["n_timestep"])
+    assert "GPU_ADVISOR_SEED" in search.decisions["n_timestep"].reason
     items = searched(tmp_path / "items", follows_seed=False, quality_noise=0.001, quality_items=8)
     assert "n_timestep" not in items.values
 
@@ -148,7 +147,7 @@ def test_where_the_seed_is_ignored_other_items_can_confirm(tmp_path: Path) -> No
         workload={"confirm-quality-command": "x --others"},
     )
     assert "n_timestep" in search.values
-    last = search.standing.quality.judgements[-1][1]
+    last = search.state.quality.judgements[-1][1]
     assert (last.runs, last.items, last.proven) == (1, 8, True)
 
 
@@ -157,8 +156,8 @@ def test_one_run_a_value_may_be_declared_and_is_not_called_proven(tmp_path: Path
     search = searched(tmp_path, quality_noise=0.001, workload={"quality-proof": "one-run"})
     assert "n_timestep" in search.values
     assert not seeds(search, "confirm-quality")
-    assert not any(j.proven for _, j in search.standing.quality.judgements)
-    assert "which proves nothing" in sentences.why(search.decisions["n_timestep"])
+    assert not any(j.proven for _, j in search.state.quality.judgements)
+    assert "which proves nothing" in search.decisions["n_timestep"].reason
 
 
 def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_path: Path) -> None:
@@ -178,7 +177,7 @@ def test_a_budget_that_cannot_hold_the_confirmation_leaves_the_free_part(tmp_pat
     )
     assert search.values["batch_size"] > 1
     assert "n_timestep" not in search.values
-    assert any("confirmation" in skipped.what for skipped in search.standing.skipped)
+    assert any("confirmation" in skipped.what for skipped in search.state.skipped)
     assert search.lab.budget.remaining_s >= 0
 
 
@@ -194,9 +193,9 @@ def test_steps_that_the_budget_did_not_judge_are_told_as_that(tmp_path: Path) ->
         search = searched(
             tmp_path / str(budget_s), process_s=takes_s, budget_s=float(budget_s), quality_noise=0.2
         )
-        told.add(dict(search.decisions["n_timestep"].data).get("stop"))
-    assert "judge-over-budget" in told
-    assert "not-judged" not in told
+        told.add(search.decisions["n_timestep"].reason)
+    assert any("no room for the run" in each for each in told)
+    assert not any("a run failed" in each for each in told)
 
 
 def test_a_free_setting_is_not_blamed_for_noise(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from advisor.tuner.surface import Point, Surface
+from advisor.tuner.throughput_model import Point, ThroughputModel
 from tests.support.simulator.search import formula_search, on_formula
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ def point(batch: int, workers: int, factor: float = 1.0) -> Point:
 @pytest.mark.parametrize("cell", [(16, 0), (64, 2), (256, 8), (4, 4)])
 def test_two_batches_tell_the_others(cell: tuple[int, int]) -> None:
     """Launch and compute are known from two batches, the loader from what was measured alone."""
-    surface = Surface((point(1, 0), point(1, 0), point(32, 8)), LOADER, 0.02)
+    surface = ThroughputModel((point(1, 0), point(1, 0), point(32, 8)), LOADER, 0.02)
     told = surface.at(*cell)
     assert abs(told.log_rate - math.log(rate(*cell))) < 2 * told.sd
 
 
 def test_what_is_far_from_every_run_is_doubted_more() -> None:
     """One batch does not tell where the launch ends; a second does."""
-    once = Surface((point(1, 0), point(1, 0)), LOADER, 0.02)
-    twice = Surface((point(1, 0), point(1, 0), point(64, 8)), LOADER, 0.02)
+    once = ThroughputModel((point(1, 0), point(1, 0)), LOADER, 0.02)
+    twice = ThroughputModel((point(1, 0), point(1, 0), point(64, 8)), LOADER, 0.02)
     assert once.at(64, 8).sd > 5 * once.at(1, 0).sd
     assert twice.at(64, 8).sd < once.at(64, 8).sd / 5
 
@@ -52,7 +52,7 @@ def test_what_is_far_from_every_run_is_doubted_more() -> None:
 def test_one_run_that_went_wrong_does_not_bend_the_fit() -> None:
     """Student's tails: the other four say where it should have been."""
     good = tuple(point(batch, 8) for batch in (1, 4, 16, 64))
-    surface = Surface((*good, point(32, 8, factor=0.5)), LOADER, 0.02)
+    surface = ThroughputModel((*good, point(32, 8, factor=0.5)), LOADER, 0.02)
     assert abs(surface.at(128, 8).log_rate - math.log(rate(128, 8))) < 0.1
 
 
@@ -60,7 +60,7 @@ def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
     """Where caches overflow the best lies between them (rates of a text tagger on two cores); by a
     launch and a compute alone it would be the largest."""
     rates = {1: 1180.0, 8: 4302.0, 64: 3846.0}
-    surface = Surface(
+    surface = ThroughputModel(
         tuple(Point(batch=b, workers=0, rate=r, wait_share=0.0) for b, r in rates.items()), (), 0.05
     )
     best = max(surface.seen_at(batch, 0).log_rate for batch in rates)
@@ -72,7 +72,7 @@ def test_between_a_batch_and_a_slower_larger_one_more_may_be_gained() -> None:
 
 def test_nothing_is_expected_of_what_is_surely_slower() -> None:
     """Expected improvement is of gains alone, and never negative."""
-    surface = Surface((point(1, 8), point(64, 8), point(512, 8)), LOADER, 0.02)
+    surface = ThroughputModel((point(1, 8), point(64, 8), point(512, 8)), LOADER, 0.02)
     top = surface.at(512, 8).log_rate
     assert surface.at(1, 8).improvement(top) < 1e-6
     assert surface.at(4096, 8).improvement(top) > 0

@@ -15,16 +15,14 @@ from advisor.executor.rounds import Round
 from advisor.model import Candidate, Failure, MeasurePlan
 from advisor.objective import THROUGHPUT
 from advisor.settings import Workload
-from advisor.tuner.facts import Source, TuningContext
-from advisor.tuner.loader import try_values
-from advisor.tuner.precision import try_guarded
-from advisor.tuner.standing import TunerState
+from advisor.tuner.context import Source, TuningContext
+from advisor.tuner.state import TunerState
+from advisor.tuner.value_trials import try_gated, try_values
 from tests.runs import a_run
 
 if TYPE_CHECKING:
     from advisor.model import Knob
-    from advisor.tuner.asking import Stage
-    from advisor.tuner.standing import Result
+    from advisor.tuner.state import Result, Stage
 
 TEXT = b"""\
 num_workers: 2
@@ -34,7 +32,7 @@ batch_size: 4
 accumulation_steps: 8
 """
 DOCUMENT = documents.parse(TEXT, "yaml", "train.yaml")
-FACTS = TuningContext(
+CONTEXT = TuningContext(
     sources=(Source(document=DOCUMENT, findings=knobs.find(DOCUMENT)),),
     workload=Workload.model_validate({"command": "x", "numeric-tolerance": "1%"}),
     objective=THROUGHPUT,
@@ -45,7 +43,7 @@ FACTS = TuningContext(
     smallest_gain=0.03,
     budget_s=600.0,
 )
-BEGUN = TunerState(facts=FACTS, clock_s=600.0, originals=(a_run(), a_run()))
+BEGUN = TunerState(context=CONTEXT, clock_s=600.0, originals=(a_run(), a_run()))
 ELSEWHERE = BEGUN.skip("one whole batch", 900.0)
 """Something else did not fit into the budget, this knob's values did."""
 
@@ -62,8 +60,8 @@ def ended(stage: Stage, *rates: float | str | None) -> TunerState:
             assert isinstance(turn.request, TrialRequest)
             turn = stage.send(answer(turn.request, rate))
     except StopIteration as end:
-        standing: TunerState = end.value
-        return standing
+        state: TunerState = end.value
+        return state
     raise AssertionError(turn.request)
 
 
@@ -86,21 +84,21 @@ def answer(request: TrialRequest, rate: float | str | None) -> Result:
     return TrialResult(id="1", request=request, result=failed, remaining_s=500.0)
 
 
-def said(now: TunerState, kind: str) -> tuple[str, str] | None:
-    word = now.word_on(knob_of(kind))
-    return (word.outcome, word.reason) if word else None
+def said(now: TunerState, kind: str) -> str | None:
+    word = now.verdict_on(knob_of(kind))
+    return word.outcome if word else None
 
 
 def with_prefetch_of(value: int) -> TunerState:
     """After a first pass over the loader, which found `value`."""
     now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [value]), 2.0)
-    assert said(now, "prefetch_factor") == ("found", "loader")
+    assert said(now, "prefetch_factor") == "found"
     return now
 
 
 def test_a_value_that_does_not_fit_is_told_as_the_budgets_end() -> None:
     now = ended(try_values(BEGUN, knob_of("prefetch_factor"), [4, 8]), None)
-    assert said(now, "prefetch_factor") == ("skipped", "budget")
+    assert said(now, "prefetch_factor") == "skipped"
 
 
 @pytest.mark.parametrize("values", [[4], [4, 8]])
@@ -113,19 +111,19 @@ def test_values_that_failed_ran_whatever_else_did_not_fit(values: list[int]) -> 
 def test_a_second_pass_that_the_budget_ends_leaves_what_the_first_found() -> None:
     now = with_prefetch_of(4)
     now = ended(try_values(now, knob_of("prefetch_factor"), [8]), None)
-    assert said(now, "prefetch_factor") == ("found", "loader")
+    assert said(now, "prefetch_factor") == "found"
 
 
 def test_a_second_pass_without_a_gain_leaves_what_the_first_found() -> None:
     now = with_prefetch_of(4)
     now = ended(try_values(now, knob_of("prefetch_factor"), [8]), 2.0)
-    assert said(now, "prefetch_factor") == ("found", "loader")
+    assert said(now, "prefetch_factor") == "found"
 
 
 def test_a_second_pass_may_lead_back_to_what_the_config_says() -> None:
     now = with_prefetch_of(4)
     now = ended(try_values(now, knob_of("prefetch_factor"), [2]), 4.0)
-    assert said(now, "prefetch_factor") == ("kept", "tie")
+    assert said(now, "prefetch_factor") == "kept"
     assert now.best == Candidate()
 
 
@@ -166,18 +164,17 @@ def test_values_that_are_refused_are_told_as_that_whatever_else_did_not_fit(
     """Of a loader argument as of a precision: with the reason, and no word of the budget."""
     for kind, stage in (
         ("prefetch_factor", try_values(begun, knob_of("prefetch_factor"), [4])),
-        ("precision", try_guarded(begun, knob_of("precision"), ["bf16"], "precision")),
+        ("precision", try_gated(begun, knob_of("precision"), ["bf16"], "None was faster")),
     ):
         now = ended(stage)
-        word = now.word_on(knob_of(kind))
+        word = now.verdict_on(knob_of(kind))
         assert word is not None
-        assert (word.outcome, word.reason) == ("refused", "refused"), kind
-        assert dict(word.data) == {"why": "it is fixed by another setting"}
+        assert (word.outcome, word.reason) == ("refused", "it is fixed by another setting."), kind
 
 
 def test_a_precision_that_does_not_fit_is_told_as_the_budgets_end() -> None:
-    now = ended(try_guarded(BEGUN, knob_of("precision"), ["bf16"], "precision"), None)
-    assert said(now, "precision") == ("skipped", "budget")
+    now = ended(try_gated(BEGUN, knob_of("precision"), ["bf16"], "None was faster"), None)
+    assert said(now, "precision") == "skipped"
 
 
 def test_one_run_is_held_against_what_the_best_usually_does() -> None:
@@ -202,7 +199,7 @@ def test_one_run_is_held_against_what_the_best_usually_does() -> None:
         purpose="confirm", title="t", requests=(asks[BEFORE], asks[AFTER]), rounds=len(rounds)
     )
     proof = Comparison(ab_test=ab_test, rounds=tuple(rounds), remaining_s=1.0)
-    proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), proofs=(proof,))
-    assert proven.gain_over_usual(a_run(units_per_s=438.0)) == pytest.approx(1.2)
-    unproven = replace(proven, proofs=())
-    assert unproven.gain_over_usual(a_run(units_per_s=460.0)) == pytest.approx(1)
+    proven = replace(BEGUN, best=best, best_run=a_run(units_per_s=460.0), confirmations=(proof,))
+    assert proven.gain_over_incumbent(a_run(units_per_s=438.0)) == pytest.approx(1.2)
+    unproven = replace(proven, confirmations=())
+    assert unproven.gain_over_incumbent(a_run(units_per_s=460.0)) == pytest.approx(1)

@@ -21,7 +21,7 @@ GUARD = {"numeric-tolerance": "2%"}
 
 def advice_of(search: FormulaSearch) -> tuple[Advice, ...]:
     """What was proven and is not ours to write."""
-    return proven_advice(search.standing, search.lab.program)
+    return proven_advice(search.state, search.lab.program)
 
 
 def tried(engine: RecordedEngine) -> list[str]:

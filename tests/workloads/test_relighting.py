@@ -14,7 +14,7 @@ import yaml
 
 from advisor.model import Candidate, Failure, MeasurePlan, Run, Trial
 from advisor.runner import run_trial
-from advisor.tuner import results
+from advisor.tuner import output_check
 from benchmarks.workloads.relighting import portraits, run
 from tests.probe import program as probed
 from tests.workloads import scripts
@@ -172,7 +172,7 @@ def test_a_larger_batch_that_loses_every_image_is_given_up(program: Program) -> 
     several = program.trial(*SWALLOWS, "--batch-size", "2", **window)
     assert isinstance(single, Run), single
     if isinstance(several, Run):
-        assert dict(results.lost([single], several))["stop"] == "fewer-files"
+        assert dict(output_check.output_regression([single], several))["stop"] == "fewer-files"
     else:
         assert several.kind == "work-not-done"
-    assert results.lost([single], single) == ()
+    assert output_check.output_regression([single], single) == ()

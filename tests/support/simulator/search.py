@@ -18,10 +18,10 @@ from advisor.executor.run_cache import RunCache
 from advisor.history import History
 from advisor.objective import THROUGHPUT, Objective
 from advisor.settings import Workload
+from advisor.tuner.confirm import proven_candidate
+from advisor.tuner.context import PriorData, Source, TuningContext
 from advisor.tuner.decisions import decisions
-from advisor.tuner.facts import PriorData, Source, TuningContext
-from advisor.tuner.journey import journey
-from advisor.tuner.proof import proven_candidate
+from advisor.tuner.pipeline import pipeline
 from tests.support.simulator.engine import QUIET_MACHINE, RecordedEngine
 from tests.support.simulator.formula import Formula
 from tests.support.simulator.noise import Noise, Visits
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from advisor.executor.requests import TrialResult
     from advisor.model import Candidate, Decision, Failure, Run, Trial
-    from advisor.tuner.asking import Stop
-    from advisor.tuner.standing import Result, TunerState
+    from advisor.tuner.state import Result, Stop, TunerState
 
 
 class Quiet:
@@ -99,19 +98,19 @@ class FormulaSearch:
     """One search that ended, and what can be asked of it."""
 
     engine: RecordedEngine
-    facts: TuningContext
+    context: TuningContext
     lab: Executor
     answers: tuple[Result, ...]
     stop: Stop
 
     @property
-    def standing(self) -> TunerState:
-        return self.stop.standing
+    def state(self) -> TunerState:
+        return self.stop.state
 
     @property
     def winner(self) -> Candidate:
         """What would be written."""
-        return proven_candidate(self.standing)
+        return proven_candidate(self.state)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -121,7 +120,7 @@ class FormulaSearch:
     @property
     def decisions(self) -> dict[str, Decision]:
         """Decision by the last part of its path."""
-        found = decisions(self.standing, self.winner, self.lab.attempts, whole=self.stop.whole)
+        found = decisions(self.state, self.winner, self.lab.attempts, whole=self.stop.whole)
         return {decision.path.rsplit(".", 1)[-1]: decision for decision in found}
 
     def asked(self, purpose: str) -> list[TrialResult]:
@@ -151,7 +150,7 @@ def formula_search(
     config.write_text(text)
     document = documents.read(config)
     command = documents.parse(join(["python", "train.py", "-c", str(config)]), "argv", COMMAND_LINE)
-    facts = TuningContext(
+    context = TuningContext(
         sources=tuple(Source(document=d, findings=knobs.find(d)) for d in (document, command)),
         workload=Workload.model_validate({"command": "x", "unit": "item", **(workload or {})}),
         objective=objective,
@@ -173,7 +172,7 @@ def formula_search(
         listener=Quiet(),
     )
     answers: list[Result] = []
-    steps = journey(facts)  # `next_turn` replays it from the start for each ask
+    steps = pipeline(context)  # `next_turn` replays it from the start for each ask
     with engine:
         turn = next(steps)
         while True:
@@ -183,4 +182,4 @@ def formula_search(
             except StopIteration as end:
                 stop: Stop = end.value
                 break
-    return FormulaSearch(engine=engine, facts=facts, lab=lab, answers=tuple(answers), stop=stop)
+    return FormulaSearch(engine=engine, context=context, lab=lab, answers=tuple(answers), stop=stop)

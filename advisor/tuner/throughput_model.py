@@ -1,10 +1,9 @@
-"""What is known of such programs, fitted to what was measured: the rate by batch and workers.
+"""Rate by batch and workers, fitted to the runs.
 
-A step costs a launch and then each unit's compute; loading costs each unit, beside the step where
-there are workers and before it where there are none. Where the launch ends and the compute begins
-is not known, so every split is weighed by how well it explains the runs. Where a larger batch was
-slower a unit may take longer in it, as where caches overflow. Real programs differ from that: what
-is left over is taken along to the neighbours, and what is far from every run is doubted.
+A step costs a launch and then each unit's compute. Loading costs each unit: beside the step where
+there are workers, before it where there are none. The split of launch and compute is not known, so
+every split is weighed by how well it explains the runs. Residuals carry over to neighbours, and
+forecasts far from every run are wide.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from dataclasses import dataclass, replace
 SPLITS = tuple(10 ** (-3 + 0.25 * i) for i in range(29))
 """Launch over compute of the first batch."""
 GROWTHS = (0.0, 0.15, 0.3)
-"""How fast a unit's compute grows with the batch once caches no longer hold it, as an exponent."""
+"""Exponents of a unit's compute once caches no longer hold the batch."""
 FALL = 1.0
-"""That is believed where a larger batch was slower by so many deviations of equal processes."""
+"""Deviations by which a larger batch must be slower for compute to grow."""
 LOADERS = tuple(math.exp(x) for x in (-1.2, -0.6, -0.25, 0.0, 0.25))
 """The loader beside the compute, over the loader alone."""
 LOADER_SPREAD = 0.3
@@ -29,7 +28,7 @@ SHAPE = 0.02
 FAR = 0.04
 """The same, far from everything that was measured."""
 UNLUCKY = 3.0
-"""So many deviations of what is left over are carried to the neighbours; more was bad luck."""
+"""Largest residual that neighbours inherit, in deviations."""
 NORMAL = 1.4826
 """Standard deviations in a median of absolute ones."""
 TAILS = 4.0
@@ -38,7 +37,7 @@ TAILS = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run: units a batch, loader workers, units/s, share of the time waiting for data."""
+    """One run as the fit sees it."""
 
     batch: float
     workers: int
@@ -47,13 +46,13 @@ class Point:
 
     @property
     def step_s(self) -> float:
-        """Of one batch, without waiting for it."""
+        """Time of one batch without waiting for it."""
         return max(1e-3, 1.0 - self.wait_share) * self.batch / self.rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """A rate that was not measured, or was and is smoothed by its neighbours."""
+    """Expected rate of one point, smoothed by its neighbours."""
 
     log_rate: float
     sd: float
@@ -77,11 +76,11 @@ class _Split:
     loader: float
 
     def log_share(self, batches: float) -> float:
-        """What a step takes of the first batch's, for so many times as many units."""
+        """Log of a step's time over the first batch's."""
         return _log_share(self.launch_share, self.growth, batches)
 
 
-class Surface:
+class ThroughputModel:
     """The fit; pure: the same points give the same forecasts."""
 
     def __init__(
@@ -98,23 +97,22 @@ class Surface:
         self._loader = dict(loader)
         self._sigma = math.hypot(sigma, SHAPE)
         self._splits = self._weighed(points)
-        self._told: dict[tuple[float, int], Forecast] = {}
-        self._left_over = [
+        self._cache: dict[tuple[float, int], Forecast] = {}
+        self._residuals = [
             (point, math.log(point.rate) - self._mean(point.batch, point.workers)[0])
             for point in points
         ]
-        off = NORMAL * statistics.median(abs(each) for _, each in self._left_over)
+        off = NORMAL * statistics.median(abs(each) for _, each in self._residuals)
         self._off = max(self._sigma, off)
 
     def at(self, batch: float, workers: int) -> Forecast:
-        """What is to be expected there."""
-        if (batch, workers) not in self._told:
-            self._told[batch, workers] = self._forecast(batch, workers, self._sigma)
-        return self._told[batch, workers]
+        """Forecast for one batch and worker count."""
+        if (batch, workers) not in self._cache:
+            self._cache[batch, workers] = self._forecast(batch, workers, self._sigma)
+        return self._cache[batch, workers]
 
     def seen_at(self, batch: float, workers: int) -> Forecast:
-        """The same where something ran: what is left over by more than chance is the program's own
-        way there."""
+        """Forecast where something ran: a large residual is the program's own way."""
         return self._forecast(batch, workers, self._off)
 
     def _forecast(self, batch: float, workers: int, off: float) -> Forecast:
@@ -122,13 +120,13 @@ class Surface:
         mean, variance = self._mean(batch, workers)
         near = carried = 0.0
         most_apart = UNLUCKY * off
-        for point, left_over in self._left_over:
+        for point, residual in self._residuals:
             apart = math.log2(batch / point.batch) ** 2
             most = max(workers, point.workers)
             apart += (workers - point.workers) ** 2 / (1.0 + 0.25 * most**2)
             alike = math.exp(-apart / 2)
             near += alike
-            carried += alike * max(-most_apart, min(most_apart, left_over))
+            carried += alike * max(-most_apart, min(most_apart, residual))
         variance += (0.7 * self._sigma) ** 2 / (1 + near) + FAR**2 / (1 + 4 * near)
         doubt = (self._sigma / off) ** 2
         return Forecast(log_rate=mean + carried / (near + doubt), sd=math.sqrt(variance))
@@ -154,8 +152,8 @@ class Surface:
                 )
                 belief = fit - 0.5 * (math.log(loader) / LOADER_SPREAD) ** 2
                 for point, load_s in zip(points, loads, strict=True):
-                    told = self._log_rate(split, point.batch, point.workers, load_s)
-                    belief += _log_student(math.log(point.rate) - told, self._sigma)
+                    expected = self._log_rate(split, point.batch, point.workers, load_s)
+                    belief += _log_student(math.log(point.rate) - expected, self._sigma)
                 found.append((belief, split))
         top = max(belief for belief, _ in found)
         likely = [(math.exp(belief - top), split) for belief, split in found if belief > top - 8]
@@ -163,8 +161,7 @@ class Surface:
         return tuple(replace(split, weight=weight / total) for weight, split in likely)
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
-        """Whether a larger batch was slower than a smaller one: nothing else says that a unit's
-        compute grows, and where it does not a search that fears it ends too early."""
+        """Whether a larger batch was slower: only that shows that compute grows."""
         return any(
             math.log(small.rate / large.rate) > FALL * self._sigma
             for small, large in itertools.permutations(points, 2)
@@ -186,8 +183,8 @@ class Surface:
         return math.log(batch / (max(step_s, load_s) if workers else step_s + load_s))
 
 
-fitted = functools.lru_cache(maxsize=64)(Surface)
-"""The search is replayed answer by answer: the same fit is asked for again and again."""
+fitted = functools.lru_cache(maxsize=64)(ThroughputModel)
+"""The search is replayed for each request, so the same fit recurs."""
 
 
 def _log_share(launch: float, growth: float, batches: float) -> float:

@@ -1,0 +1,256 @@
+"""Confirmation of a candidate in interleaved rounds, and the rounds that a gain needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from advisor import stats
+from advisor.executor.comparison import (
+    AFTER,
+    ALPHA,
+    BEFORE,
+    MOST_COLLAPSED,
+    Comparison,
+)
+from advisor.executor.requests import ABTest, TrialRequest, Variant
+from advisor.model import Candidate
+from advisor.tuner import output_check
+from advisor.tuner.state import (
+    FEWEST_ROUNDS,
+    GOOD_ROUNDS,
+    MARGIN,
+    MOST_RESERVED,
+    SearchStep,
+    Stage,
+    TunerState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import Purpose, Run
+
+OUTLIVING_ROUNDS = stats.pairs_that_outlive(1, ALPHA)
+"""Fewest rounds whose exact bounds outlive one round that went wrong: 12."""
+HOPE = 1.25
+"""A first confirmation may look so many times too dear: prices are guesses."""
+MOST_ROUNDS = 20
+"""More rounds narrow the bounds too slowly to be worth their time."""
+
+
+def confirm(state: TunerState, winner: Candidate, *, early: bool = False) -> Stage:
+    """Compare `winner` with the original, or with what it builds on; unconfirmed, it is given up.
+
+    A comparison that stayed open is made once more, with rounds of its own, where the budget
+    allows. An `early` one is made once, with few rounds, and leaves the budget to the search.
+    """
+    held = proven_candidate(state)
+    if winner.key == held.key or state.best_run is None:
+        return back_to(state, held)
+    base = held if winner.only("numeric", "quality").changes else Candidate()
+    expected = state.gain(state.incumbent_run, proven_run(state, base))
+    title = f"{winner.label} against {base.label}"
+    for again in (False,) if early else (False, True):
+        finish_s = to_finish_s(state)
+        round_s = state.rounds_s(1)
+        rounds = planned_rounds(state, expected, round_s, again=again, early=early, kept_s=finish_s)
+        if finish_s and rounds < FEWEST_ROUNDS:
+            what = f"one whole batch with {winner.label}"
+            state = state.skip(what, finish_s, matters=False)
+            finish_s = 0.0
+            rounds = planned_rounds(state, expected, round_s, again=again, early=early)
+        if rounds < FEWEST_ROUNDS:
+            what, fewest = ("a second", GOOD_ROUNDS) if again else ("the", FEWEST_ROUNDS)
+            what = f"{what} confirmation of {winner.label}"
+            state = state.skip(what, state.rounds_s(fewest))
+            state = replace(state, likely=state.likely or (winner.label, expected))
+            break
+        ab_test = ABTest(
+            purpose="confirm",
+            title=title + ", again" * again,
+            requests=(
+                side(state, Variant(candidate=base), "confirm"),
+                side(state, Variant(candidate=winner), "confirm", state.incumbent_run),
+            ),
+            rounds=rounds,
+            max_rounds=wanted_rounds(state, expected, again=again, early=early),
+            finish_once=finish_s > 0,
+            sigma=state.sigma,
+        )
+        result = yield SearchStep(request=ab_test, state=state)
+        assert isinstance(result, Comparison)
+        state = with_comparison(state, winner, rounds, result)
+        if closed(state, result):
+            break
+    return back_to(state, proven_candidate(state))
+
+
+def with_comparison(
+    state: TunerState, winner: Candidate, rounds: int, result: Comparison
+) -> TunerState:
+    """With the rounds of `winner`, unless it loses results."""
+    state = state.with_result(result)
+    state = replace(state, confirmations=(*state.confirmations, result))
+    lost = [output_check.output_regression(state.originals, run) for run in result.runs(AFTER)]
+    if any(lost):
+        return without_candidate(state, winner, next(filter(None, lost)))
+    if result.cut_short:
+        missing = max(1, rounds - len(result.counted))  # a contended one was being repeated
+        what = f"the rest of the confirmation of {winner.label}"
+        state = state.skip(what, state.rounds_s(missing))
+    interval = result.interval(state.context.objective)
+    if is_significant(state, result):
+        return replace(state, likely=None)
+    gain = (
+        interval.estimate
+        if interval is not None
+        else state.gain_over_incumbent(state.incumbent_run)
+    )
+    if result.failure is not None or gain <= 1 + state.context.smallest_gain:
+        return replace(state, likely=None)
+    return replace(state, likely=(winner.label, gain))
+
+
+def closed(state: TunerState, result: Comparison) -> bool:
+    """Whether no further rounds would help."""
+    interval = result.interval(state.context.objective)
+    return (
+        result not in state.confirmations
+        or interval is None
+        or result.cut_short
+        or is_significant(state, result)
+        or result.collapsed(AFTER) > MOST_COLLAPSED
+        or interval.estimate <= 1 + state.context.smallest_gain
+    )
+
+
+def without_candidate(state: TunerState, candidate: Candidate, lost: str) -> TunerState:
+    """Without `candidate`, which loses results, and without its confirmations."""
+    for change in candidate.changes:
+        if change.kind == "batch_size":
+            key = (change.document, change.path)
+            reason = f"Not written: {change.new} loses or changes results. {lost}"
+            state = state.set_verdict(key, "kept", reason)
+    kept = tuple(
+        each
+        for each in state.confirmations
+        if each.ab_test.after.variant.candidate.key != candidate.key
+    )
+    return replace(state, confirmations=kept, likely=None)
+
+
+def to_finish_s(state: TunerState) -> float:
+    """Time of one whole batch of items; 0 where some process finishes one anyhow."""
+    run = state.incumbent_run
+    if not state.iterative or run.whole_units or state.context.workload.quality:
+        return 0.0
+    return MARGIN * (run.effects.batch or 1.0) / run.units_per_s
+
+
+def is_significant(state: TunerState, comparison: Comparison) -> bool:
+    """Whether the gain is above the smallest worth a change, inside every constraint.
+
+    Where no run of the other side was inside the constraints, that alone is the gain.
+    """
+    objective = state.context.objective
+    if any(objective.broken(run) for run in comparison.runs(AFTER)):
+        return False
+    if restores_constraints(state, comparison.runs(BEFORE)):
+        whole = comparison.failure is None and not comparison.cut_short
+        return whole and len(comparison.runs(AFTER)) >= FEWEST_ROUNDS
+    return comparison.proven(objective, state.context.smallest_gain)
+
+
+def restores_constraints(state: TunerState, before: Sequence[Run]) -> bool:
+    """Whether every run of the other side is outside a constraint."""
+    return bool(before) and all(state.context.objective.broken(run) for run in before)
+
+
+def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
+    """The chain of confirmations from the original to the most that was proven."""
+    chain: tuple[Comparison, ...] = ()
+    for each in state.confirmations:
+        before = each.ab_test.before.variant.candidate
+        if not is_significant(state, each):
+            continue
+        if not before.changes:
+            chain = (each,)
+        elif chain and chain[-1].ab_test.after.variant.candidate.key == before.key:
+            chain = (*chain, each)
+    return chain
+
+
+def proven_candidate(state: TunerState) -> Candidate:
+    """The most that was proven; the original if nothing was."""
+    chain = proven_confirmations(state)
+    return chain[-1].ab_test.after.variant.candidate if chain else Candidate()
+
+
+def proven_run(state: TunerState, candidate: Candidate) -> Run:
+    """The best run of a proven candidate, or of the original."""
+    runs = state.confirmation_runs(candidate)
+    return state.context.objective.best(runs) if runs else state.original
+
+
+def back_to(state: TunerState, candidate: Candidate) -> TunerState:
+    """With a proven candidate as the best so far, and nothing more."""
+    run = proven_run(state, candidate) if candidate.changes else None
+    return replace(state, best=candidate, best_run=run)
+
+
+def side(
+    state: TunerState, variant: Variant, purpose: Purpose, ran: Run | None = None
+) -> TrialRequest:
+    """One side of an A/B test; confirmations use fresh processes only."""
+    return TrialRequest(
+        variant=variant,
+        purpose=purpose,
+        plan=state.plan(variant.candidate),
+        fresh=purpose == "confirm",
+        expected_s=state.prices.again_s(ran) + variant.extra_s,
+    )
+
+
+def planned_rounds(
+    state: TunerState,
+    expected_gain: float,
+    round_s: float,
+    *,
+    again: bool = False,
+    early: bool = False,
+    kept_s: float = 0.0,
+) -> int:
+    """`wanted_rounds`, or those that the budget holds beside `kept_s`; 0 if it holds too few."""
+    room_s = state.remaining_s - kept_s
+    affordable = int(room_s / max(round_s, 1e-9))
+    if not again and HOPE * room_s >= FEWEST_ROUNDS * round_s:
+        affordable = max(affordable, FEWEST_ROUNDS)
+    if affordable < (GOOD_ROUNDS if again else FEWEST_ROUNDS):
+        return 0
+    return min(wanted_rounds(state, expected_gain, again=again, early=early), affordable)
+
+
+def wanted_rounds(
+    state: TunerState, expected_gain: float, *, again: bool = False, early: bool = False
+) -> int:
+    """Rounds that make Student's bounds half as wide as the gain is large.
+
+    A large gain needs few, a small one many, and a flattered one still has room. The number is
+    fixed before the first round.
+    """
+    least = GOOD_ROUNDS if state.context.consents or early else MOST_RESERVED
+    least = OUTLIVING_ROUNDS if again else least
+    if restores_constraints(state, state.originals):
+        return least
+    least_gain = 1 + state.context.smallest_gain
+    gap = math.log(expected_gain / least_gain) if expected_gain > 0 else 0.0
+    return next(
+        (
+            rounds
+            for rounds in range(least, MOST_ROUNDS)
+            if stats.t_quantile(0.975, rounds) * state.sigma / rounds**0.5 <= gap / 2
+        ),
+        MOST_ROUNDS,
+    )

@@ -1,0 +1,178 @@
+"""Results that a candidate loses or changes, compared with the original's item by item."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from advisor.model import TRAINING_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.model import ResultFile, Run
+
+FEWER = 0.5
+"""Least share of the expected files or items: the last ones may still be on their way."""
+A_FILE_EACH = 0.5
+"""Files an item from which on a program writes its results item by item."""
+ENOUGH = 4.0
+"""Files or items that must be expected before their number tells anything."""
+BUFFER_BYTES = 16384
+"""Bytes of a file that the program may not have flushed when it was ended."""
+RELATIVE, ABSOLUTE = 1e-2, 1e-3
+"""Two numbers that differ by no more are equal but for rounding."""
+STRAYS = 0.05
+"""Share of a picture's samples that rounding may move across a threshold."""
+
+
+def output_regression(originals: Sequence[Run], after: Run) -> str:
+    """Sentence on results that `after` loses or changes; empty if none.
+
+    In training a dropped last batch comes back in another epoch, and files are checkpoints. In
+    inference both are results.
+    """
+    if after.step_kind in TRAINING_STEPS:
+        return ""
+    before = originals[-1]
+    return (
+        _left_out(before, after)
+        or _fewer_files(before, after)
+        or _fewer_items(before, after)
+        or _other_items(originals, after)
+    )
+
+
+def _left_out(before: Run, after: Run) -> str:
+    old, new, batch = before.effects.left_out, after.effects.left_out, after.effects.batch
+    if not new or old is None or new <= old or not batch:
+        return ""
+    return (
+        f"In batches of {batch:g} the loader drops {new} samples of a pass (drop_last), where it "
+        f"dropped {old}."
+    )
+
+
+def _fewer_files(before: Run, after: Run) -> str:
+    files, expected = after.files_in_window, files_expected(before, after)
+    if files is None or expected is None or files > expected * FEWER:
+        return ""
+    return (
+        f"The program left {files} files where as many items left {expected:.0f}: results would "
+        "be lost."
+    )
+
+
+def files_expected(before: Run, after: Run) -> float | None:
+    """Files that `before` left for as many items as `after` finished.
+
+    None where items leave no file of their own, or too few were finished to tell.
+    """
+    files, items = before.files_in_window, in_window(before)
+    if not files or not items or files / items < A_FILE_EACH:
+        return None
+    expected = files / items * in_window(after)
+    return expected if expected >= ENOUGH else None
+
+
+def in_window(run: Run) -> float:
+    """Whole items that were finished inside the window."""
+    return min(run.units, run.whole_units)
+
+
+def _fewer_items(before: Run, after: Run) -> str:
+    """Too few lines, rows or entries, with those that may still lie in a buffer."""
+    if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
+        return ""
+    batches = before.whole_units / (before.effects.batch or 1.0)
+    for old, new in _alike(before.results, after.results):
+        if old.items < A_FILE_EACH * batches:
+            continue  # a file with less than an entry a batch does not grow with the work
+        expected = old.items / before.whole_units * after.whole_units
+        buffered = BUFFER_BYTES * old.items / old.size_bytes
+        if expected >= ENOUGH and new.items + buffered < expected * FEWER:
+            return (
+                f"{new.path} held {new.items} items where as much work left {expected:.0f}: "
+                "results would be lost."
+            )
+    return ""
+
+
+def _other_items(originals: Sequence[Run], after: Run) -> str:
+    """The first item that differs, unless two originals differ from each other."""
+    for old, new in _steady(originals, after):
+        number = first_difference(old, new)
+        if number is not None:
+            return (
+                f"Item {number + 1} of {new.path} differs from the original's by more than "
+                "rounding: results would change."
+            )
+    return ""
+
+
+def same_items(originals: Sequence[Run], after: Run) -> bool:
+    """Whether items were compared, and each was equal to the original's."""
+    pairs = _steady(originals, after)
+    return any(old.first and new.first for old, new in pairs) and all(
+        first_difference(old, new) is None for old, new in pairs
+    )
+
+
+def _steady(originals: Sequence[Run], after: Run) -> list[tuple[ResultFile, ResultFile]]:
+    """Files of the last original and `after`, where all originals agree."""
+    if len(originals) < 2:
+        return []
+    unsteady = {
+        old.path
+        for one in originals[:-1]
+        for old, other in _alike(originals[-1].results, one.results)
+        if first_difference(old, other) is not None
+    }
+    pairs = _alike(originals[-1].results, after.results)
+    return [(old, new) for old, new in pairs if old.path not in unsteady]
+
+
+def _alike(
+    some: Sequence[ResultFile], others: Sequence[ResultFile]
+) -> list[tuple[ResultFile, ResultFile]]:
+    """Pairs of one path; a single file of its kind may carry a time stamp."""
+    pairs = [(one, other) for one in some for other in others if one.path == other.path]
+    if pairs or len(some) != 1 or len(others) != 1:
+        return pairs
+    kinds = {each.path.rpartition(".")[2] for each in (*some, *others)}
+    return [(some[0], others[0])] if len(kinds) == 1 else []
+
+
+def first_difference(old: ResultFile, new: ResultFile) -> int | None:
+    """Index of the first item that differs beyond rounding."""
+    strays = STRAYS if old.sampled else 0.0
+    pairs = zip(old.first, new.first, strict=False)
+    return next((n for n, (one, other) in enumerate(pairs) if not _same(one, other, strays)), None)
+
+
+def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
+    """Files that differ from all originals, in formats that cannot be compared."""
+    if len(originals) < 2:
+        return ()
+    digests = [{f.path: f.digest for f in run.results if f.digest} for run in originals]
+    steady = {path for path, one in digests[-1].items() if all(d.get(path) == one for d in digests)}
+    differ = {
+        file.path
+        for run in runs
+        for file in run.results
+        if file.path in steady and file.digest not in {None, digests[-1][file.path]}
+    }
+    return tuple(sorted(differ))
+
+
+def _same(one: Sequence[float | str], other: Sequence[float | str], strays: float) -> bool:
+    """Whether texts are equal, and all numbers but a share of `strays` are close."""
+    if len(one) != len(other):
+        return False
+    apart = 0
+    for a, b in zip(one, other, strict=True):
+        if isinstance(a, float) and isinstance(b, float):
+            apart += not math.isclose(a, b, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        elif a != b:
+            return False
+    return apart <= strays * len(one)

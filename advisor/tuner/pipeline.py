@@ -1,0 +1,76 @@
+"""Stages of a search: free settings are confirmed before anything that may change results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.tuner.baseline import is_too_small, measure_baseline, worth_trying
+from advisor.tuner.code_suggestions import suggest_changes
+from advisor.tuner.confirm import confirm
+from advisor.tuner.discovery import discover_knobs
+from advisor.tuner.effects import find_unused_settings
+from advisor.tuner.quality_gate import tune_steps
+from advisor.tuner.search import tune_batch_and_workers, tune_workers
+from advisor.tuner.state import Result, SearchStep, Stage, Stop, TunerState
+from advisor.tuner.value_trials import (
+    explain_loader,
+    tune_flags,
+    tune_loader,
+    tune_memory_savers,
+    tune_precision,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from advisor.tuner.context import TuningContext
+
+NO_ITEM = 5.0
+"""Budgets that a program is told to need which finished no item within one."""
+
+
+def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
+    """All requests of one search, in order; returns its end."""
+    state, failed = yield from measure_baseline(
+        TunerState(context=context, clock_s=context.budget_s)
+    )
+    if failed is not None:
+        return Stop(reason="baseline-failed", state=state, failed=failed)
+    if not state.originals:
+        needed_s = NO_ITEM * context.budget_s
+        return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
+    if context.objective.unmeasured(state.original):
+        return Stop(reason="not-measured", state=state)
+    if is_too_small(state) and worth_trying(state):
+        needed_s = state.budget_for(state.fewest_s)
+        return Stop(reason="budget-too-small", state=state, needed_s=needed_s)
+    state = yield from discover_knobs(state)
+    state = yield from tune_batch_and_workers(state)
+    state = yield from tune_other_knobs(state)
+    state = yield from confirm(state, state.best.only("free", "training"))
+    state = yield from tune_gated_knobs(state)
+    state = yield from suggest_changes(state)
+    state = yield from find_unused_settings(state)
+    return Stop(reason="done", state=state)
+
+
+def tune_other_knobs(state: TunerState) -> Stage:
+    """Free settings other than batch and workers."""
+    state = yield from tune_memory_savers(state)
+    if state.waits:
+        state = yield from tune_loader(state)
+    return explain_loader(state)
+
+
+def tune_gated_knobs(state: TunerState) -> Stage:
+    """Precision, flags and timesteps behind the declared tolerance, then their confirmation."""
+    free = state.best
+    if state.context.allows("numeric"):
+        state = yield from tune_precision(state)
+        state = yield from tune_flags(state)
+    if state.context.allows("quality"):
+        state = yield from tune_steps(state)
+    if state.waits and state.best.key != free.key:
+        state = yield from tune_workers(state)
+        state = yield from tune_loader(state)
+    return (yield from confirm(state, state.best))

@@ -1,0 +1,546 @@
+"""State of a search after each result; frozen, so that any search can be replayed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from advisor import knobs, numbers
+from advisor.executor.comparison import AFTER, COLLAPSED, Comparison
+from advisor.executor.requests import (
+    ABTest,
+    SkippedRun,
+    TrialRequest,
+    TrialResult,
+    Variant,
+    contended,
+)
+from advisor.executor.startup_budget import StartupBudget, startup_times_s
+from advisor.model import (
+    SAMPLER_FORWARDS,
+    BatchPlace,
+    Candidate,
+    JsonScalar,
+    Knob,
+    MeasurePlan,
+    Run,
+)
+from advisor.tuner.prices import Prices
+
+if TYPE_CHECKING:
+    from advisor.executor.requests import KnobKey
+    from advisor.model import Change, Phase, Purpose, TuningResult
+    from advisor.quality import QualityJudgement
+    from advisor.tuner.context import TuningContext
+
+Result = TrialResult | Comparison | SkippedRun
+"""Result of one request."""
+
+MIN_STEPS = 8
+"""A window with fewer steps tells nothing."""
+MIN_WAIT_SHARE = 0.03
+"""Below this share of waiting a loader search cannot pay."""
+MAX_TIE = 0.15
+"""Widest tie: beyond it the search would see nothing at all."""
+MOST_RESERVED = 6
+"""Rounds that the search leaves to the confirmation: the fewest with exact bounds."""
+GOOD_ROUNDS = 4
+"""Rounds from which on Student's bounds are no wider than they must be."""
+FEWEST_ROUNDS = 2
+"""Rounds without which there is no interval."""
+SHORT_S = 1.0
+"""Window of a run that only shows which settings are followed."""
+LEAST_S = 8.0
+"""Such a run may step so long, or about as long as the original did."""
+FEW_STEPS = 4
+SPARE = 1.2
+"""A budget that is named must do."""
+MARGIN = 1.1
+"""Processes differ, and a confirmation that began is finished within the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobVerdict:
+    """Verdict of a stage on one knob, before the confirmation."""
+
+    knob: KnobKey
+    outcome: TuningResult | Literal["found"]
+    """found: a better value was found, and is to be confirmed."""
+    reason: str
+    """A sentence for the report."""
+    other_phase: bool = False
+    """The knob belongs to a phase that does not run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A request that did not fit into the budget."""
+
+    what: str
+    needed_s: float
+    remaining_s: float
+    """Left for it, beside the time kept for the confirmation."""
+    matters: bool
+    """It could have changed what is written."""
+    budget: str
+    """The budget that would do, as an option: `--budget 8m`."""
+
+    @property
+    def sentence(self) -> str:
+        """What did not fit, and the option that would make room."""
+        return (
+            f"{self.what}: it needs about {numbers.duration(self.needed_s)}, and "
+            f"{numbers.duration(max(self.remaining_s, 0.0))} of the budget were left for it. "
+            f"{self.budget} holds it."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """A change that was faster in one run and that the user has to make."""
+
+    kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
+    """together: all others that were confirmed, at once."""
+    title: str
+    variant: Variant
+    run: Run
+    """The run that was faster."""
+    gain: float
+    """Gain of single runs: it plans the rounds."""
+    reason: str = ""
+    """Sentences for the report, without the gain."""
+    arguments: tuple[tuple[str, int | bool], ...] = ()
+    """loader: arguments of the DataLoader call."""
+    parts: tuple[str, ...] = ()
+    """together: titles of the single suggestions."""
+    product: float = 1.0
+    """together: product of the single gains."""
+    knob: KnobKey | None = None
+    """training-batch: the knob to be changed."""
+    outcome: Comparison | None = None
+    """The comparison that confirms or refutes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityLog:
+    """Declared measures; empty where none was measured."""
+
+    reference: tuple[tuple[str, float], ...] = ()
+    """Figures that later calls count from."""
+    before: tuple[tuple[str, float], ...] = ()
+    """The original's own; empty: the original did not run the quality command."""
+    after: tuple[tuple[str, float], ...] = ()
+    judgements: tuple[tuple[str, QualityJudgement], ...] = ()
+    """Candidate label and judgement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerState:
+    """Everything that a search has measured and decided so far."""
+
+    context: TuningContext
+    clock_s: float
+    """Time left of the budget."""
+    originals: tuple[Run, ...] = ()
+    prices: Prices = field(default_factory=Prices)
+    noise: float = 0.0
+    """Relative spread between equal processes."""
+    best: Candidate = field(default_factory=Candidate)
+    best_run: Run | None = None
+    verdicts: tuple[KnobVerdict, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    confirmations: tuple[Comparison, ...] = ()
+    """Each against the one before, the first against the original."""
+    likely: tuple[str, float] | None = None
+    """Label and gain of a candidate that was faster and is not confirmed yet."""
+    suggestions: tuple[Suggestion, ...] = ()
+    quality: QualityLog = field(default_factory=QualityLog)
+
+    # --- measurements -------------------------------------------------------------------------
+
+    @property
+    def original(self) -> Run:
+        """The better baseline run, so that no gain is flattered."""
+        return self.context.objective.best(self.originals)
+
+    @property
+    def batch_at(self) -> BatchPlace | None:
+        """Place of the batch, where an experiment had to find it."""
+        return self.originals[-1].effects.batch_at if self.originals else None
+
+    @property
+    def steady_originals(self) -> tuple[Run, ...]:
+        """Originals that did not collapse beside the best of them, which is one."""
+        top = self.context.objective.score(self.original)
+        gain = self.context.objective.gain
+        return tuple(
+            run
+            for run in self.originals
+            if gain(self.context.objective.score(run), top) < COLLAPSED
+        )
+
+    @property
+    def non_outlier_baselines(self) -> tuple[Run, ...]:
+        """The originals without those that collapsed, where at least two did not."""
+        return self.steady_originals if len(self.steady_originals) > 1 else self.originals
+
+    @property
+    def incumbent_run(self) -> Run:
+        """A run of the best candidate so far."""
+        return self.best_run or self.original
+
+    @property
+    def incumbent_runs(self) -> tuple[Run, ...]:
+        """All comparable runs of the best so far: its confirmation, or the originals."""
+        if not self.best.changes:
+            return self.non_outlier_baselines
+        return self.confirmation_runs(self.best) or (self.incumbent_run,)
+
+    def confirmation_runs(self, candidate: Candidate) -> tuple[Run, ...]:
+        """Runs of `candidate` in its latest confirmation."""
+        own = [
+            each
+            for each in self.confirmations
+            if each.ab_test.after.variant.candidate.key == candidate.key
+        ]
+        return next(filter(None, (each.runs(AFTER) for each in reversed(own))), ())
+
+    @property
+    def iterative(self) -> bool:
+        """Whether one unit takes many forwards: a diffusion sampler, a solver."""
+        return (self.original.effects.forwards_per_unit or 1) >= SAMPLER_FORWARDS
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program trains; in doubt it does."""
+        doubtful = self.context.workload.phase not in {"test", "eval"}
+        return any(run.trains or (doubtful and run.unseen) for run in self.originals)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the best so far waits for data long enough to matter."""
+        share = self.incumbent_run.wait_share
+        return share is not None and share > MIN_WAIT_SHARE
+
+    @property
+    def gain_without_waiting(self) -> float:
+        """Upper bound on the gain of any loader setting."""
+        return 1 / max(1e-9, 1 - (self.incumbent_run.wait_share or 0.0))
+
+    @property
+    def loader_alone(self) -> dict[int, float]:
+        """Units/s of the loader alone by worker count: the mean over the originals."""
+        rates: dict[int, list[float]] = {}
+        for run in self.originals:
+            for ceiling in run.ceilings.loader if run.ceilings else ():
+                rates.setdefault(ceiling.workers, []).append(ceiling.units_per_s)
+        return {workers: statistics.fmean(each) for workers, each in rates.items()}
+
+    @property
+    def tie_threshold(self) -> float:
+        """Relative difference below which two runs tie: the noise, or the smallest gain."""
+        return max(self.context.smallest_gain, min(self.noise, MAX_TIE))
+
+    @property
+    def level_threshold(self) -> float:
+        """Half a tie: neighbours on a rising curve speak for each other."""
+        return max(self.context.smallest_gain, self.tie_threshold / 2)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a log ratio of two equal processes."""
+        return self.noise / 2 * 2**0.5
+
+    def gain(self, run: Run, than: Run) -> float:
+        """How many times better `run` is."""
+        score = self.context.objective.score
+        return self.context.objective.gain(score(than), score(run))
+
+    def gain_over_incumbent(self, run: Run) -> float:
+        """Gain over the median of the incumbent's runs, not over its luckiest one."""
+        score = self.context.objective.score
+        median = statistics.median(map(score, self.incumbent_runs))
+        return self.context.objective.gain(median, score(run))
+
+    def is_faster(self, run: Run, than: Run) -> bool:
+        """Whether `run` beats `than` by more than a tie, or alone is inside the constraints."""
+        objective = self.context.objective
+        if objective.broken(run):
+            return False
+        return bool(objective.broken(than)) or self.gain(run, than) > 1 + self.tie_threshold
+
+    # --- budget -------------------------------------------------------------------------------
+
+    @property
+    def starts(self) -> StartupBudget:
+        """Start-up times; the first process may have found cold caches."""
+        usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
+        return StartupBudget(
+            budget_s=self.context.budget_s, usual_s=usual_s, spent_s=self.prices.started_s
+        )
+
+    @property
+    def remaining_s(self) -> float:
+        """Time left for processes, of the budget and of its part for slow starts."""
+        if not self.starts.slow:
+            return self.clock_s
+        return min(self.clock_s, self.starts.left * self.price_s)
+
+    @property
+    def affordable_trials(self) -> float:
+        """Processes that the whole budget buys."""
+        return min(self.context.budget_s / max(self.price_s, 1e-9), self.starts.bought)
+
+    def budget_for(self, more_s: float) -> float:
+        """Budget that holds the time spent so far and processes of `more_s` together."""
+        whole_s = self.context.budget_s - self.clock_s + more_s
+        more = math.ceil(more_s / max(self.price_s, 1e-9))
+        return SPARE * max(whole_s, self.starts.budget_for(more))
+
+    @property
+    def price_s(self) -> float:
+        """Wall time of one more short process."""
+        return self.prices.process_s
+
+    @property
+    def reserve_s(self) -> float:
+        """Time that the search leaves for the confirmation: half of all processes at most."""
+        most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
+        rounds = min(most, max(FEWEST_ROUNDS, int(self.affordable_trials / 4)))
+        return self.rounds_s(rounds)
+
+    def rounds_s(self, rounds: int) -> float:
+        """Wall time of rounds of the original and the best so far, with a margin."""
+        return MARGIN * rounds * self.prices.pair_s(self.best_run)
+
+    @property
+    def fewest_s(self) -> float:
+        """Least time for a result: one candidate, and the fewest rounds that confirm it."""
+        return self.price_s + self.rounds_s(FEWEST_ROUNDS)
+
+    @property
+    def trials_left(self) -> int:
+        """Processes that the search may still start."""
+        return max(0, int((self.remaining_s - self.reserve_s) / max(self.price_s, 1e-9)))
+
+    # --- transitions --------------------------------------------------------------------------
+
+    def with_result(self, result: Result) -> TunerState:
+        """After `result`: clock and prices only."""
+        usual_s = self.starts.usual_s
+        took_s = sum(usual_s if each is None else each for each in startup_times_s(result))
+        prices = replace(self.prices, started_s=self.prices.started_s + took_s)
+        state = replace(self, clock_s=result.remaining_s, prices=prices)
+        if not isinstance(result, TrialResult) or result.run is None or result.reused:
+            return state
+        run = result.run
+        if result.request.plan.whole or result.request.purpose not in {"search", "confirm"}:
+            return state
+        return replace(state, prices=prices.with_wall(run.wall_s, contended=contended(run)))
+
+    def set_verdict(
+        self, knob: KnobKey, outcome: str, reason: str, *, other_phase: bool = False
+    ) -> TunerState:
+        """With a verdict on `knob` that replaces an earlier one."""
+        verdict = KnobVerdict(knob=knob, outcome=outcome, reason=reason, other_phase=other_phase)  # type: ignore[arg-type]
+        others = (each for each in self.verdicts if each.knob != knob)
+        return replace(self, verdicts=(*others, verdict))
+
+    def skip(
+        self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
+    ) -> TunerState:
+        """Without `what`, which did not fit beside the time kept for the confirmation."""
+        remaining_s = self.remaining_s - kept_s
+        missing_s = max(0.0, needed_s - remaining_s)
+        starts_s = self.starts.budget_for(math.ceil(missing_s / max(self.price_s, 1e-9)))
+        budget_s = SPARE * max(self.context.budget_s + missing_s, starts_s)
+        entry = Skipped(
+            what=what,
+            needed_s=needed_s,
+            remaining_s=remaining_s,
+            matters=matters,
+            budget=f"--budget {numbers.whole_minutes(budget_s)}",
+        )
+        others = tuple(each for each in self.skipped if each.what != what)
+        return replace(self, skipped=(*others, entry))
+
+    def adopt(self, candidate: Candidate, run: Run) -> TunerState:
+        """With `candidate` as the best so far."""
+        return replace(self, best=candidate, best_run=run)
+
+    # --- knobs --------------------------------------------------------------------------------
+
+    @property
+    def all_knobs(self) -> list[Knob]:
+        """Every knob of every document."""
+        return [knob for source in self.context.sources for knob in source.findings.knobs]
+
+    def verdict_on(self, knob: Knob) -> KnobVerdict | None:
+        """Latest verdict on `knob`."""
+        return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
+
+    def of_kind(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` of the phase that runs; of others where that phase has none.
+
+        A program may use one value for all phases; a trial finds out if it does not.
+        """
+        found = []
+        for kind in kinds:
+            alike = [knob for knob in self.all_knobs if knob.kind == kind]
+            own = [knob for knob in alike if self.in_phase(knob)]
+            found += own or [knob for knob in alike if self.may_stand_in(knob)]
+        return found
+
+    @property
+    def phase(self) -> Phase:
+        """The phase that runs: as declared, or training where updates were seen."""
+        declared = self.context.workload.phase
+        return "train" if declared == "any" and any(r.updates for r in self.originals) else declared
+
+    def in_phase(self, knob: Knob) -> bool:
+        """Whether the phase that runs uses `knob`."""
+        return self.phase == "any" or knob.phase in {self.phase, "any"}
+
+    def may_stand_in(self, knob: Knob) -> bool:
+        """Whether a knob of another phase may hold the value of the one that runs."""
+        verdict = self.verdict_on(knob)
+        return self.phase != "train" and (verdict is None or not verdict.other_phase)
+
+    def tunable(self, *kinds: str) -> list[Knob]:
+        """Knobs of `kinds` that may still move."""
+        return [
+            knob
+            for knob in self.of_kind(*kinds)
+            if knob.editable
+            and ((verdict := self.verdict_on(knob)) is None or verdict.outcome in {"found", "kept"})
+        ]
+
+    def held_by_config(self, *kinds: str) -> bool:
+        """Whether a knob of the documents sets this, and the program follows it."""
+        verdicts = [self.verdict_on(knob) for knob in self.of_kind(*kinds)]
+        return any(verdict is None or verdict.outcome != "ignored" for verdict in verdicts)
+
+    def current(self, knob: Knob) -> JsonScalar | tuple[JsonScalar, ...]:
+        """Value of `knob` in the best candidate."""
+        change = change_of(self.best, key_of(knob))
+        return knob.value if change is None else change.new
+
+    def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
+        """The best candidate with `knob` at `value` and its linked settings moved along."""
+        source = self.context.source(knob.document)
+        beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
+        move = partial(knobs.move, source.document, source.findings, knob.path)
+        moved = move(value, beside)
+        if isinstance(moved, knobs.InvalidChange):
+            return moved
+        change = change_of(self.best, key_of(knob))
+        if change is not None and value == knob.value:  # linked settings go back too
+            away = move(change.new, beside, beyond=True)
+            back = () if isinstance(away, knobs.InvalidChange) else away
+            moved = (*moved, *(replace(each, new=each.old) for each in back))
+        return self.best.with_changes(*moved)
+
+    def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
+        """A window for `candidate`; a sampler's length follows its steps knob."""
+        workload = self.context.workload
+        plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
+        plan = replace(plan, batch_at=self.batch_at, unit_regex=workload.unit_regex)
+        if self.originals and self.iterative:
+            forwards = self.original.effects.forwards_per_unit or 1.0
+            for change in candidate.changes:
+                if change.kind == "timesteps" and isinstance(change.old, (int, float)):
+                    forwards *= float(change.new or 0) / float(change.old)
+            plan = replace(plan, forwards_per_unit=forwards)
+        return replace(plan, **more)  # type: ignore[arg-type]
+
+    def short_plan(self) -> MeasurePlan:
+        """A short window that only shows which settings are followed."""
+        plan = self.plan(
+            Candidate(), measure_s=min(SHORT_S, self.context.measure_s), min_steps=FEW_STEPS
+        )
+        stepping_s = self.original.wall_s - (self.original.startup_s or 0.0)
+        # A power of two is the same in the next call, which then finds this run in its history.
+        return replace(plan, longest_s=2.0 ** math.ceil(math.log2(max(LEAST_S, stepping_s))))
+
+
+def key_of(knob: Knob) -> KnobKey:
+    """Document and path of a knob."""
+    return (knob.document, knob.path)
+
+
+def change_of(candidate: Candidate, knob: KnobKey) -> Change | None:
+    """The change that `candidate` makes to one knob."""
+    return next((c for c in candidate.changes if (c.document, c.path) == knob), None)
+
+
+# --- requests ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStep:
+    """The next request, and the state of the search meanwhile."""
+
+    request: TrialRequest | ABTest
+    state: TunerState
+
+
+Stage = Generator[SearchStep, Result, TunerState]
+"""One stage of the search: requests in, results out, a new state at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End of a search, and its reason."""
+
+    reason: Literal["done", "baseline-failed", "not-measured", "budget-too-small"]
+    state: TunerState
+    failed: TrialResult | None = None
+    """baseline-failed: the run that did."""
+    needed_s: float | None = None
+    """budget-too-small: the budget that would do."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every stage ran."""
+        return self.reason == "done"
+
+
+def make_request(
+    state: TunerState,
+    candidate: Candidate,
+    purpose: Purpose = "search",
+    *,
+    moved: tuple[KnobKey, ...] = (),
+    **plan: object,
+) -> TrialRequest:
+    """One short process of `candidate`, whose `moved` knobs are being tried."""
+    return TrialRequest(
+        variant=Variant(candidate=candidate),
+        purpose=purpose,
+        plan=state.plan(candidate, **plan),
+        knobs=moved,
+        expected_s=state.price_s,
+    )
+
+
+def run_trial(
+    state: TunerState, request: TrialRequest, *, kept_s: float | None = None, matters: bool = True
+) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
+    """The result of `request`; None where it does not fit beside `kept_s`.
+
+    `kept_s` is the time that the confirmation needs, unless given.
+    """
+    kept_s = state.reserve_s if kept_s is None else kept_s
+    if request.expected_s > state.remaining_s - kept_s:
+        skipped = state.skip(request.label, request.expected_s, kept_s=kept_s, matters=matters)
+        return skipped, None
+    result = yield SearchStep(request=request, state=state)
+    state = state.with_result(result)
+    if isinstance(result, SkippedRun):
+        return state.skip(request.label, result.needed_s, matters=matters), None
+    assert isinstance(result, TrialResult)
+    return state, result
