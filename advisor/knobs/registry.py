@@ -47,6 +47,8 @@ class KnobSpec:
     """The only value a DataLoader without workers accepts, where it needs them."""
     candidates: tuple[JsonScalar, ...] | Literal["flip"] = ()
     """Values to try on top of the best, where a search of its own does not choose them."""
+    in_code: int | bool | None = None
+    """Value to suggest for the code, where no config holds the argument."""
     needs: frozenset[Prerequisite] = frozenset()
     trainer_argument: str | None = None
     """Its name among the TrainingArguments of transformers."""
@@ -66,11 +68,19 @@ class KnobSpec:
             return value
         return dict(effects.loader_arguments).get(self.effect)
 
-    def values_to_try(self, current: JsonScalar) -> list[JsonScalar]:
-        """Candidate values other than `current`."""
+    def values_to_try(self, current: object, observed: JsonScalar = None) -> list[JsonScalar]:
+        """Candidate values other than the present one and the `observed` one."""
         if self.candidates == FLIP:
             return [not current]
-        return [value for value in self.candidates if value != current]
+        return [value for value in self.candidates if value not in (current, observed)]
+
+    def worth_suggesting(self, effects: Effects) -> bool:
+        """True if `in_code` would change what was observed."""
+        seen = self.observed(effects)
+        if self.in_code is None or (seen is None and "gpu" in self.needs):
+            return False
+        current = self.default if seen is None else seen
+        return not isinstance(current, int) or current < self.in_code
 
 
 WORKERS: frozenset[Prerequisite] = frozenset({"workers"})
@@ -96,6 +106,7 @@ LOADER_ARGUMENTS = (
         loader_argument=True,
         default=2,
         candidates=(2, 4, 8),
+        in_code=4,
         needs=WORKERS,
         trainer_argument="dataloader_prefetch_factor",
         none_is_a_value=True,
@@ -110,6 +121,7 @@ LOADER_ARGUMENTS = (
         default=False,
         without_workers=False,
         candidates=FLIP,
+        in_code=True,
         needs=WORKERS,
         trainer_argument="dataloader_persistent_workers",
     ),
@@ -122,6 +134,7 @@ LOADER_ARGUMENTS = (
         loader_argument=True,
         default=False,
         candidates=FLIP,
+        in_code=True,
         needs=frozenset({"gpu"}),
         trainer_argument="dataloader_pin_memory",
     ),
@@ -233,7 +246,6 @@ REGISTRY: Mapping[str, KnobSpec] = {
             knob_class="numeric",
             family="level",
             phase="train",
-            effect="fused",
         ),
     )
 }

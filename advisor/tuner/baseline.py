@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs
 from advisor.executor.requests import TrialRequest, TrialResult, Variant
 from advisor.knobs.discovery import BATCH
+from advisor.knobs.registry import loader_arguments
 from advisor.model import BatchPlace, Candidate
 from advisor.stats import noise_band
 from advisor.tuner.prices import CEILINGS_S
@@ -26,7 +27,7 @@ WAIT_FOR_ITEM = 0.1
 USUAL = 3
 MOST = 4
 """The fourth only where the best of three stands alone."""
-OWN_KINDS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
+OWN_KINDS = ("batch_size", *loader_arguments())
 STEP_SHARES = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 """Shares of the original sampling steps that are tried."""
 BATCH_FACTORS = (2, 0.5)

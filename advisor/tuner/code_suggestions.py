@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from advisor import knobs, numbers
 from advisor.executor.comparison import Comparison
 from advisor.executor.requests import ABTest, MinimumEffect, Variant
+from advisor.knobs.registry import LOADER_ARGUMENTS, loader_arguments
 from advisor.tuner import output_check
 from advisor.tuner.confirm import planned_rounds, side
 from advisor.tuner.quality_gate import passes_gate
@@ -515,16 +516,14 @@ def try_loader_arguments(state: TunerState) -> Stage:
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
     """Arguments worth trying and their values; later ones build on earlier ones."""
     seen = state.incumbent_run.effects
-    if state.gain_without_waiting > 1 + state.tie_threshold:
-        if not state.held_by_config("num_workers"):
-            yield "num_workers", fastest_counts(state, seen.workers)
-        if not state.held_by_config("prefetch_factor") and (seen.prefetch_factor or 2) < 4:
-            yield "prefetch_factor", [4]
-        if not state.held_by_config("persistent_workers") and not seen.persistent_workers:
-            yield "persistent_workers", [True]
-    pinned = seen.pin_memory is not False or state.held_by_config("pin_memory")
-    if state.incumbent_run.on_gpu and not pinned:
-        yield "pin_memory", [True]
+    waits = state.gain_without_waiting > 1 + state.tie_threshold
+    if waits and not state.held_by_config("num_workers"):
+        yield "num_workers", fastest_counts(state, seen.workers)
+    for argument in LOADER_ARGUMENTS:
+        helps = state.incumbent_run.on_gpu if "gpu" in argument.needs else waits
+        held = state.held_by_config(argument.kind)
+        if argument.in_code is not None and helps and not held and argument.worth_suggesting(seen):
+            yield argument.kind, [argument.in_code]
     if not state.trains and not state.held_by_config("batch_size") and seen.batch:
         yield "batch_size", [int(seen.batch) * times for times in (2, 4, 8, 16)]
 
@@ -537,8 +536,8 @@ def fastest_counts(state: TunerState, current: object) -> list[int]:
 
 
 def needs_workers(name: str) -> bool:
-    """Whether a DataLoader takes this argument only with workers."""
-    return name in {"prefetch_factor", "persistent_workers"}
+    """True for an argument that a DataLoader takes only with workers."""
+    return name in loader_arguments("workers")
 
 
 def try_buckets(state: TunerState) -> Stage:

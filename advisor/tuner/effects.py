@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.executor.requests import TrialRequest, Variant
+from advisor.knobs.registry import REGISTRY, loader_arguments
 from advisor.model import Change, Failure, Knob, MeasurePlan, leaf_of
 from advisor.tuner.baseline import with_few_steps
 from advisor.tuner.state import SearchStep, Stage, TunerState, change_of, key_of, run_trial
@@ -15,37 +16,16 @@ if TYPE_CHECKING:
     from advisor.model import Candidate, EffectVerdict, Run
     from advisor.tuner.state import Result
 
-OBSERVED = {
-    "batch_size": "batch",
-    "num_workers": "workers",
-    "prefetch_factor": "prefetch_factor",
-    "persistent_workers": "persistent_workers",
-    "pin_memory": "pin_memory",
-    "grad_accum": "accumulation",
-    "num_devices": "world_size",
-    "cudnn_benchmark": "cudnn_benchmark",
-    "channels_last": "channels_last",
-    "tf32": "tf32",
-    "compile": "compiled",
-    "grad_checkpoint": "recomputes",
-}
-"""Kinds whose value the probe sees as it is, and the field of Effects that shows it."""
-LOADER_KINDS = {
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "persistent_workers",
-    "pin_memory",
-}
+LOADER_KINDS = {"batch_size", *loader_arguments()}
 UNTUNED = ("sample_num", "image_size")
 """Kinds that are never written, and that a program may ignore."""
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
     """Whether `change` took effect in `after`; `before` ran without it."""
-    if change.kind in OBSERVED:
-        seen = getattr(after.effects, OBSERVED[change.kind])
-        old = getattr(before.effects, OBSERVED[change.kind])
+    spec = REGISTRY.get(change.kind)
+    if spec is not None and spec.effect is not None:
+        seen, old = spec.observed(after.effects), spec.observed(before.effects)
         if seen is None:
             return "unknown"
         if seen == change.new:
@@ -104,7 +84,7 @@ def used_instead(knob: Knob, run: Run) -> tuple[str | None, str | None]:
     seen = run.effects
     if knob.kind == "precision":
         return seen.dtype, None
-    value = getattr(seen, OBSERVED.get(knob.kind, ""), None)
+    value = REGISTRY[knob.kind].observed(seen)
     used = f"{value:g}" if isinstance(value, float) else str(value)
     return used, seen.loader_site if knob.kind in LOADER_KINDS else None
 

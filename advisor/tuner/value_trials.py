@@ -8,6 +8,7 @@ from advisor import knobs
 from advisor.executor.requests import Variant
 from advisor.knobs import precision_choices
 from advisor.knobs.candidate_values import row_of
+from advisor.knobs.registry import LOADER_ARGUMENTS, REGISTRY, loader_arguments
 from advisor.tuner.effects import is_ignored, set_ignored
 from advisor.tuner.output_check import output_regression
 from advisor.tuner.quality_gate import Verdict, passes_gate
@@ -36,17 +37,17 @@ NO_CONSENT = (
 
 
 def tune_loader(state: TunerState) -> Stage:
-    """Prefetch, pinning and persistence, each on top of the best so far."""
-    for knob in state.tunable("prefetch_factor"):
-        if state.incumbent_run.effects.workers:
-            known = {state.current(knob), state.incumbent_run.effects.prefetch_factor}
-            values = [v for v in (2, 4, 8) if v not in known]
+    """Arguments of the loader but its workers, each on top of the best so far."""
+    for argument in LOADER_ARGUMENTS:
+        for knob in state.tunable(argument.kind) if argument.candidates else []:
+            effects = state.incumbent_run.effects
+            if "workers" in argument.needs and not effects.workers:
+                continue
+            if "gpu" in argument.needs and not state.context.has_gpu:
+                continue
+            observed = argument.observed(effects)
+            values = argument.values_to_try(state.current(knob), observed)
             state = yield from try_values(state, knob, values[: max(1, state.trials_left // 2)])
-    for knob in state.tunable("pin_memory") if state.context.has_gpu else []:
-        state = yield from try_values(state, knob, [not state.current(knob)])
-    for knob in state.tunable("persistent_workers"):
-        if state.incumbent_run.effects.workers:
-            state = yield from try_values(state, knob, [not state.current(knob)])
     return state
 
 
@@ -118,13 +119,13 @@ def set_refused(state: TunerState, knob: Knob, why: knobs.InvalidChange) -> Tune
 
 def explain_loader(state: TunerState) -> TunerState:
     """With a verdict on every loader knob that no stage tried."""
-    for knob in state.of_kind("num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+    for knob in state.of_kind(*loader_arguments()):
         key = key_of(knob)
         if state.verdict_on(knob) is not None:
             continue
         if not knob.editable:
             state = state.set_verdict(key, "refused", f"Left as it is: {knob.why}.")
-        elif knob.kind == "pin_memory" and not state.context.has_gpu:
+        elif "gpu" in REGISTRY[knob.kind].needs and not state.context.has_gpu:
             reason = "Pinned memory only helps copies to a GPU; none is here."
             state = state.set_verdict(key, "kept", reason)
         elif state.waits:
