@@ -79,12 +79,12 @@ def test_a_disturbed_round_is_repeated_whole(tmp_path: Path) -> None:
     quiet = busy_search(tmp_path, None)
     first = next(n for n, a in enumerate(quiet.lab.attempts) if a.request.purpose == "confirm")
     search = busy_search(tmp_path, lambda process: 1.0 if process == first + 3 else 0.0)
-    (proof,) = search.state.confirmations
-    assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 5
-    assert len(search.asked("confirm")) == 14
-    assert len(proof.counted) == 6
+    proof = search.state.confirmations[0]
+    assert [each.contended is None for each in proof.rounds] == [True, False] + [True] * 3
+    assert len(search.asked("confirm")) == len(quiet.asked("confirm")) + 2
+    assert len(proof.counted) == 4
     assert proof.interval(search.context.objective) == quiet.state.confirmations[0].interval(
-        quiet.facts.objective
+        quiet.context.objective
     )
 
 
@@ -92,7 +92,7 @@ def test_a_machine_that_stays_busy_still_gives_an_answer_that_says_so(tmp_path: 
     """Rounds whose arms were disturbed alike are counted, and the first lines name who it was."""
     search = busy_search(tmp_path, lambda _: 1.0)
     assert search.values["batch_size"] > 1
-    (proof,) = search.state.confirmations
+    proof = search.state.confirmations[-1]
     assert proof.used_contended_rounds
     line = told(search)
     assert "others held 1.0 of 8 CPUs (stress up to 1.0)" in line
@@ -114,9 +114,9 @@ def test_an_arm_that_alone_was_slowed_proves_nothing(tmp_path: Path) -> None:
 
 def test_a_first_process_with_cold_caches_is_not_the_price_of_the_next(tmp_path: Path) -> None:
     """It took eight times as long as the second: the budget is counted in the second's."""
-    engine = on_formula(load_s=1e-6, process_s=5.0, first_s=75.0)
+    engine = on_formula(load_s=1e-6, process_s=5.0, startup_s=1.0, first_s=75.0)
     search = formula_search(tmp_path, engine, TEXT, workload=TEST, budget_s=240.0)
-    assert search.state.price_s == 5.0
+    assert search.state.price_s == 6.0
     assert search.values["batch_size"] > 1
     assert not [skipped for skipped in search.state.skipped if skipped.matters]
 
