@@ -389,10 +389,10 @@ def next_actions(found: TuningResult, info: RunInfo) -> list[ActionEntry]:
         actions.append(ActionEntry(text=text, command=command, ratio=candidate.ratio))
     actions += [
         ActionEntry(
-            text=f"Try {each.what}: it needs about {numbers.duration(each.needed_s)}",
-            command=command,
+            text=f"Try {each.what} (about {numbers.duration(each.needed_s)})", command=command
         )
         for each in state.skipped
+        if each.what != found.winner.label
     ]
     return sorted(actions, key=lambda action: -(action.ratio or 0.0))
 

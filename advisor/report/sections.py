@@ -365,12 +365,12 @@ def next_actions(page: Page) -> str | None:
     ranked: list[tuple[float, str]] = []
     actions = report.next_actions[:MOST_SKIPPED]
     if actions:
-        line = fill("- {titles}.", titles="; ".join(action.text for action in actions))
+        items = [fill("- {text}.", text=action.text) for action in actions]
         if report.candidate is not None:
-            line += " The call above does it."
+            items[-1] += " The call above does it."
         elif command := actions[0].command:
-            line += fill(" {command}", command=code(command))
-        ranked.append((max(action.ratio or 0.0 for action in actions), line))
+            items[-1] += fill(" One call does it: {command}", command=code(command))
+        ranked.append((max(action.ratio or 0.0 for action in actions), "\n".join(items)))
     for number, entry in enumerate(report.suggestions, 1):
         line = fill("- Suggested, not applied: **{title}**", title=entry.title)
         if entry.site:
