@@ -125,29 +125,3 @@ def test_the_parent_never_imports_torch() -> None:
 def test_the_command_line_starts_without_torch() -> None:
     code = "import sys, advisor.__main__; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
-
-
-def flips_an_order(function: ast.AST) -> bool:
-    """Whether it turns a sequence round on every other turn, however that is spelled."""
-    parity = turned = False
-    for node in ast.walk(function):
-        if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
-            parity |= (type(node.op), node.right.value) in {(ast.Mod, 2), (ast.BitAnd, 1)}
-        elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            called = node.func.id if isinstance(node.func, ast.Name) else called
-            turned |= called in {"reversed", "reverse"}
-        elif isinstance(node, ast.Slice):
-            turned |= node.step is not None and ast.unparse(node.step) == "-1"
-    return parity and turned
-
-
-def test_arms_are_interleaved_in_one_function() -> None:
-    """Whoever measures things against each other asks for rounds; nobody flips an order himself."""
-    found = {
-        f"{name}.{node.name}"
-        for name, path in modules().items()
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef) and flips_an_order(node)
-    }
-    assert found == {"advisor.executor.rounds._order"}

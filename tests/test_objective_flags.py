@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +12,8 @@ from advisor.errors import NotMeasuredError, UsageError
 from advisor.machine.host import read_machine
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.warm import Server
 
 LINES = """
@@ -79,16 +79,3 @@ def test_a_figure_that_the_original_does_not_tell_ends_the_call_before_the_searc
     assert done.returncode == NotMeasuredError.exit_code, done.stderr
     assert "latency_p95 could not be measured" in done.stderr
     assert json.loads((project / "a.json").read_text()) == {"batch_size": 4}
-
-
-def test_an_objective_is_named_in_one_file() -> None:
-    """Settings, schema, report and tuner take names and words from its `Metric`."""
-    package = Path(__file__).resolve().parents[1] / "advisor"
-    shared = {"objective.py", "gate", "probe"}
-    named = [
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if path.relative_to(package).parts[0] not in shared
-        and re.search(r'objective[^\n]*"(latency|energy|cost)"', path.read_text())
-    ]
-    assert named == ["report/sections.py"], "the price of a cost is the one exception"

@@ -43,21 +43,6 @@ def test_the_rank_is_the_largest_that_keeps_alpha(n: int, alpha: float) -> None:
     assert Fraction(sum(s < k + 1 for s in sums), len(sums)) > alpha
 
 
-@pytest.mark.parametrize(
-    ("n", "alpha", "k"),
-    [
-        (5, 0.05 / 3, 0),
-        (6, 0.05 / 3, 1),
-        (5, 0.025, 0),
-        (6, 0.025, 1),
-        (5, 0.05, 1),
-        (12, 0.025, 14),
-    ],
-)
-def test_known_ranks(n: int, alpha: float, k: int) -> None:
-    assert stats.signed_rank_rank(n, alpha) == k
-
-
 @pytest.mark.parametrize("alpha", [*ALPHAS, 1 / 64, 1 / 128, 0.0001])
 def test_fewest_pairs_is_the_first_number_that_can_decide(alpha: float) -> None:
     n = stats.fewest_pairs(alpha)

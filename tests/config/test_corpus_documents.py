@@ -158,12 +158,3 @@ def test_one_knob_is_one_span_and_one_changed_path(
         assert changed == with_aliases(document, scalar.path), name
         edited += 1
     assert edited > 0
-
-
-def test_references_are_not_editable(
-    entries: list[dict[str, Any]], documents: dict[str, Document]
-) -> None:
-    for entry in entries:
-        for label in entry["aliases"] if entry["file"] in documents else ():
-            scalar = documents[entry["file"]].scalars.get(label["path"])
-            assert scalar is None or not scalar.editable

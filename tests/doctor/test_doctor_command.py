@@ -73,25 +73,16 @@ def test_strict_exits_with_1_where_something_is_to_fix(
     plain = gpu_advisor.call(*asked, cwd=tmp_path, env=env)
     strict = gpu_advisor.call(*asked, "--strict", cwd=tmp_path, env=env)
     assert (plain.returncode, strict.returncode) == (0, 1)
-    assert (
-        strict.stdout.splitlines()[0].endswith("cost you speed here.")
-        or "speed here" in strict.stdout.splitlines()[0]
-    )
+    assert "speed here" in strict.stdout.splitlines()[0]
     assert "unset CUDA_LAUNCH_BLOCKING" in strict.stdout
 
 
-@pytest.mark.parametrize(
-    ("flag", "words"),
-    [
-        (("--python", "/no/such/python"), "no such program"),
-    ],
-)
 def test_what_was_named_and_is_not_there_is_a_mistake_of_the_call(
-    gpu_advisor: Server, tmp_path: Path, flag: tuple[str, str], words: str
+    gpu_advisor: Server, tmp_path: Path
 ) -> None:
-    done = gpu_advisor.call("doctor", *flag, cwd=tmp_path, env=CLEAN)
+    done = gpu_advisor.call("doctor", "--python", "/no/such/python", cwd=tmp_path, env=CLEAN)
     assert done.returncode == 2
-    assert words in done.stderr
+    assert "no such program" in done.stderr
 
 
 @pytest.mark.parametrize(

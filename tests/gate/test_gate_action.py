@@ -144,6 +144,7 @@ def test_a_fork_is_refused_before_its_code_runs(runner, repo) -> None:
     found = runner.call(command="python bench.py", setup="touch ran")
     assert found.code == 2
     assert found.outputs["verdict"] == "error"
+    assert "fork" in found.summary
     assert not (repo.path / "ran").exists()
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hostile import ATTACKS, MARK, ON_ITS_OWN_RECORDS, SECRET
+from hostile import MARK, SECRET
 
 from advisor.errors import GATE_EXIT_CODES
 from advisor.sandbox.capabilities import FORCED, detect_isolation
@@ -122,10 +122,6 @@ def test_a_head_that_attacks_its_own_records_only_loses_them(repo: Repo, kind: s
     for name in FILES:
         assert (repo.out / "victims" / name).read_text() == "", name
     assert sorted(path.name for path in (repo.out / "victims").iterdir()) == sorted(FILES)
-
-
-def test_there_are_enough_attacks() -> None:
-    assert len({*ATTACKS, *ON_ITS_OWN_RECORDS}) >= 20
 
 
 SETUP = """

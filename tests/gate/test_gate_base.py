@@ -39,22 +39,17 @@ def event(tmp_path: Path, content: object) -> dict[str, str]:
     return {"GITHUB_EVENT_PATH": str(path)}
 
 
-def test_a_pull_request_is_compared_with_its_merge_base(branches, tmp_path) -> None:
-    """Not with the tip of the target branch, and not with its own previous commit."""
-    repo, shas = branches
-    pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
-    found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
-    assert found.sha == shas["a"]
-
-
-def test_the_merge_commit_that_github_checks_out_is_compared_with_the_target(
-    branches, tmp_path
+@pytest.mark.parametrize(("merged", "base"), [(False, "a"), (True, "b")])
+def test_a_pull_request_is_compared_with_its_merge_base(
+    branches, tmp_path, base: str, *, merged: bool
 ) -> None:
+    """Not with its own previous commit; a merge of the target is compared with the target."""
     repo, shas = branches
-    repo.git("merge", "-q", "--no-edit", "main")
+    if merged:
+        repo.git("merge", "-q", "--no-edit", "main")
     pull = {"pull_request": {"base": {"sha": shas["b"], "ref": "main"}}}
     found = base_revision(head_checkout(repo.path), None, event(tmp_path, pull))
-    assert found.sha == shas["b"]
+    assert found.sha == shas[base]
 
 
 def merged_by_github(repo, target: str, tip: str) -> str:
@@ -126,27 +121,19 @@ def test_what_a_killed_gate_left_is_gone_with_the_next(branches) -> None:
     assert len(repo.git("worktree", "list").splitlines()) == 1
 
 
-def test_a_hook_of_the_repository_is_not_started(branches) -> None:
-    repo, _ = branches
-    hook = repo.path / ".git" / "hooks" / "post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {repo.path}/hooked\n")
-    hook.chmod(0o755)
-    head = head_checkout(repo.path)
-    with base_checkout(head, base_revision(head, "main", {})):
-        pass
-    assert not (repo.path / "hooked").exists()
-
-
-def test_a_push_is_compared_with_its_first_parent(branches) -> None:
+@pytest.mark.parametrize(
+    ("asked", "environ", "base"),
+    [
+        (None, {"GITHUB_EVENT_NAME": "push"}, "c"),  # the first parent
+        (None, {}, "a"),  # a desk: where the branch left main
+        ("main", {}, "b"),  # as it is
+    ],
+)
+def test_without_an_event_the_branch_decides_unless_a_base_is_named(
+    branches, asked: str | None, environ: dict[str, str], base: str
+) -> None:
     repo, shas = branches
-    found = base_revision(head_checkout(repo.path), None, {"GITHUB_EVENT_NAME": "push"})
-    assert found.sha == shas["c"]
-
-
-def test_a_branch_on_a_desk_is_compared_with_where_it_left_main(branches) -> None:
-    repo, shas = branches
-    assert base_revision(head_checkout(repo.path), None, {}).sha == shas["a"]
+    assert base_revision(head_checkout(repo.path), asked, environ).sha == shas[base]
 
 
 def test_main_itself_is_compared_with_its_parent_or_its_last_commit(branches) -> None:
@@ -155,11 +142,6 @@ def test_main_itself_is_compared_with_its_parent_or_its_last_commit(branches) ->
     assert base_revision(head_checkout(repo.path), None, {}).sha == shas["a"]
     (repo.path / "f").write_text("changed")
     assert base_revision(head_checkout(repo.path), None, {}).sha == shas["b"]
-
-
-def test_base_ref_is_taken_as_it_is(branches) -> None:
-    repo, shas = branches
-    assert base_revision(head_checkout(repo.path), "main", {}).sha == shas["b"]
 
 
 @pytest.mark.parametrize("ref", ["nowhere", "--help", "-x", "a b", "$(touch x)"])

@@ -16,8 +16,6 @@ from advisor.gate.verdict import PRECEDENCE, decide
 if TYPE_CHECKING:
     from advisor.gate.schema import RunEntry
 
-INPUTS = Inputs()
-
 
 def verdict(*programs, **inputs):
     return decide(programs, Inputs(**inputs))
@@ -42,38 +40,32 @@ def test_nothing_compared_is_an_error() -> None:
     assert "nothing was compared" in found.reason
 
 
-def test_a_benchmark_missing_in_head_is_named_and_an_error() -> None:
-    found = verdict(suite_of({"a": 10, "b": 20}, {"a": 10}))
-    assert found.verdict == "error"
-    assert found.workloads[0].name == "suite: b"
-    assert "--allow-removed" in found.reason
-    assert [w.verdict for w in found.workloads if w.name == "suite: a"] == ["pass"]
-
-
-def test_a_removed_benchmark_may_be_declared() -> None:
-    found = verdict(suite_of({"a": 10, "b": 20}, {"a": 10}), allow_removed=["b"])
-    assert found.verdict == "pass"
-    assert found.notes == ("suite: b was removed, as declared",)
+@pytest.mark.parametrize(
+    ("base", "head", "declared", "expected"),
+    [
+        ("ab", "a", "", {"b": "error", "a": "pass"}),
+        ("ab", "a", "b", {"a": "pass"}),
+        ("ab", "bc", "", {"a": "error", "b": "pass", "c": "no-baseline"}),
+        ("a", "ab", "", {"a": "pass", "b": "no-baseline"}),
+    ],
+    ids=["missing", "declared", "renamed", "new"],
+)
+def test_benchmarks_that_come_and_go_have_verdicts_of_their_own(
+    base: str, head: str, declared: str, expected: dict[str, str]
+) -> None:
+    """One that is missing is named with the flag that declares it removed."""
+    suite = suite_of(dict.fromkeys(base, 10), dict.fromkeys(head, 10))
+    found = verdict(suite, allow_removed=list(declared))
+    worst = next(each for each in PRECEDENCE if each in expected.values())
+    assert {w.name.removeprefix("suite: "): w.verdict for w in found.workloads} == expected
+    assert (found.verdict, found.workloads[0].verdict) == (worst, worst)
+    assert ("--allow-removed" in found.reason) is (worst == "error")
+    assert found.notes == (("suite: b was removed, as declared",) if declared else ())
 
 
 def test_declaring_all_removed_compares_nothing_and_is_an_error() -> None:
     found = verdict(suite_of({"a": 10}, {}), allow_removed=["a"])
     assert found.verdict == "error"
-
-
-def test_a_renamed_benchmark_is_missing_and_new() -> None:
-    found = verdict(suite_of({"old": 10}, {"new": 10}))
-    assert found.verdict == "error"
-    assert {(w.name, w.verdict) for w in found.workloads} == {
-        ("suite: old", "error"),
-        ("suite: new", "no-baseline"),
-    }
-
-
-def test_a_new_benchmark_has_no_baseline() -> None:
-    found = verdict(suite_of({"a": 10}, {"a": 10, "b": 20}))
-    assert found.verdict == "no-baseline"
-    assert found.workloads[0].name == "suite: b"
 
 
 def test_a_benchmark_that_runs_only_sometimes_is_an_error() -> None:
@@ -95,19 +87,15 @@ def test_a_head_that_fails_is_an_error_and_never_a_regression(kind: str) -> None
     assert GATE_EXIT_CODES[found.verdict] == 2
 
 
-def test_a_base_that_fails_is_no_baseline() -> None:
-    entry = program([pair(1, failed("base", "crash-import"), run("head", {"train": 10.0}))])
-    assert verdict(entry).verdict == "no-baseline"
-
-
-def test_both_arms_failing_is_an_error() -> None:
-    entry = program([pair(1, failed("base", "hang"), failed("head", "hang"))])
-    assert verdict(entry).verdict == "error"
-
-
-def test_a_failure_of_the_warm_up_counts() -> None:
-    entry = program([], warm_ups=[failed("head", "crash-start")])
-    assert verdict(entry).verdict == "error"
+def test_a_base_that_fails_alone_is_no_baseline() -> None:
+    """Where both arms fail, or head in its warm-up, it is an error."""
+    broken = failed("base", "crash-import")
+    alone = program([pair(1, broken, run("head", {"train": 10.0}))])
+    assert verdict(alone).verdict == "no-baseline"
+    both = program([pair(1, broken, failed("head", "hang"))])
+    assert verdict(both).verdict == "error"
+    warm_up = program([], warm_ups=[failed("head", "crash-start")])
+    assert verdict(warm_up).verdict == "error"
 
 
 def test_less_work_done_is_an_error_although_it_is_faster() -> None:
@@ -302,11 +290,3 @@ def test_one_percent_less_work_is_too_little(work: float, expected: str) -> None
 
     pairs = [pair(n, worked("base", 1000), worked("head", work)) for n in range(1, 6)]
     assert verdict(program(pairs)).verdict == expected
-
-
-def test_every_interval_states_the_same_confidence() -> None:
-    found = verdict(
-        program_of(around(100, 5), around(100, 5), "early"),
-        program_of(around(100, 24), around(60, 24), "late"),
-    )
-    assert {w.confidence for w in found.workloads} == {0.9}

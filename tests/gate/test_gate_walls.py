@@ -13,7 +13,7 @@ from advisor.gate.schema import Revision
 from advisor.gate.setup_step import hidden_folders, shown_paths
 from advisor.sandbox.capabilities import FORCED, detect_isolation
 from advisor.sandbox.path_policy import is_within
-from tests.gate.repos import STEADY, WARM_UPS
+from tests.gate.repos import WARM_UPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,11 +225,3 @@ def test_the_folder_of_the_runner_is_hidden_by_its_marks(tmp_path: Path) -> None
     (tmp_path / "runner" / ".runner").touch()
     assert str(tmp_path / "runner") in hidden_folders(environ)
     assert "/" not in hidden_folders(environ)
-
-
-def test_a_steady_program_is_measured_behind_the_walls(repo: Repo) -> None:
-    isolated(repo, "overlay")
-    repo.commit({"bench.py": STEADY.format(rate=100)})
-    repo.commit({"x": "1"})
-    found = repo.gate("--command", "python bench.py")
-    assert (found.code, found.record.verdict) == (0, "pass"), found.stderr

@@ -146,11 +146,6 @@ def test_every_interval_has_the_same_confidence() -> None:
     assert {round(j.interval.confidence, 9) for j in judge(values, RULE).values()} == {0.9}
 
 
-def test_thresholds_of_their_own() -> None:
-    found = judge({"a": around(0.1), "b": around(0.1)}, RULE, {"a": 0.2})
-    assert (found["a"].outcome, found["b"].outcome) == ("pass", "regression")
-
-
 def test_orders_are_random_seeded_and_balanced() -> None:
     def first(seed: int) -> list[tuple[str, str]]:
         drawn = orders(seed)

@@ -1,19 +1,11 @@
-"""A scripted stretch of a GPU's life, sampled through the real pynvml.
-
-    PYTHONPATH=.:tests python tests/machine/stub_timeline.py   # writes recorded/stub-h100.jsonl
-
-The recording is of the stub library, not of a card: it holds the format and the path from library
-to summary, and says nothing about real hardware. Recordings of real cards go beside it.
-"""
+"""A scripted stretch of a GPU's life, sampled through the real pynvml."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +15,6 @@ from advisor.machine.telemetry import Sampler
 
 if TYPE_CHECKING:
     from advisor.machine.recording import Recording
-
-RECORDED = Path(__file__).parent / "recorded" / "stub-h100.jsonl"
 
 BUSY_S, TICK_S, POWER_W = 3.0, 0.1, 600.0
 NOT_HERE = 2**30
@@ -64,19 +54,3 @@ def play(folder: str) -> tuple[Recording, float, float]:
         time.sleep(0.2)
         own.communicate(b"\n")
     return sampler.recording(), start, end
-
-
-def main(folder: str | None = None) -> None:
-    """Build the stub and start again under it; there, in `folder`, record."""
-    if folder is not None:
-        recording, _, _ = play(folder)
-        RECORDED.parent.mkdir(exist_ok=True)
-        replace(recording, origin="stub library").save(RECORDED)
-        return
-    with tempfile.TemporaryDirectory() as made:
-        env = nvml_stub.build(Path(made)).env()
-        subprocess.run([sys.executable, __file__, made], env=env, check=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from nvml_stub import GIB, H100, LAPTOP
+from nvml_stub import GIB, H100
 
 from advisor.machine import gpu, readings
 from advisor.machine.readings import GpuProcess, GpuSample
@@ -118,23 +118,13 @@ def test_a_slice_says_that_mig_is_why(nvml: StubProcess) -> None:
     assert gaps == {"util_pct": "not available while the card is cut into MIG slices"}
 
 
-def test_a_laptop_card_gives_what_it_has(nvml: StubProcess) -> None:
-    nvml.stub.write(LAPTOP)
-    sample, gaps = nvml.call(read)
-    assert (sample.util_pct, sample.power_w, sample.event_reasons) == (88.0, 79.0, 4)
-    assert set(gaps) == {"energy_j", "power_limit_w", "pcie_tx_mb_per_s", "pcie_rx_mb_per_s"}
-
-
-def test_a_passing_error_is_asked_again(nvml: StubProcess) -> None:
-    texts = ["count 1\nerr.power 999\n", "count 1\npower 5000\n"]
+@pytest.mark.parametrize(("code", "later_w"), [(999, 5.0), (3, None)], ids=["passing", "lasting"])
+def test_only_a_passing_error_is_asked_again(
+    nvml: StubProcess, code: int, later_w: float | None
+) -> None:
+    texts = [f"count 1\nerr.power {code}\n", "count 1\npower 5000\n"]
     lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
-    assert (lost.power_w, back.power_w) == (None, 5.0)
-
-
-def test_a_lasting_gap_is_not_asked_again(nvml: StubProcess) -> None:
-    texts = ["count 1\nerr.power 3\n", "count 1\npower 5000\n"]
-    lost, back = nvml.call(reasons_then_recovery, str(nvml.stub.script), *texts)
-    assert (lost.power_w, back.power_w) == (None, None)
+    assert (lost.power_w, back.power_w) == (None, later_w)
 
 
 # --- older drivers ------------------------------------------------------------------------

@@ -54,20 +54,13 @@ def test_a_scripted_timeline_is_summed_up(
     assert replayed.summary(start + 0.2, end - 0.2) == found
 
 
-def test_before_the_work_the_card_was_idle(played: tuple[Recording, float, float]) -> None:
-    """The same recording, another window: nothing of the busy time leaks in."""
-    seen, start, _ = played
-    found = seen.summary(start - 0.6, start - 0.2)  # a slow reading ends after its time
-    assert dict(found.event_reasons) == {"idle": 1.0}
-    assert found.busy_samples == 0
-
-
 def test_without_a_gpu_the_host_is_still_watched() -> None:
     with Sampler(environ=NO_GPU, interval_s=0.02) as sampler:
         start, own = time.time(), time.process_time()
         while time.process_time() < own + 0.3:
             pass
         end = time.time()
+        assert sampler.summary(start, end).samples > 0, "while sampling goes on"
     found = sampler.summary(start, end)
     assert found.samples > 3
     assert found.cpu_util_pct is not None
@@ -82,6 +75,7 @@ def test_without_a_gpu_the_host_is_still_watched() -> None:
 
 
 def test_stopping_ends_the_thread_and_may_be_repeated() -> None:
+    Sampler(environ=NO_GPU).stop()  # never began
     before = threading.active_count()
     sampler = Sampler(environ=NO_GPU).start()
     assert threading.active_count() == before + 1
@@ -89,16 +83,6 @@ def test_stopping_ends_the_thread_and_may_be_repeated() -> None:
     sampler.stop()
     assert threading.active_count() == before
     assert len(sampler.recording().samples) >= 2
-
-
-def test_stopping_what_never_began_is_harmless() -> None:
-    Sampler(environ=NO_GPU).stop()
-
-
-def test_samples_may_be_summed_up_while_sampling_goes_on() -> None:
-    with Sampler(environ=NO_GPU, interval_s=0.01) as sampler:
-        time.sleep(0.1)
-        assert sampler.summary(0.0, time.time()).samples > 0
 
 
 PARENT = """

@@ -20,6 +20,7 @@ from advisor.model import Failure, MeasurePlan, TrialFile
 from advisor.runner import monitor, run_trial
 from advisor.runner.job import prepare
 from advisor.runner.launch import START
+from advisor.sandbox.capabilities import FORCED
 from tests.runner.conftest import MakeTrial, processes_of, program
 
 if TYPE_CHECKING:
@@ -63,25 +64,22 @@ def segment_of(work: Path) -> Path:
     return Path("/dev/shm", (work / "created.txt").read_text().lstrip("/"))
 
 
-def test_what_the_command_leaves_running_is_ended_with_it(make_trial: MakeTrial) -> None:
-    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born."""
-    trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
-    outcome = run_trial(trial)
-    assert isinstance(outcome, Failure)
-    assert outcome.files_created == ("created.txt",)
-    assert processes_of(trial.scratch) == []
-
-
-def test_shared_memory_that_the_command_leaves_goes_with_it(
-    make_trial: MakeTrial, work: Path, by_names: None
+@pytest.mark.parametrize("isolated", [True, False])
+def test_what_the_command_leaves_running_is_ended_with_it(
+    make_trial: MakeTrial, work: Path, monkeypatch: pytest.MonkeyPatch, *, isolated: bool
 ) -> None:
-    """Where it is not the trial's own from the beginning."""
+    """A child that ignores SIGTERM and a daemon in its own session, wherever they were born.
+
+    Its shared memory goes too, where it is not the trial's own from the beginning.
+    """
+    if not isolated:
+        monkeypatch.setenv(FORCED, "guard")
     trial = make_trial(*program("leaves_everything"), start_limit_s=1.5)
     outcome = run_trial(trial)
     assert isinstance(outcome, Failure)
     assert outcome.files_created == ("created.txt",)
     assert processes_of(trial.scratch) == []
-    assert not segment_of(work).exists()
+    assert isolated or not segment_of(work).exists()
 
 
 def test_shared_memory_of_other_programs_stays(make_trial: MakeTrial, by_names: None) -> None:
