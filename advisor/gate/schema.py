@@ -81,7 +81,7 @@ class DisturbanceEntry(Part):
     """
 
     disturbed: bool | None = None
-    """Whether the rate had to be counted over time that others disturbed."""
+    """True if the rate had to be counted over time that others disturbed."""
     others_cpus: float | None = None
     """Mean number of CPUs, of those the run may use, that others kept busy."""
     waited_cpus: float | None = None

@@ -117,7 +117,7 @@ def statement_edit(statements: Sequence[str]) -> Edit:
 
 
 def _sets_already(tree: ast.Module, wanted: Sequence[ast.stmt]) -> bool:
-    """Whether the file sets what `wanted` would set, or calls what it would call."""
+    """True if the file sets what `wanted` would set, or calls what it would call."""
     targets = {ast.unparse(part.targets[0]) for part in wanted if isinstance(part, ast.Assign)}
     calls = {
         ast.unparse(part.value.func)

@@ -81,7 +81,7 @@ def last_name(node: ast.expr) -> str | None:
 
 
 def imports_torch(statements: Sequence[ast.stmt]) -> bool:
-    """Whether one of `statements` imports torch under its own name."""
+    """True if one of `statements` imports torch under its own name."""
     return any(
         isinstance(node, ast.Import)
         and any(alias.name.split(".")[0] == "torch" and not alias.asname for alias in node.names)

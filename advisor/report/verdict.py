@@ -47,7 +47,7 @@ class TuningResult:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the call ended before its search."""
+        """True if the call ended before its search."""
         return self.stop is None or self.stop.reason == "budget-too-small"
 
     @property
@@ -81,7 +81,7 @@ class TuningResult:
 
 
 def is_traded(comparison: Comparison) -> bool:
-    """Whether the step adds changes that may alter results."""
+    """True if the step adds changes that may alter results."""
     old = comparison.ab_test.before.variant.candidate
     new = comparison.ab_test.after.variant.candidate
     return old.only("numeric", "quality").key != new.only("numeric", "quality").key
@@ -191,7 +191,7 @@ def spelled(gain: Interval) -> str:
 
 
 def without_its_proof(state: TunerState) -> bool:
-    """Whether a faster candidate never came to its comparison."""
+    """True if a faster candidate never came to its comparison."""
     unproven = any(proposal.outcome is None for proposal in state.suggestions)
     found = any(verdict.outcome == "found" for verdict in state.verdicts)
     return not state.confirmations and (unproven or found)

@@ -1,4 +1,6 @@
-"""Search for faster settings: a pure function from results to the next request.
+"""Search for faster settings, from results to the next request.
+
+A pure function: it holds no clock, no process and no file.
 
 It holds no clock, no process and no file: the same results give the same request anywhere.
 Stages are generators, in the order of `pipeline.py`; each request replays them from the start.

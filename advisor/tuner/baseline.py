@@ -1,4 +1,4 @@
-"""The original: its rate, the spread between equal processes, and the place of its batch."""
+"""Baseline: its rate, its spread, and the place of its batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ BATCH_FACTORS = (2, 0.5)
 def measure_baseline(
     state: TunerState,
 ) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
-    """Fresh processes of the original, more of them where they disagree; or its failure."""
+    """Run the original until its processes agree.
+
+    Returns its failure where it fails.
+    """
     forwards: float | None = None
     place: BatchPlace | None = None
     for number in range(MOST):
@@ -67,7 +70,7 @@ def measure_baseline(
 def baseline_request(
     state: TunerState, number: int, forwards: float | None, place: BatchPlace | None
 ) -> TrialRequest:
-    """The original until one item is finished, then its parts alone.
+    """Run the original to one item, then its parts alone.
 
     With `forwards` an item is known to take, none has to be finished. Without, a sampler whose
     steps could be fewer is given up after a part of the budget.
@@ -96,7 +99,7 @@ def baseline_request(
 def forwards_by_few_steps(
     state: TunerState,
 ) -> Generator[SearchStep, Result, tuple[TunerState, float | None]]:
-    """Forwards that an item takes, scaled from an item with the fewest steps."""
+    """Scale the forwards of an item from a short one."""
     few = with_few_steps(state)
     steps = next((c for c in few.changes if c.kind == "timesteps"), None)
     if steps is None or not isinstance(steps.old, int) or not isinstance(steps.new, int):
@@ -115,7 +118,7 @@ def forwards_by_few_steps(
 
 
 def with_few_steps(state: TunerState) -> Candidate:
-    """The best candidate with the fewest sampling steps that its schedule allows."""
+    """Candidate with the fewest sampling steps allowed."""
     for knob in state.of_kind("timesteps"):
         if not isinstance(knob.value, int) or not knob.editable:
             continue
@@ -135,7 +138,7 @@ def tidy_steps(steps: float) -> int:
 
 
 def needs_another(state: TunerState) -> bool:
-    """Whether the original deserves one more process."""
+    """True if the original deserves one more process."""
     if len(state.originals) == 1:
         if is_too_small(state):
             return False
@@ -150,7 +153,7 @@ def needs_another(state: TunerState) -> bool:
 
 
 def is_too_small(state: TunerState) -> bool:
-    """Whether the budget holds no candidate and its confirmation."""
+    """True if the budget holds no candidate and its confirmation."""
     if len(state.originals) > 1:
         return state.fewest_s > state.remaining_s
     # The first process may have found cold caches, which only its start-up shows.
@@ -160,13 +163,13 @@ def is_too_small(state: TunerState) -> bool:
 
 
 def noise_of(state: TunerState) -> float:
-    """Relative spread between equal processes: of these baselines, or of earlier calls."""
+    """Relative spread between equal processes, here or earlier."""
     here = noise_band([run.windows or (run.units_per_s,) for run in state.non_outlier_baselines])
     return max(here or 0.0, state.context.earlier.host_noise or 0.0)
 
 
 def worth_trying(state: TunerState) -> bool:
-    """Whether any knob might be tuned, or the code holds a loader that might."""
+    """True if a knob or a loader may be tuned."""
     return bool(state.tunable(*OWN_KINDS, "grad_checkpoint", "precision", "timesteps")) or (
         state.original.effects.workers is not None
     )
@@ -178,7 +181,7 @@ def worth_trying(state: TunerState) -> bool:
 def find_batch(
     state: TunerState,
 ) -> Generator[SearchStep, Result, tuple[TunerState, BatchPlace | None]]:
-    """Dimension of the model's input that follows the batch setting, by one short process.
+    """Find the input dimension that follows the batch setting.
 
     None where a loader tells the batch, or where no setting could be that dimension.
     """
@@ -203,7 +206,7 @@ def find_batch(
 
 
 def batch_suspects(state: TunerState) -> list[Knob]:
-    """Batch settings that do not explain the batch seen, and may be a dimension of the input."""
+    """Batch settings that do not explain the batch seen."""
     seen = state.original.effects
     counts = [k for k in state.tunable("batch_size") if _is_count(k)]
     loaded = seen.workers is not None or seen.batch_asked is not None

@@ -1,4 +1,4 @@
-"""Changes of the code, tried from inside the process on top of what was proven.
+"""Code changes, tried from inside the process.
 
 They are suggested, not applied. What one run suggests is shown only once a comparison confirmed it.
 """
@@ -56,7 +56,7 @@ ADDS_UP = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """One switch of the code, and the conditions under which it deserves a process."""
+    """Switch of the code, and its conditions for a trial."""
 
     name: str
     """As the probe knows it."""
@@ -82,14 +82,14 @@ class Switch:
 
 
 def autocast_dtypes(state: TunerState) -> tuple[str, ...]:
-    """The dtype to autocast to; float16 only where no gradients need a scaler."""
+    """Dtype of autocast; float16 only without gradients."""
     if "bfloat16" in state.context.precisions:
         return ("bfloat16",)
     return ("float16",) if "float16" in state.context.precisions and not state.trains else ()
 
 
 def thread_counts(state: TunerState) -> tuple[str, ...]:
-    """Numbers of threads that may be better: what the workers leave, every CPU, half, one."""
+    """Thread counts worth a trial."""
     seen = state.incumbent_run.effects
     cpus = max(1, state.context.cpus // (seen.world_size or 1))
     workers = seen.workers or 0
@@ -100,13 +100,13 @@ def thread_counts(state: TunerState) -> tuple[str, ...]:
 
 
 def is_launch_bound(state: TunerState) -> bool:
-    """Whether a GPU waits for the host to launch its kernels."""
+    """True if a GPU waits for kernel launches."""
     run = state.incumbent_run
     return run.on_gpu and (run.shares.launch or 0.0) >= LAUNCH_BOUND
 
 
 def compile_modes(state: TunerState) -> tuple[str, ...]:
-    """Plain compilation, or CUDA graphs first where launches take the time."""
+    """Compilation modes; CUDA graphs first where launches dominate."""
     return ("=reduce-overhead", "") if is_launch_bound(state) else ("",)
 
 
@@ -208,7 +208,7 @@ def switch_of(whatif: str) -> tuple[Switch, str]:
 
 
 def applies(state: TunerState, switch: Switch) -> bool:
-    """Whether `switch` deserves a process: it is off, can matter, and no config holds it."""
+    """True if `switch` deserves a trial."""
     run = state.incumbent_run
     seen = getattr(run.effects, switch.effect)
     if seen is None or switch.off not in {None, seen}:
@@ -223,7 +223,7 @@ def applies(state: TunerState, switch: Switch) -> bool:
 
 
 def whatifs(state: TunerState, switch: Switch) -> tuple[str, ...]:
-    """Names by which the probe tries it: `compile`, `autocast=bfloat16`, `threads=4`."""
+    """Names of the switch's values for the probe."""
     if switch.values is None:
         return (switch.name,)
     values = switch.values(state)
@@ -242,7 +242,7 @@ def _tuned_in_config(state: TunerState, kind: str) -> bool:
 
 
 def suggest_changes(state: TunerState) -> Stage:
-    """Try changes of the code, the most promising first, and compare each that was faster.
+    """Try changes of the code and compare the faster ones.
 
     Waiting, padding and the throughput model bound the gain of loader, buckets and batch. Nothing
     foretells a switch, so switches follow; compilation waits until the cheap ones are compared,
@@ -277,7 +277,7 @@ def suggest_changes(state: TunerState) -> Stage:
 
 
 def compare_best(state: TunerState, later: int = 0) -> Stage:
-    """Comparisons of the most promising suggestions, as far as the budget goes.
+    """Compare the most promising suggestions within the budget.
 
     For each of so many `later` ones that are still to be tried, the least time is kept back.
     """
@@ -290,7 +290,7 @@ def compare_best(state: TunerState, later: int = 0) -> Stage:
 
 
 def compare(state: TunerState, suggestion: Suggestion, later_s: float = 0.0) -> Stage:
-    """Rounds of what was proven, with and without the suggestion.
+    """Compare what was proven, with and without the suggestion.
 
     `later_s` are kept back, if this one gets its own fewest rounds.
     """
@@ -341,7 +341,7 @@ def rebased(state: TunerState, suggestion: Suggestion) -> knobs.InvalidChange | 
 
 
 def without_gain(state: TunerState, suggestion: Suggestion) -> TunerState:
-    """With the verdict on the knob of a suggestion that was not confirmed."""
+    """Set the verdict on an unconfirmed suggestion's knob."""
     key, result = suggestion.knob, suggestion.outcome
     if key is None or result is None or is_confirmed(state, suggestion):
         return state
@@ -365,7 +365,7 @@ def is_confirmed(state: TunerState, suggestion: Suggestion) -> bool:
 
 
 def is_sound(state: TunerState, run: Run) -> bool:
-    """Whether the change took effect, keeps every bound, and loses no results."""
+    """True if the change took effect and keeps every bound."""
     applied = run.whatif is None or run.whatif.applied
     fits = (run.held_gib or 0.0) <= state.context.memory_limit_gib
     inside = fits and not state.context.objective.broken(run)
@@ -419,9 +419,10 @@ def overlap(suggestion: Suggestion, gain: float) -> str:
 def faster_run(
     state: TunerState, variant: Variant
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | None]]:
-    """The run of `variant`, if it applied and beat the incumbent by half a tie.
+    """Run of `variant`, if it beat the incumbent.
 
-    It is not begun where the budget does not hold its comparison, beside those of earlier ones.
+    It must apply and win by half a tie. It is not begun where the budget does not hold its
+    comparison, beside those of earlier ones.
     """
     fewest_s = FEWEST_ROUNDS * state.rounds_s(1)
     needed_s = state.price_s + variant.extra_s + fewest_s + FEWEST_ROUNDS * MARGIN * variant.extra_s
@@ -438,7 +439,7 @@ def faster_run(
 
 
 def try_switch(state: TunerState, switch: Switch) -> Stage:
-    """Run `switch` by each of its values; suggest the fastest inside its tolerance."""
+    """Run `switch` by each value and suggest the fastest."""
     best: tuple[str, Run] | None = None
     for name in whatifs(state, switch):
         variant = Variant(candidate=state.best, whatif=name, extra_s=switch.extra_s)
@@ -471,7 +472,7 @@ def try_switch(state: TunerState, switch: Switch) -> Stage:
 
 
 def caution(run: Run) -> str:
-    """Sentence on a side effect of a change of the code."""
+    """Side effect of a code change, in a sentence."""
     text = run.whatif.caution if run.whatif else None
     return f" Mind that {text}." if text else ""
 
@@ -480,7 +481,7 @@ def caution(run: Run) -> str:
 
 
 def try_loader_arguments(state: TunerState) -> Stage:
-    """Each argument on top of those that were faster: together they are one suggestion."""
+    """Try loader arguments, each on top of the faster ones."""
     best = state.incumbent_run
     if best.effects.workers is None:
         return state
@@ -514,7 +515,7 @@ def try_loader_arguments(state: TunerState) -> Stage:
 
 
 def loader_values(state: TunerState) -> Iterable[tuple[str, list[int] | list[bool]]]:
-    """Arguments worth trying and their values; later ones build on earlier ones."""
+    """Loader arguments and values worth trying, in order."""
     seen = state.incumbent_run.effects
     waits = state.gain_without_waiting > 1 + state.tie_threshold
     if waits and not state.held_by_config("num_workers"):
@@ -541,7 +542,7 @@ def needs_workers(name: str) -> bool:
 
 
 def try_buckets(state: TunerState) -> Stage:
-    """Batches of items of like length, where enough of the batches is padding."""
+    """Try length buckets where padding is large."""
     seen = state.incumbent_run.effects
     if (seen.padding_share or 0.0) < MIN_PADDING:
         return state
@@ -582,7 +583,7 @@ def of_loader(values: Mapping[str, int | bool], site: str | None) -> str:
 
 
 def joined(whatifs_: Sequence[str]) -> str | None:
-    """Several names as one; those of a DataLoader are all of one line."""
+    """Join several names; those of a DataLoader in one line."""
     parts = [each.partition("@") for each in whatifs_]
     site = next((site for _, _, site in parts if site), "")
     words = ",".join(words for words, _, _ in parts)

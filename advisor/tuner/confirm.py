@@ -1,4 +1,4 @@
-"""Confirmation of a candidate in interleaved rounds, and the rounds that a gain needs."""
+"""Confirmation of a candidate in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST_ROUNDS = 20
 
 
 def confirm(state: TunerState, winner: Candidate, *, early: bool = False) -> Stage:
-    """Compare `winner` with the original, or with what it builds on; unconfirmed, it is given up.
+    """Compare `winner` with its base; drop it if unconfirmed.
 
     A comparison that stayed open is made once more, with rounds of its own, where the budget
     allows. An `early` one is made once, with few rounds, and leaves the budget to the search.
@@ -114,7 +114,7 @@ def with_comparison(
 
 
 def closed(state: TunerState, result: Comparison) -> bool:
-    """Whether no further rounds would help."""
+    """True if no further rounds would help."""
     interval = result.interval(state.context.objective)
     return (
         result not in state.confirmations
@@ -142,7 +142,10 @@ def without_candidate(state: TunerState, candidate: Candidate, lost: str) -> Tun
 
 
 def to_finish_s(state: TunerState) -> float:
-    """Time of one whole batch of items; 0 where some process finishes one anyhow."""
+    """Time of one whole batch of items.
+
+    0 where some process finishes one anyhow.
+    """
     run = state.incumbent_run
     if not state.iterative or run.whole_units or state.context.workload.quality:
         return 0.0
@@ -150,7 +153,7 @@ def to_finish_s(state: TunerState) -> float:
 
 
 def is_significant(state: TunerState, comparison: Comparison) -> bool:
-    """Whether the gain is above the smallest worth a change, inside every constraint.
+    """True if the gain is large enough, inside every constraint.
 
     Where no run of the other side was inside the constraints, that alone is the gain.
     """
@@ -164,12 +167,12 @@ def is_significant(state: TunerState, comparison: Comparison) -> bool:
 
 
 def restores_constraints(state: TunerState, before: Sequence[Run]) -> bool:
-    """Whether every run of the other side is outside a constraint."""
+    """True if only this side keeps every constraint."""
     return bool(before) and all(state.context.objective.broken(run) for run in before)
 
 
 def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
-    """The chain of confirmations from the original to the most that was proven."""
+    """Chain of confirmations from the original to the best."""
     chain: tuple[Comparison, ...] = ()
     for each in state.confirmations:
         before = each.ab_test.before.variant.candidate
@@ -183,19 +186,19 @@ def proven_confirmations(state: TunerState) -> tuple[Comparison, ...]:
 
 
 def proven_candidate(state: TunerState) -> Candidate:
-    """The most that was proven; the original if nothing was."""
+    """Best proven candidate; the original if there is none."""
     chain = proven_confirmations(state)
     return chain[-1].ab_test.after.variant.candidate if chain else Candidate()
 
 
 def proven_run(state: TunerState, candidate: Candidate) -> Run:
-    """The best run of a proven candidate, or of the original."""
+    """Best run of a proven candidate, or of the original."""
     runs = state.confirmation_runs(candidate)
     return state.context.objective.best(runs) if runs else state.original
 
 
 def back_to(state: TunerState, candidate: Candidate) -> TunerState:
-    """With a proven candidate as the best so far, and nothing more."""
+    """Return to a proven candidate as the best so far."""
     run = proven_run(state, candidate) if candidate.changes else None
     return replace(state, best=candidate, best_run=run)
 
@@ -222,7 +225,10 @@ def planned_rounds(
     early: bool = False,
     kept_s: float = 0.0,
 ) -> int:
-    """`wanted_rounds`, or those that the budget holds beside `kept_s`; 0 if it holds too few."""
+    """Number of rounds that the budget holds.
+
+    At most `wanted_rounds`, beside `kept_s`; 0 if too few fit.
+    """
     room_s = state.remaining_s - kept_s
     affordable = int(room_s / max(round_s, 1e-9))
     if not again and HOPE * room_s >= FEWEST_ROUNDS * round_s:
@@ -235,10 +241,10 @@ def planned_rounds(
 def wanted_rounds(
     state: TunerState, expected_gain: float, *, again: bool = False, early: bool = False
 ) -> int:
-    """Rounds that make Student's bounds half as wide as the gain is large.
+    """Number of rounds that settle a gain of this size.
 
-    A large gain needs few, a small one many, and a flattered one still has room. The number is
-    fixed before the first round.
+    It makes Student's bounds half as wide as the gain is large. A large gain needs few, a small one
+    many, and a flattered one still has room. The number is fixed before the first round.
     """
     least = GOOD_ROUNDS if state.context.consents or early else MOST_RESERVED
     least = OUTLIVING_ROUNDS if again else least

@@ -55,7 +55,7 @@ class TuningContext:
 
     @property
     def has_gpu(self) -> bool:
-        """Whether the machine has a GPU."""
+        """True if the machine has a GPU."""
         return self.cards > 0
 
     def source(self, document: str) -> Source:
@@ -68,5 +68,5 @@ class TuningContext:
 
     @property
     def consents(self) -> bool:
-        """Whether the user allowed results to change within a tolerance."""
+        """True if the user allowed results to change within a tolerance."""
         return self.workload.numeric_tolerance is not None or bool(self.workload.quality)

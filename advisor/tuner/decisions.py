@@ -1,4 +1,4 @@
-"""A verdict and its sentence for every knob, from the end of the search and what is written."""
+"""Decisions: a verdict and a sentence for every knob."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRIED = {*STAGES, *OWN_KINDS, "grad_accum", "grad_checkpoint"}
 def decisions(
     state: TunerState, winner: Candidate, trials: Sequence[TrialResult], *, whole: bool
 ) -> tuple[Decision, ...]:
-    """A decision for every knob, and for every value that moved along with one.
+    """Decide on every knob and every linked value.
 
     `whole`: every stage of the search ran.
     """
@@ -62,12 +62,12 @@ def decisions(
 
 
 def trials_of(knob: KnobKey, trials: Sequence[TrialResult]) -> tuple[str, ...]:
-    """Ids of the trials that moved `knob`, alone or with another."""
+    """Ids of the trials that moved `knob`."""
     return tuple(t.id for t in trials if knob in t.request.knobs and not t.repeated)
 
 
 def changed(change: Change, verdict: KnobVerdict | None, trials: tuple[str, ...]) -> Decision:
-    """A value that is written; without a verdict it moved along with another."""
+    """Decision on a value that is written."""
     own = verdict is not None and verdict.outcome == "found"
     reason = verdict.reason if verdict is not None and own else "Moves with what it is linked to."
     return Decision(
@@ -86,7 +86,7 @@ def changed(change: Change, verdict: KnobVerdict | None, trials: tuple[str, ...]
 def unchanged(
     state: TunerState, knob: Knob, verdict: KnobVerdict | None, *, whole: bool
 ) -> tuple[TuningResult, str]:
-    """Outcome and sentence of a knob that keeps its value."""
+    """Outcome and sentence of an unchanged knob."""
     if verdict is not None and verdict.outcome == "found":
         return "kept", "Not written: faster in the search, and the gain was not confirmed."
     if verdict is not None:

@@ -1,4 +1,4 @@
-"""Knobs by experiment: a value that the program follows is a knob, whatever its name.
+"""Discovery of knobs by experiment, whatever their names.
 
 At most two processes, and none where names explain everything that was seen.
 """
@@ -48,7 +48,7 @@ class Discovery:
 
 
 def discover_knobs(state: TunerState) -> Stage:
-    """Add the knobs that no name told of, so that the later stages tune them."""
+    """Add knobs that no name shows."""
     state = without_unused_arguments(state)
     state, found = yield from experiment(state, worth_a_process(state))
     return with_followed(state, found.followed)
@@ -66,7 +66,7 @@ def worth_a_process(state: TunerState) -> tuple[str, ...]:
 def experiment(
     state: TunerState, kinds: Iterable[str]
 ) -> Generator[SearchStep, Result, tuple[TunerState, Discovery]]:
-    """Suspects of `kinds` moved to values of their own, all at once; then what that left open.
+    """Move all suspects of `kinds` to distinct values.
 
     A run that fails tells no more than what it came to.
     """
@@ -106,7 +106,10 @@ def experiment(
 def planned(
     state: TunerState, left: Sequence[Suspect], before: Sequence[Move], failed: Failure | None
 ) -> list[Move]:
-    """Values for `left`: the other way round after a crash, smaller ones after too much."""
+    """Values for the suspects in `left`.
+
+    They are reversed after a crash, and smaller after an out-of-memory.
+    """
     crashed = failed is not None and failed.kind in CRASHES
 
     def moves(those: Sequence[Suspect], *, lower: bool) -> list[Move]:
@@ -129,7 +132,7 @@ def planned(
 
 
 def takes(state: TunerState, move: Move) -> bool:
-    """Whether the document can hold the new value."""
+    """True if the document can hold the new value."""
     document = state.context.source(move.suspect.document).document
     return document.takes(move.suspect.path, move.new)
 
@@ -137,10 +140,11 @@ def takes(state: TunerState, move: Move) -> bool:
 def next_ones(
     left: Sequence[Suspect], moved: Sequence[Move], doubts: Doubts, failed: Failure | None
 ) -> tuple[Suspect, ...]:
-    """Those in doubt that were not moved yet, and the better half of those that were.
+    """Suspects of the next experiment.
 
-    After a crash it is all of them but those whose values its message names: which of two must
-    divide the other is not known.
+    Those in doubt that were not moved yet, and the better half of those that were. After a crash it
+    is all of them but those whose values its message names: which of two must divide the other is
+    not known.
     """
     again = [move.suspect for move in moved if doubts.get(move.suspect)]
     if failed is None:
@@ -155,7 +159,7 @@ def next_ones(
 
 
 def after(doubts: Doubts, moved: Sequence[Move], reading: Outcome) -> Doubts:
-    """Doubts that are left: neither followed kinds, nor those that a move refuted."""
+    """Doubts left after an experiment."""
     found = {(each.document, each.path) for each in reading.followed}
     decided = {each.shown_in for each in reading.followed}
     tested = [move.suspect for move in moved]
@@ -167,7 +171,10 @@ def after(doubts: Doubts, moved: Sequence[Move], reading: Outcome) -> Doubts:
 
 
 def ask_to_move(state: TunerState, moved: Sequence[Move]) -> TrialRequest:
-    """One short process with all of `moved`; to the end of an item where its steps are in doubt."""
+    """Request one short process with `moved` values.
+
+    It runs to the end of an item where its steps are in doubt.
+    """
     changes = (
         Change(
             document=move.suspect.document,
@@ -223,7 +230,7 @@ def with_followed(state: TunerState, followed: Sequence[Followed]) -> TunerState
 
 
 def without_unused_arguments(state: TunerState) -> TunerState:
-    """Drop missing loader arguments whose mapping no DataLoader was given."""
+    """Drop loader arguments that no DataLoader was given."""
     passed = dict(state.original.effects.loader_passed)
     sources = tuple(_without_others(source, passed) for source in state.context.sources)
     return replace(state, context=replace(state.context, sources=sources))
@@ -244,7 +251,7 @@ def _without_others(source: Source, passed: dict[str, JsonScalar]) -> Source:
 
 
 def passed_on(document: Document, passed: dict[str, JsonScalar]) -> set[str]:
-    """Paths of values in mappings that a DataLoader was given whole."""
+    """Paths of values in mappings given to a DataLoader."""
     scalars = document.written
     return {
         path

@@ -1,4 +1,4 @@
-"""Settings that the program ignores: the value asked for against the one observed."""
+"""Effects of settings: asked values against observed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNTUNED = ("sample_num", "image_size")
 
 
 def verdict(change: Change, before: Run, after: Run) -> EffectVerdict:
-    """Whether `change` took effect in `after`; `before` ran without it."""
+    """True if `change` took effect in `after`."""
     spec = REGISTRY.get(change.kind)
     if spec is not None and spec.effect is not None:
         seen, old = spec.observed(after.effects), spec.observed(before.effects)
@@ -50,15 +50,16 @@ def _differs(before: object, after: object) -> EffectVerdict:
 
 
 def is_ignored(knob: Knob, candidate: Candidate, before: Run, after: Run) -> bool:
-    """Whether the program ran as before although `candidate` changes `knob`."""
+    """True if `candidate` changes `knob` without an effect."""
     change = change_of(candidate, key_of(knob))
     return change is not None and verdict(change, before, after) == "ignored"
 
 
 def set_ignored(state: TunerState, knob: Knob, candidate: Candidate, run: Run) -> TunerState:
-    """With the verdict that the program ignores `knob`, and what it used instead.
+    """Set the verdict that the program ignores `knob`.
 
-    A knob of another phase may be followed there, of which nothing was seen.
+    It names the value used instead. A knob of another phase may be followed there, of which nothing
+    was seen.
     """
     key = key_of(knob)
     if not state.in_phase(knob):
@@ -80,7 +81,7 @@ def other_phase(knob: Knob, state: TunerState) -> str:
 
 
 def used_instead(knob: Knob, run: Run) -> tuple[str | None, str | None]:
-    """Value that the program used, and the place of its DataLoader."""
+    """Value that the program used, and its place."""
     seen = run.effects
     if knob.kind == "precision":
         return seen.dtype, None
@@ -90,7 +91,7 @@ def used_instead(knob: Knob, run: Run) -> tuple[str | None, str | None]:
 
 
 def overriding(leaf: str, value: object, run: Run) -> str | None:
-    """Clause on a command-line value that overrides a knob named `leaf`."""
+    """Command-line value that overrides a knob named `leaf`."""
     name = leaf.rsplit(".", 1)[-1].split("[", maxsplit=1)[0]
     arguments = dict(run.effects.arguments)
     if name in arguments and arguments[name] != value:
@@ -105,9 +106,10 @@ def overriding(leaf: str, value: object, run: Run) -> str | None:
 
 
 def find_unused_settings(state: TunerState) -> Stage:
-    """Change every other quality knob in one experiment: one that alters nothing is ignored.
+    """Find quality knobs that change nothing.
 
-    Both sides run with as few steps as the schedule allows, to their own end.
+    All are changed in one experiment. Both sides run with as few steps as the schedule allows, to
+    their own end.
     """
     suspects = [*state.of_kind(*UNTUNED), *look_alikes(state)]
     doubtful = [knob for knob in suspects if perturb(knob) and can_hold(state, knob)]
@@ -123,7 +125,7 @@ def find_unused_settings(state: TunerState) -> Stage:
 def observe(
     state: TunerState, candidate: Candidate
 ) -> Generator[SearchStep, Result, tuple[TunerState, Run | Failure | None]]:
-    """Result of `candidate` in the experiment; None where it did not fit."""
+    """Result of `candidate`; None where it did not fit."""
     plan = MeasurePlan(mode="whole") if state.iterative else state.plan(candidate)
     request = TrialRequest(
         variant=Variant(candidate=candidate),
@@ -137,7 +139,7 @@ def observe(
 
 
 def look_alikes(state: TunerState) -> list[Knob]:
-    """Values outside the catalogue that carry the name of an untuned knob."""
+    """Values outside the catalogue with a knob's name."""
     names = {leaf_of(knob.path): knob.kind for knob in state.of_kind(*UNTUNED)}
     return [
         Knob(
@@ -178,13 +180,13 @@ def perturb(knob: Knob) -> tuple[Change, ...]:
 
 
 def can_hold(state: TunerState, knob: Knob) -> bool:
-    """Whether the document can hold the perturbed value."""
+    """True if the document can hold the perturbed value."""
     document = state.context.source(knob.document).document
     return all(document.takes(change.path, change.new) for change in perturb(knob))
 
 
 def compare_effects(state: TunerState, doubtful: list[Knob], base: Candidate, before: Run) -> Stage:
-    """All of them at once; one by one only if that changed something."""
+    """Test all knobs together, then one by one if needed."""
     together = base.with_changes(*(change for knob in doubtful for change in perturb(knob)))
     state, after = yield from observe(state, together)
     if after is None:
@@ -208,14 +210,14 @@ def compare_effects(state: TunerState, doubtful: list[Knob], base: Candidate, be
 
 
 def failed_at_half(failure: Failure) -> str:
-    """Sentence on a knob whose half fails; a time limit is no failure of the program."""
+    """Sentence on a knob whose half fails."""
     if failure.kind in {"timeout", "hang"}:
         return "Not known whether it has an effect: the run at half its value reached a time limit."
     return "At half its value the program fails. It is never tuned, as it changes the product."
 
 
 def set_without_effect(state: TunerState, knob: Knob, run: Run) -> TunerState:
-    """With the verdict that `knob` has no effect, and what overrides it."""
+    """Set the verdict that `knob` has no effect."""
     values = ", ".join(str(change.new) for change in perturb(knob))
     override = overriding(knob.path, perturb(knob)[0].new, run)
     shapes = ", ".join(run.effects.input_shapes) if knob.kind == "image_size" else ""

@@ -1,4 +1,4 @@
-"""Results that a candidate loses or changes, compared with the original's item by item."""
+"""Comparison of a candidate's results with the original's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STRAYS = 0.05
 
 
 def output_regression(originals: Sequence[Run], after: Run) -> str:
-    """Sentence on results that `after` loses or changes; empty if none.
+    """Sentence on lost or changed results; empty if none.
 
     In training a dropped last batch comes back in another epoch, and files are checkpoints. In
     inference both are results.
@@ -64,7 +64,7 @@ def _fewer_files(before: Run, after: Run) -> str:
 
 
 def files_expected(before: Run, after: Run) -> float | None:
-    """Files that `before` left for as many items as `after` finished.
+    """Files expected of `after`, scaled from `before`.
 
     None where items leave no file of their own, or too few were finished to tell.
     """
@@ -81,7 +81,10 @@ def in_window(run: Run) -> float:
 
 
 def _fewer_items(before: Run, after: Run) -> str:
-    """Too few lines, rows or entries, with those that may still lie in a buffer."""
+    """Find files with too few entries.
+
+    Entries that may still lie in a buffer are counted.
+    """
     if not before.whole_units or (before.files_in_window or 0) >= A_FILE_EACH * in_window(before):
         return ""
     batches = before.whole_units / (before.effects.batch or 1.0)
@@ -99,7 +102,10 @@ def _fewer_items(before: Run, after: Run) -> str:
 
 
 def _other_items(originals: Sequence[Run], after: Run) -> str:
-    """The first item that differs, unless two originals differ from each other."""
+    """Find the first item that differs from the original's.
+
+    None if two originals differ from each other.
+    """
     for old, new in _steady(originals, after):
         number = first_difference(old, new)
         if number is not None:
@@ -111,7 +117,7 @@ def _other_items(originals: Sequence[Run], after: Run) -> str:
 
 
 def same_items(originals: Sequence[Run], after: Run) -> bool:
-    """Whether items were compared, and each was equal to the original's."""
+    """True if all compared items equal the original's."""
     pairs = _steady(originals, after)
     return any(old.first and new.first for old, new in pairs) and all(
         first_difference(old, new) is None for old, new in pairs
@@ -119,7 +125,7 @@ def same_items(originals: Sequence[Run], after: Run) -> bool:
 
 
 def _steady(originals: Sequence[Run], after: Run) -> list[tuple[ResultFile, ResultFile]]:
-    """Files of the last original and `after`, where all originals agree."""
+    """Files of the last original and `after`, if originals agree."""
     if len(originals) < 2:
         return []
     unsteady = {
@@ -135,7 +141,10 @@ def _steady(originals: Sequence[Run], after: Run) -> list[tuple[ResultFile, Resu
 def _alike(
     some: Sequence[ResultFile], others: Sequence[ResultFile]
 ) -> list[tuple[ResultFile, ResultFile]]:
-    """Pairs of one path; a single file of its kind may carry a time stamp."""
+    """Pairs of files with one path.
+
+    A single file of its kind may carry a time stamp.
+    """
     pairs = [(one, other) for one in some for other in others if one.path == other.path]
     if pairs or len(some) != 1 or len(others) != 1:
         return pairs
@@ -151,7 +160,7 @@ def first_difference(old: ResultFile, new: ResultFile) -> int | None:
 
 
 def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
-    """Files that differ from all originals, in formats that cannot be compared."""
+    """Changed files in formats that cannot be compared."""
     if len(originals) < 2:
         return ()
     digests = [{f.path: f.digest for f in run.results if f.digest} for run in originals]
@@ -166,7 +175,10 @@ def unread(originals: Sequence[Run], runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _same(one: Sequence[float | str], other: Sequence[float | str], strays: float) -> bool:
-    """Whether texts are equal, and all numbers but a share of `strays` are close."""
+    """True if texts are equal and numbers are close.
+
+    A share of `strays` of the numbers may differ.
+    """
     if len(one) != len(other):
         return False
     apart = 0

@@ -1,4 +1,4 @@
-"""Stages of a search: free settings are confirmed before anything that may change results."""
+"""Stages of a search: free settings first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_ITEM = 5.0
 
 
 def pipeline(context: TuningContext) -> Generator[SearchStep, Result, Stop]:
-    """All requests of one search, in order; returns its end."""
+    """Send all requests of one search; return its end."""
     state, failed = yield from measure_baseline(
         TunerState(context=context, clock_s=context.budget_s)
     )
@@ -63,7 +63,7 @@ def tune_other_knobs(state: TunerState) -> Stage:
 
 
 def tune_gated_knobs(state: TunerState) -> Stage:
-    """Precision, flags and timesteps behind the declared tolerance, then their confirmation."""
+    """Tune knobs behind the declared tolerance, then confirm."""
     free = state.best
     if state.context.allows("numeric"):
         state = yield from tune_precision(state)

@@ -1,4 +1,4 @@
-"""Wall time of one more short process, from those that ran."""
+"""Price of one more short process, in wall time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Prices:
     """Time that all processes so far took to their first steps."""
 
     def of_baselines(self, originals: tuple[Run, ...]) -> Self:
-        """By these alone, without the parts measured alone and without cold starts."""
+        """Price by these runs alone.
+
+        Parts measured alone and cold starts are left out.
+        """
         short = {}
         for number, run in enumerate(originals):
             parts = run.ceilings.loader if run.ceilings else ()
@@ -53,7 +56,7 @@ class Prices:
 
     @property
     def process_s(self) -> float:
-        """Expected wall time of the next process; 0 before the first ran."""
+        """Expected wall time of the next process."""
         most_quiet = len(self.quiet_s) >= len(self.contended_s)
         walls_s = self.quiet_s if most_quiet else (*self.quiet_s, *self.contended_s)
         return statistics.median(walls_s) if walls_s else 0.0

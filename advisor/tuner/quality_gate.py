@@ -1,4 +1,4 @@
-"""Results inside the declared tolerance: loss of precision, other kernels, fewer sampling steps.
+"""Quality gate of candidates that may change results.
 
 The runs that choose and the runs that confirm have other seeds, and other items where a command for
 that is declared. The confirmation decides: the bounds of its pairs must lie inside the tolerance.
@@ -89,7 +89,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """Quality runs of the best free candidate, with the seeds that choose."""
+    """Quality runs of the best free candidate."""
 
     candidate: Candidate
     runs: tuple[Values, ...]
@@ -100,7 +100,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityCandidate:
-    """A candidate that may change results, with its choosing runs."""
+    """Candidate that may change results, with its runs."""
 
     variant: Variant
     name: str
@@ -118,7 +118,7 @@ class QualityCandidate:
 
     @property
     def inside(self) -> bool:
-        """Whether it is worth being confirmed."""
+        """True if it is worth being confirmed."""
         return all(judgement.within for judgement in self.judgements)
 
 
@@ -160,7 +160,7 @@ def drifts_of(before: Run, after: Run) -> tuple[float, ...]:
 def passes_numeric_check(
     state: TunerState, variant: Variant, drifts: tuple[float, ...], tolerance: float
 ) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """Whether the mean drift of runs with equal, new seeds lies inside `tolerance`."""
+    """True if the mean drift lies inside `tolerance`."""
     drift = fmean(drifts)
     inside = abs(drift) <= tolerance
     figures = drift_figures(abs(drift), tolerance)
@@ -203,13 +203,16 @@ def passes_numeric_check(
 
 
 def drift_figures(drift: float, tolerance: float, most: float | None = None) -> str:
-    """`: drift 0.2 % (at most 0.4 %) of 2 % allowed`."""
+    """Drift figures as text.
+
+    `: drift 0.2 % (at most 0.4 %) of 2 % allowed`.
+    """
     bound = "" if most is None else f" (at most {numbers.percent(most)})"
     return f": drift {numbers.percent(drift)}{bound} of {numbers.percent(tolerance)} allowed"
 
 
 def seeded_run(state: TunerState, variant: Variant) -> TrialRequest:
-    """The user's own command with a seed that chose nothing."""
+    """Run the user's command with a fresh seed."""
     request = make_request(state, variant.candidate, "quality")
     return replace(request, variant=variant, repeat=CONFIRMING)
 
@@ -220,7 +223,7 @@ def seeded_run(state: TunerState, variant: Variant) -> TrialRequest:
 def quality_request(
     variant: Variant, repeat: int, expected_s: float, command: CommandName = "quality"
 ) -> TrialRequest:
-    """A quality command with `variant` and a seed, to its own end."""
+    """Request a quality command with `variant` and a seed."""
     return TrialRequest(
         variant=variant,
         purpose="quality",
@@ -232,24 +235,25 @@ def quality_request(
 
 
 def values_of(state: TunerState, run: Run | None) -> Values:
-    """Declared measures of a run; empty where one was not printed."""
+    """Declared measures of a run; empty where one is missing."""
     measures = state.context.workload.quality
     found = read_measures(measures, run.stdout_tail) if run is not None else ()
     return found if len(found) == len(measures) else ()
 
 
 def one_run(state: TunerState) -> bool:
-    """Whether the user wants no more than one run a value."""
+    """True if one run a value is enough."""
     return state.context.workload.quality_proof == "one-run"
 
 
 def measure_reference(
     state: TunerState,
 ) -> Generator[SearchStep, Result, tuple[TunerState, Reference | None, str]]:
-    """Runs of the best free candidate; None, and why, where they cannot be read.
+    """Run the best free candidate's quality commands.
 
-    The original runs beside it where that costs little. A candidate that moved the quality is given
-    up. The quality from before is known only where the original ran.
+    Returns None and the reason where they cannot be read. The original runs beside it where that
+    costs little. A candidate that moved the quality is given up. The quality from before is known
+    only where the original ran.
     """
     free = Variant(candidate=state.best.only("free", "training"))
     request = quality_request(free, CHOOSING, FIRST_QUALITY * state.price_s)
@@ -289,7 +293,7 @@ def mean_values(runs: Sequence[Values], names: Values) -> dict[str, float]:
 def check_free(
     state: TunerState, free: Variant, first: Run, values: Values
 ) -> Generator[SearchStep, Result, tuple[TunerState, tuple[Values, ...], tuple[Values, ...]]]:
-    """The best free candidate against the original with the same seeds, where that costs little.
+    """Compare the best free candidate's quality with the original's.
 
     Returns the reference runs and the runs of the original, both with the seeds that choose.
     """
@@ -326,7 +330,7 @@ def check_free(
 
 
 def without_best(state: TunerState, why: str) -> TunerState:
-    """Without the best candidate, whose quality differs from the original's."""
+    """Drop the best candidate for its quality."""
     for change in state.best.changes:
         key = (change.document, change.path)
         state = state.set_verdict(key, "kept", f"Not written. {why}")
@@ -336,7 +340,10 @@ def without_best(state: TunerState, why: str) -> TunerState:
 def screen(
     state: TunerState, reference: Reference, variant: Variant, name: str, expected_s: float
 ) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
-    """`variant` with the seeds that choose; None where it did not fit or was not read."""
+    """Screen `variant` with the seeds that choose.
+
+    None where it did not fit or was not read.
+    """
     runs: list[Values] = []
     took_s: list[float] = []
     for number in range(len(reference.runs)):
@@ -375,7 +382,7 @@ def with_judgements(
 def confirm_quality(
     state: TunerState, reference: Reference, candidate: QualityCandidate
 ) -> Generator[SearchStep, Result, tuple[TunerState, Verdict]]:
-    """Whether the bounds of pairs that chose nothing lie inside every tolerance."""
+    """True if fresh pairs lie inside every tolerance."""
     measures, name = state.context.workload.quality, candidate.name
     if one_run(state):
         state = adopt_quality(state, reference, candidate.variant, candidate.judgements)
@@ -434,7 +441,7 @@ def confirm_quality(
 def not_affordable(
     state: TunerState, candidate: QualityCandidate, rounds: int, needed_s: float
 ) -> tuple[TunerState, Verdict]:
-    """Without a confirmation, for which the budget has no room."""
+    """Drop a candidate that the budget cannot confirm."""
     what = f"the quality confirmation of {candidate.variant.label}"
     state = state.skip(what, needed_s, kept_s=state.reserve_s)
     why = over_budget(candidate.name, rounds)
@@ -444,7 +451,10 @@ def not_affordable(
 def with_more_seeds(
     state: TunerState, candidate: QualityCandidate
 ) -> Generator[SearchStep, Result, tuple[TunerState, QualityCandidate | None]]:
-    """`candidate` with enough seeds to show what one changes; None without room."""
+    """Add seeds to `candidate` until one change shows.
+
+    None without room in the budget.
+    """
     runs = [after for _, after in candidate.pairs]
     while len(runs) < CHOOSING_RUNS:
         request = quality_request(candidate.variant, CHOOSING + len(runs), candidate.run_s)
@@ -459,7 +469,7 @@ def with_more_seeds(
 def wanted_pairs(
     state: TunerState, reference: Reference, candidate: QualityCandidate
 ) -> tuple[int, str]:
-    """Rounds that the noise asks for; or the sentence on why none would do."""
+    """Rounds that the noise asks for, or why none would do."""
     wanted = FEWEST
     for name, room, spread in rooms(state, reference, candidate):
         rounds = rounds_needed(spread, room, MOST_RUNS) if room > 0 else None
@@ -470,7 +480,7 @@ def wanted_pairs(
 
 
 def fewest_pairs(state: TunerState, reference: Reference, candidate: QualityCandidate) -> int:
-    """Rounds below which the bounds are not likely to lie inside."""
+    """Fewest rounds likely to lie inside the tolerance."""
     return max(
         rounds_needed(spread, LEAST_POWER * room, MOST_RUNS) or MOST_RUNS
         for _, room, spread in rooms(state, reference, candidate)
@@ -480,7 +490,7 @@ def fewest_pairs(state: TunerState, reference: Reference, candidate: QualityCand
 def rooms(
     state: TunerState, reference: Reference, candidate: QualityCandidate
 ) -> list[tuple[str, float, float]]:
-    """By measure: room left in its tolerance, and the standard deviation of a difference."""
+    """Room in each tolerance, and the spread of differences."""
     found = []
     for judgement in candidate.judgements:
         measure = state.context.workload.quality[judgement.measure]
@@ -503,9 +513,10 @@ def adopt_quality(
     variant: Variant,
     judgements: Sequence[QualityJudgement],
 ) -> TunerState:
-    """With the candidate's figures as the quality after; not for a change of the code.
+    """Adopt the candidate's figures as the quality after.
 
-    The figures before are the original's on the same items, or not measured.
+    Changes of the code are left out. The figures before are the original's on the same items, or
+    not measured.
     """
     if variant.whatif is not None:
         return state
@@ -553,7 +564,7 @@ def verdict_of(
 
 
 def too_noisy(name: str, measure: str, spread: float, room: float) -> str:
-    """Sentence on a measure whose noise is too large for its tolerance."""
+    """Sentence on a measure too noisy for its tolerance."""
     return (
         f"{name} passed screening, and {measure} differs by {numbers.measure(spread, 2)} from run "
         f"to run where its tolerance leaves {numbers.measure(room, 2)}: more than {MOST_RUNS} runs "
@@ -570,7 +581,7 @@ def over_budget(name: str, rounds: int) -> str:
 
 
 def not_judged(name: str) -> str:
-    """Sentence on a run that failed or printed no figure."""
+    """Sentence on a run without a figure."""
     return f"{name} could not be judged: a run failed, or printed no figure."
 
 
@@ -580,7 +591,7 @@ def unjudged(state: TunerState, candidate: QualityCandidate) -> str:
 
 
 def no_run(state: TunerState, variant: Variant, name: str) -> str:
-    """Sentence on a candidate without a judgement: no room in the budget, or a failure."""
+    """Sentence on a candidate without a judgement."""
     if any(entry.what == variant.label for entry in state.skipped):
         return f"{name} could not be judged: the budget had no room for the run."
     return not_judged(name)
@@ -591,7 +602,7 @@ def no_run(state: TunerState, variant: Variant, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCounts:
-    """Step counts that the config can be moved to, and what screening said of them."""
+    """Step counts of the config, and their screening."""
 
     steps: tuple[int, ...]
     """Most first."""
@@ -602,7 +613,7 @@ class StepCounts:
 
 
 def tune_steps(state: TunerState) -> Stage:
-    """Every steps knob, where the user declared a measure with a tolerance."""
+    """Tune every steps knob with a declared tolerance."""
     for knob in state.tunable("timesteps"):
         key = key_of(knob)
         if not isinstance(knob.value, int) or isinstance(knob.value, bool) or knob.value < 2:
@@ -620,7 +631,7 @@ def tune_steps(state: TunerState) -> Stage:
 
 
 def shorten(state: TunerState, knob: Knob, original: int) -> Stage:
-    """The fewest steps that pass screening, confirmed by other seeds; else more of them."""
+    """Find the fewest confirmed steps inside the tolerance."""
     key = key_of(knob)
     state, reference, why = yield from measure_reference(state)
     if reference is None and why == "budget":
@@ -650,7 +661,7 @@ def shorten(state: TunerState, knob: Knob, original: int) -> Stage:
 
 
 def step_counts(state: TunerState, knob: Knob, original: int) -> StepCounts:
-    """Step counts down to one that a linked setting refuses."""
+    """Step counts down to a refused one."""
     steps: list[int] = []
     candidates: list[Candidate] = []
     for share in STEP_SHARES:
@@ -670,7 +681,7 @@ def step_counts(state: TunerState, knob: Knob, original: int) -> StepCounts:
 def fewest_inside(
     state: TunerState, reference: Reference, counts: StepCounts
 ) -> Generator[SearchStep, Result, tuple[TunerState, StepCounts, int | None]]:
-    """The fewest steps that pass screening, by bisection: runs near the top cost most."""
+    """Find the fewest passing steps by bisection."""
     low, high = 0, len(counts.steps) - 1
     found: int | None = None
     while low <= high:
@@ -707,7 +718,7 @@ def screened(
 
 
 def time_steps(state: TunerState, knob: Knob, candidate: Candidate, stop: str) -> Stage:
-    """Time one whole item with the chosen steps, and decide on the knob."""
+    """Time one whole item with the chosen steps."""
     key, start = key_of(knob), state.incumbent_run
     request = make_request(state, candidate, moved=(key,), whole_batches=1)
     state, trial = yield from run_trial(state, request)

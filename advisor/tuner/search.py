@@ -1,4 +1,4 @@
-"""Batch and workers together: each process goes where the model expects the most.
+"""Search of batch and workers together, guided by a model.
 
 A slow loader hides the gain of a larger batch, and the other way round, so both are one search. It
 ends when no point that did not run promises more than a tie.
@@ -104,7 +104,10 @@ class GridState:
 
 
 def tune_batch_and_workers(state: TunerState) -> Stage:
-    """Every batch knob of the phase and every worker count; a batch of a training alone."""
+    """Tune every batch knob and worker count.
+
+    The batch of a training is tuned alone.
+    """
     batches = []
     for knob in state.tunable("batch_size"):
         value = state.current(knob)
@@ -134,7 +137,7 @@ def tune_workers(state: TunerState) -> Stage:
 
 
 def try_training_batches(state: TunerState) -> Stage:
-    """Batches that would change how the model is trained, as suggestions."""
+    """Suggest batches that would change the training."""
     for knob in state.tunable("batch_size"):
         if is_only_suggested(state, knob):
             state = yield from explore(state, knob, None)
@@ -142,7 +145,7 @@ def try_training_batches(state: TunerState) -> Stage:
 
 
 def training_batch_promise(state: TunerState) -> float:
-    """Expected gain of `try_training_batches`; 1 where it has nothing to try."""
+    """Expected gain of `try_training_batches`."""
     gains = [0.0]
     for knob in state.tunable("batch_size"):
         if is_only_suggested(state, knob):
@@ -162,7 +165,7 @@ def worker_knobs(state: TunerState) -> list[Knob]:
 
 
 def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stage:
-    """Run the most promising point until none is left, then decide on both knobs."""
+    """Run promising points, then decide on both knobs."""
     found = start_grid(state, batch, workers)
     suggested = batch is not None and is_only_suggested(state, batch)
     while True:
@@ -210,7 +213,7 @@ def explore(state: TunerState, batch: Knob | None, workers: Knob | None) -> Stag
 
 
 def is_far_ahead(state: TunerState, found: GridState, point: GridPoint, run: Run) -> bool:
-    """Whether the first confirmation begins now, so that something is written in any case."""
+    """True if the first confirmation begins early."""
     first = not state.confirmations and point in found.runs
     fits = state.rounds_s(FEWEST_ROUNDS) < state.remaining_s
     candidate, _ = found.runs.get(point, (None, None))
@@ -220,7 +223,7 @@ def is_far_ahead(state: TunerState, found: GridState, point: GridPoint, run: Run
 
 
 def start_grid(state: TunerState, batch: Knob | None, workers: Knob | None) -> GridState:
-    """The grid of both knobs, with the point of the best so far."""
+    """Start the grid of both knobs at the best point."""
     start = (count_of(state, batch), count_of(state, workers))
     score = state.context.objective.score
     found = GridState(
@@ -249,7 +252,7 @@ def with_refusal(found: GridState, point: GridPoint, why: knobs.InvalidChange) -
 
 
 def plain_reason(reason: str) -> str:
-    """`reason` without a prefix on the knob that cannot be edited."""
+    """Strip the prefix of a knob that cannot be edited."""
     return reason.rpartition("not editable: ")[2].rstrip(".")
 
 
@@ -260,7 +263,10 @@ def moved_knobs(found: GridState, point: GridPoint) -> tuple[tuple[str, str], ..
 
 
 def largest_batch(state: TunerState, batch: int) -> int:
-    """Largest batch that the data can fill, with a few steps of a pass in a training."""
+    """Largest batch that the data can fill.
+
+    A training keeps a few steps of a pass.
+    """
     most: int = max(1, batch) * 2**DOUBLINGS
     items, per_step = state.original.effects.data_items, state.original.effects.batch
     if not items or not batch or per_step != batch:
@@ -276,7 +282,7 @@ def run_checked(
     kept_s: float | None,
     matters: bool,
 ) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
-    """The result of `request`; an outlier is run again, and the second run counts."""
+    """Run `request`, and once more if it is an outlier."""
     state, trial = yield from run_trial(state, request, kept_s=kept_s, matters=matters)
     if trial is None or trial.run is None or not is_outlier(trial.run):
         return state, trial
@@ -288,7 +294,7 @@ def run_checked(
 def reject_outlier(
     state: TunerState, found: GridState, answered: GridState, point: GridPoint
 ) -> GridState:
-    """`answered` without a point far below its forecast, until a second one agrees.
+    """Drop a point far below its forecast.
 
     From a run that collapsed the fit would learn that everything near it is slow.
     """
@@ -349,7 +355,7 @@ def with_trial(
 def outside_constraints(
     state: TunerState, found: GridState, point: GridPoint, run: Run
 ) -> GridState | None:
-    """Bounds that follow from a broken constraint; None where all hold."""
+    """Bounds from a broken constraint; None where all hold."""
     broken = state.context.objective.broken(run)
     if not broken:
         return None
@@ -370,7 +376,7 @@ def count_of(state: TunerState, knob: Knob | None) -> int:
 def candidate_at(
     state: TunerState, found: GridState, point: GridPoint
 ) -> Candidate | knobs.InvalidChange:
-    """The best candidate with both knobs and their linked settings at `point`."""
+    """Best candidate with knobs and links at `point`."""
     for knob, value in zip((found.batch, found.workers), point, strict=True):
         if knob is not None and value != state.current(knob):
             moved = state.with_value(knob, value)
@@ -386,9 +392,10 @@ def candidate_at(
 def most_promising(
     state: TunerState, found: GridState, model: ThroughputModel, kept_s: float
 ) -> tuple[GridPoint | None, float]:
-    """The point with the largest expected gain; without one, a smaller point that ties.
+    """Point with the largest expected gain.
 
-    Points that fit into the budget beside `kept_s` come first. None when nothing is worth it.
+    Without one, a smaller point that ties. Points that fit into the budget beside `kept_s` come
+    first. None when nothing is worth it.
     """
     forecast = {point: worth(state, model, point) for point in grid_points(state, found)}
     ran = {point: worth(state, model, point) for point in allowed_points(state, found)}
@@ -416,7 +423,7 @@ def most_promising(
 def worth(
     state: TunerState, model: ThroughputModel, point: GridPoint, *, ran: bool = False
 ) -> Forecast:
-    """Worth of a point to the objective, as a logarithm."""
+    """Log worth of a point to the objective."""
     batch = batch_of(point)
     found = model.seen_at(batch, point[1]) if ran else model.at(batch, point[1])
     return replace(found, log_rate=state.context.objective.log_worth(found.log_rate, batch))
@@ -440,23 +447,23 @@ def window_s(state: TunerState, point: GridPoint, model: ThroughputModel) -> flo
 def price_at(
     state: TunerState, found: GridState, point: GridPoint, model: ThroughputModel
 ) -> float:
-    """Wall time of a process there: the usual one, unless its few steps take longer."""
+    """Wall time of a process at this point."""
     there_s, here_s = (window_s(state, each, model) for each in (point, found.start))
     whole = LEAST_STEPS / MIN_STEPS
     return state.price_s + max(0.0, whole * there_s - max(whole * here_s, state.context.measure_s))
 
 
 def longest_s(state: TunerState) -> float:
-    """Longest window: a batch that gains little is not worth minutes."""
+    """Longest window worth its gain."""
     return DEAREST * max(state.context.measure_s, state.price_s)
 
 
 def smallest_level(
     state: TunerState, found: GridState, ran: Mapping[GridPoint, Forecast]
 ) -> GridPoint:
-    """The smallest point that ties with the best, not below the config's own.
+    """Smallest point that ties with the best.
 
-    Smaller ones count where the objective asks for them.
+    It is not below the config's own. Smaller ones count where the objective asks for them.
     """
     top = max(each.log_rate for each in ran.values())
     level = [point for point, each in ran.items() if each.log_rate >= top - tie(state)]
@@ -466,7 +473,7 @@ def smallest_level(
 
 
 def grid_points(state: TunerState, found: GridState) -> list[GridPoint]:
-    """All points that may still be tried, and those that ran."""
+    """Points that may still be tried, and those that ran."""
     most = min(found.most, leap(state, found) * max(batch for batch, _ in found.runs))
     batches = [found.start[0] * 2**n for n in range(DOUBLINGS + 1)] if found.batch else [0]
     if found.batch and state.context.objective.better_below(found.runs[found.start][1]):
@@ -483,7 +490,7 @@ def grid_points(state: TunerState, found: GridState) -> list[GridPoint]:
 
 
 def worker_counts(state: TunerState, current: object) -> set[int]:
-    """Other counts that may be as fast as the best, inside the CPUs of this host."""
+    """Worker counts that may be as fast as the best."""
     cpus = state.context.cpus
     values = {0, 1, 2, cpus // 2, cpus - 1, cpus} | ({4, 8, 16} if cpus >= 8 else set())
     values = {v for v in values if 0 <= v <= cpus and v != current}
@@ -495,7 +502,7 @@ def worker_counts(state: TunerState, current: object) -> set[int]:
 
 
 def leap(state: TunerState, found: GridState) -> int:
-    """Growth of the largest batch that ran, as far as memory is sure to hold it."""
+    """Growth of the batch that surely fits memory."""
     peaks = {batch: run.held_gib for (batch, _), (_, run) in found.runs.items()}
     first = peaks[found.start[0]]
     if len(peaks) > 1 or not first:
@@ -516,7 +523,7 @@ def tie(state: TunerState) -> float:
 def fell_short(
     state: TunerState, found: GridState, model: ThroughputModel, point: GridPoint, run: Run
 ) -> bool:
-    """Whether `run` is so far below its forecast that it has to be repeated.
+    """True if `run` is too far below its forecast.
 
     Where little is certain, a run slower than the start is repeated at half of the forecast.
     """
@@ -528,7 +535,10 @@ def fell_short(
 
 
 def loader_rates(state: TunerState) -> tuple[tuple[int, float], ...]:
-    """Units/s of the loader alone, or an estimate from its waiting; empty for energy."""
+    """Rate of the loader alone by workers, in units/s.
+
+    It is an estimate from waiting where unmeasured; empty for energy.
+    """
     if not state.context.objective.metric.time_only:
         return ()
     if state.loader_alone:
@@ -542,7 +552,7 @@ def loader_rates(state: TunerState) -> tuple[tuple[int, float], ...]:
 
 
 def point_of(state: TunerState, run: Run, point: GridPoint) -> Point:
-    """`run` for the model: at its point, unless its batch was not filled."""
+    """Model point of `run`, if its batch was filled."""
     batch = min(run.effects.batch or math.inf, batch_of(point))
     share = (run.wait_share or 0.0) if state.context.objective.metric.time_only else 0.0
     pace = state.context.objective.pace(run)
@@ -555,7 +565,7 @@ def batch_of(point: GridPoint) -> float:
 
 
 def memory_refusal(state: TunerState, found: GridState, batch: int) -> str:
-    """Sentence on why `batch` cannot fit, from the two largest that ran; empty if it may."""
+    """Sentence on a `batch` that cannot fit; else empty."""
     runs = {point[0]: run for point, (_, run) in found.runs.items()}
     peaks = [(b, run.held_gib) for b, run in sorted(runs.items()) if run.held_gib]
     if not peaks:
@@ -577,7 +587,7 @@ def memory_refusal(state: TunerState, found: GridState, batch: int) -> str:
 
 
 def conclude(state: TunerState, found: GridState) -> Stage:
-    """Take the smallest point that ties with the fastest, each knob by its own effect."""
+    """Take the smallest point that ties with the fastest."""
     allowed = allowed_points(state, found) or [found.start]
     apart = [p for p in allowed if found.batch and alters_training(state, *found.runs[p])]
     hopeful = [p for p in allowed if found.start not in allowed or not_slower(state, found, p)]
@@ -604,7 +614,7 @@ def conclude(state: TunerState, found: GridState) -> Stage:
 
 
 def choose(state: TunerState, found: GridState, plain: list[GridPoint]) -> GridPoint:
-    """The smallest of the fastest of `plain`; the start where nothing gains enough."""
+    """Choose the smallest of the fastest of `plain`."""
     model = fit(state, found)
     smooth = {point: worth(state, model, point, ran=True) for point in {*plain, found.start}}
     chosen = smallest_level(state, found, {point: smooth[point] for point in plain})
@@ -614,7 +624,7 @@ def choose(state: TunerState, found: GridState, plain: list[GridPoint]) -> GridP
 
 
 def is_proven(state: TunerState, candidate: Candidate) -> bool:
-    """Whether `candidate` was confirmed during the search and is the best so far."""
+    """True if `candidate` is confirmed and the best."""
     return bool(candidate.changes) and bool(state.confirmations) and candidate.key == state.best.key
 
 
@@ -652,7 +662,7 @@ def check_workers(
 
 
 def not_slower(state: TunerState, found: GridState, point: GridPoint) -> bool:
-    """Whether its own run did at least what the start usually does."""
+    """True if its run matched the start's usual rate."""
     score = state.context.objective.score(found.runs[point][1])
     gain: float = state.context.objective.gain(found.start_score, score)
     return point == found.start or gain >= 1
@@ -680,7 +690,7 @@ def decide_batch(state: TunerState, found: GridState, chosen: GridPoint) -> Tune
 
 
 def decide_workers(state: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
-    """With the verdict on the workers; none where there was nothing to wait for."""
+    """Set the verdict on the workers."""
     if found.workers is None:
         return state
     key = key_of(found.workers)
@@ -704,7 +714,7 @@ def percent(state: TunerState) -> str:
 
 
 def suggest_batch(state: TunerState, found: GridState, chosen: GridPoint) -> TunerState:
-    """With the suggestion of a batch that changes how the model is trained."""
+    """Suggest a batch that changes the training."""
     assert found.batch is not None
     candidate, run = found.runs[chosen]
     key, old, new = key_of(found.batch), found.start[0], chosen[0]

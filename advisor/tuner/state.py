@@ -1,4 +1,4 @@
-"""State of a search after each result; frozen, so that any search can be replayed."""
+"""Frozen state of a search after each result."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Skipped:
 
     @property
     def sentence(self) -> str:
-        """What did not fit, and the option that would make room."""
+        """Sentence on the skipped step and its remedy."""
         return (
             f"{self.what}: it needs about {numbers.duration(self.needed_s)}, and "
             f"{numbers.duration(max(self.remaining_s, 0.0))} of the budget were left for it. "
@@ -101,7 +101,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A change that was faster in one run and that the user has to make."""
+    """Faster change that the user has to make."""
 
     kind: Literal["switch", "loader", "buckets", "training-batch", "together"]
     """together: all others that were confirmed, at once."""
@@ -140,7 +140,7 @@ class QualityLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerState:
-    """Everything that a search has measured and decided so far."""
+    """Measurements and decisions of a search so far."""
 
     context: TuningContext
     clock_s: float
@@ -174,7 +174,7 @@ class TunerState:
 
     @property
     def steady_originals(self) -> tuple[Run, ...]:
-        """Originals that did not collapse beside the best of them, which is one."""
+        """Baselines near the best one, which is included."""
         top = self.context.objective.score(self.original)
         gain = self.context.objective.gain
         return tuple(
@@ -185,7 +185,7 @@ class TunerState:
 
     @property
     def non_outlier_baselines(self) -> tuple[Run, ...]:
-        """The originals without those that collapsed, where at least two did not."""
+        """Baselines without collapsed ones, if two or more remain."""
         return self.steady_originals if len(self.steady_originals) > 1 else self.originals
 
     @property
@@ -195,7 +195,7 @@ class TunerState:
 
     @property
     def incumbent_runs(self) -> tuple[Run, ...]:
-        """All comparable runs of the best so far: its confirmation, or the originals."""
+        """Comparable runs of the best candidate so far."""
         if not self.best.changes:
             return self.non_outlier_baselines
         return self.confirmation_runs(self.best) or (self.incumbent_run,)
@@ -211,18 +211,18 @@ class TunerState:
 
     @property
     def iterative(self) -> bool:
-        """Whether one unit takes many forwards: a diffusion sampler, a solver."""
+        """True if one unit takes many forwards: a diffusion sampler, a solver."""
         return (self.original.effects.forwards_per_unit or 1) >= SAMPLER_FORWARDS
 
     @property
     def trains(self) -> bool:
-        """Whether the program trains; in doubt it does."""
+        """True if the program trains; in doubt it does."""
         doubtful = self.context.workload.phase not in {"test", "eval"}
         return any(run.trains or (doubtful and run.unseen) for run in self.originals)
 
     @property
     def waits(self) -> bool:
-        """Whether the best so far waits for data long enough to matter."""
+        """True if the best so far waits for data."""
         share = self.incumbent_run.wait_share
         return share is not None and share > MIN_WAIT_SHARE
 
@@ -233,7 +233,7 @@ class TunerState:
 
     @property
     def loader_alone(self) -> dict[int, float]:
-        """Units/s of the loader alone by worker count: the mean over the originals."""
+        """Loader's own rate by worker count, in units/s."""
         rates: dict[int, list[float]] = {}
         for run in self.originals:
             for ceiling in run.ceilings.loader if run.ceilings else ():
@@ -242,7 +242,7 @@ class TunerState:
 
     @property
     def tie_threshold(self) -> float:
-        """Relative difference below which two runs tie: the noise, or the smallest gain."""
+        """Relative difference below which two runs tie."""
         return max(self.context.smallest_gain, min(self.noise, MAX_TIE))
 
     @property
@@ -261,13 +261,16 @@ class TunerState:
         return self.context.objective.gain(score(than), score(run))
 
     def gain_over_incumbent(self, run: Run) -> float:
-        """Gain over the median of the incumbent's runs, not over its luckiest one."""
+        """Gain over the median of the incumbent's runs."""
         score = self.context.objective.score
         median = statistics.median(map(score, self.incumbent_runs))
         return self.context.objective.gain(median, score(run))
 
     def is_faster(self, run: Run, than: Run) -> bool:
-        """Whether `run` beats `than` by more than a tie, or alone is inside the constraints."""
+        """True if `run` beats `than` by a tie.
+
+        So does a run that alone is inside the constraints.
+        """
         objective = self.context.objective
         if objective.broken(run):
             return False
@@ -277,7 +280,7 @@ class TunerState:
 
     @property
     def starts(self) -> StartupBudget:
-        """Start-up times; the first process may have found cold caches."""
+        """Start-up times; the first may be cold."""
         usual_s = min((run.startup_s or 0.0 for run in self.originals), default=0.0)
         return StartupBudget(
             budget_s=self.context.budget_s, usual_s=usual_s, spent_s=self.prices.started_s
@@ -285,7 +288,7 @@ class TunerState:
 
     @property
     def remaining_s(self) -> float:
-        """Time left for processes, of the budget and of its part for slow starts."""
+        """Seconds left for processes, slow starts considered."""
         if not self.starts.slow:
             return self.clock_s
         return min(self.clock_s, self.starts.left * self.price_s)
@@ -296,7 +299,7 @@ class TunerState:
         return min(self.context.budget_s / max(self.price_s, 1e-9), self.starts.bought)
 
     def budget_for(self, more_s: float) -> float:
-        """Budget that holds the time spent so far and processes of `more_s` together."""
+        """Budget for the time spent and `more_s` of processes."""
         whole_s = self.context.budget_s - self.clock_s + more_s
         more = math.ceil(more_s / max(self.price_s, 1e-9))
         return SPARE * max(whole_s, self.starts.budget_for(more))
@@ -308,18 +311,18 @@ class TunerState:
 
     @property
     def reserve_s(self) -> float:
-        """Time that the search leaves for the confirmation: half of all processes at most."""
+        """Time kept for the confirmation, at most half."""
         most = GOOD_ROUNDS if self.context.consents else MOST_RESERVED
         rounds = min(most, max(FEWEST_ROUNDS, int(self.affordable_trials / 4)))
         return self.rounds_s(rounds)
 
     def rounds_s(self, rounds: int) -> float:
-        """Wall time of rounds of the original and the best so far, with a margin."""
+        """Wall time of the confirming rounds, with a margin."""
         return MARGIN * rounds * self.prices.pair_s(self.best_run)
 
     @property
     def fewest_s(self) -> float:
-        """Least time for a result: one candidate, and the fewest rounds that confirm it."""
+        """Least time for one candidate and its confirmation."""
         return self.price_s + self.rounds_s(FEWEST_ROUNDS)
 
     @property
@@ -353,7 +356,7 @@ class TunerState:
     def skip(
         self, what: str, needed_s: float, *, kept_s: float = 0.0, matters: bool = True
     ) -> TunerState:
-        """Without `what`, which did not fit beside the time kept for the confirmation."""
+        """Skip `what`, which did not fit the budget."""
         remaining_s = self.remaining_s - kept_s
         missing_s = max(0.0, needed_s - remaining_s)
         starts_s = self.starts.budget_for(math.ceil(missing_s / max(self.price_s, 1e-9)))
@@ -384,7 +387,7 @@ class TunerState:
         return next((each for each in self.verdicts if each.knob == key_of(knob)), None)
 
     def of_kind(self, *kinds: str) -> list[Knob]:
-        """Knobs of `kinds` of the phase that runs; of others where that phase has none.
+        """Knobs of `kinds` of the running phase, else others.
 
         A program may use one value for all phases; a trial finds out if it does not.
         """
@@ -402,11 +405,11 @@ class TunerState:
         return "train" if declared == "any" and any(r.updates for r in self.originals) else declared
 
     def in_phase(self, knob: Knob) -> bool:
-        """Whether the phase that runs uses `knob`."""
+        """True if the phase that runs uses `knob`."""
         return self.phase == "any" or knob.phase in {self.phase, "any"}
 
     def may_stand_in(self, knob: Knob) -> bool:
-        """Whether a knob of another phase may hold the value of the one that runs."""
+        """True if another phase's knob may hold the value."""
         verdict = self.verdict_on(knob)
         return self.phase != "train" and (verdict is None or not verdict.other_phase)
 
@@ -420,7 +423,7 @@ class TunerState:
         ]
 
     def held_by_config(self, *kinds: str) -> bool:
-        """Whether a knob of the documents sets this, and the program follows it."""
+        """True if a followed knob of the documents sets this."""
         verdicts = [self.verdict_on(knob) for knob in self.of_kind(*kinds)]
         return any(verdict is None or verdict.outcome != "ignored" for verdict in verdicts)
 
@@ -430,7 +433,7 @@ class TunerState:
         return knob.value if change is None else change.new
 
     def with_value(self, knob: Knob, value: JsonScalar) -> Candidate | knobs.InvalidChange:
-        """The best candidate with `knob` at `value` and its linked settings moved along."""
+        """Best candidate with `knob` at `value`, links moved along."""
         source = self.context.source(knob.document)
         beside = {c.path: c.new for c in self.best.changes if c.document == knob.document}
         move = partial(knobs.move, source.document, source.findings, knob.path)
@@ -445,7 +448,7 @@ class TunerState:
         return self.best.with_changes(*moved)
 
     def plan(self, candidate: Candidate, **more: object) -> MeasurePlan:
-        """A window for `candidate`; a sampler's length follows its steps knob."""
+        """Plan a window for `candidate`."""
         workload = self.context.workload
         plan = MeasurePlan(measure_s=self.context.measure_s, min_steps=MIN_STEPS)
         plan = replace(plan, batch_at=self.batch_at, unit_regex=workload.unit_regex)
@@ -530,7 +533,7 @@ def make_request(
 def run_trial(
     state: TunerState, request: TrialRequest, *, kept_s: float | None = None, matters: bool = True
 ) -> Generator[SearchStep, Result, tuple[TunerState, TrialResult | None]]:
-    """The result of `request`; None where it does not fit beside `kept_s`.
+    """Run `request`; None where it does not fit.
 
     `kept_s` is the time that the confirmation needs, unless given.
     """

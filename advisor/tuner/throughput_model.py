@@ -58,7 +58,7 @@ class Forecast:
     sd: float
 
     def improvement(self, log_best: float) -> float:
-        """Expected relative gain over `log_best`, where less than that is none."""
+        """Expected gain over `log_best`, at least zero."""
         z = (self.log_rate - log_best) / self.sd
         below = 0.5 * (1 + math.erf(z / math.sqrt(2)))
         return self.sd * (z * below + math.exp(-z * z / 2) / math.sqrt(2 * math.pi))
@@ -89,9 +89,10 @@ class ThroughputModel:
         loader: tuple[tuple[int, float], ...],
         sigma: float,
     ) -> None:
-        """`loader`: units/s of the loader alone by workers, empty where it costs nothing.
+        """Fit the points by loader rate and noise.
 
-        `sigma`: relative standard deviation between equal processes.
+        `loader`: units/s of the loader alone by workers, empty where it costs nothing. `sigma`:
+        relative standard deviation between equal processes.
         """
         self._first = points[0].batch
         self._loader = dict(loader)
@@ -112,11 +113,17 @@ class ThroughputModel:
         return self._cache[batch, workers]
 
     def seen_at(self, batch: float, workers: int) -> Forecast:
-        """Forecast where something ran: a large residual is the program's own way."""
+        """Forecast at a point that ran.
+
+        A large residual is the program's own.
+        """
         return self._forecast(batch, workers, self._off)
 
     def _forecast(self, batch: float, workers: int, off: float) -> Forecast:
-        """`off`: how far programs lie from the form, as a standard deviation."""
+        """Forecast with the model's error.
+
+        `off`: how far programs lie from the form, as a standard deviation.
+        """
         mean, variance = self._mean(batch, workers)
         near = carried = 0.0
         most_apart = UNLUCKY * off
@@ -161,7 +168,7 @@ class ThroughputModel:
         return tuple(replace(split, weight=weight / total) for weight, split in likely)
 
     def _falls(self, points: tuple[Point, ...]) -> bool:
-        """Whether a larger batch was slower: only that shows that compute grows."""
+        """True if a larger batch was slower."""
         return any(
             math.log(small.rate / large.rate) > FALL * self._sigma
             for small, large in itertools.permutations(points, 2)
@@ -204,7 +211,7 @@ def _log_student(error: float, scale: float) -> float:
 
 
 def _between(table: dict[int, float], count: int) -> float:
-    """The table's value at `count`, on a straight line between the nearest two."""
+    """Interpolate the table's value at `count`."""
     below = max((known for known in table if known <= count), default=min(table))
     above = min((known for known in table if known >= count), default=max(table))
     if above <= below:

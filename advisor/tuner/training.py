@@ -1,4 +1,4 @@
-"""Batches of a training: samples of one update, and the learning rate that goes with them."""
+"""Training batches: samples of an update and learning rate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RULES = (("sgd", 1.0), ("adam", 0.5))
 
 
 def is_only_suggested(state: TunerState, knob: Knob) -> bool:
-    """Whether a larger batch would change the samples of each update."""
+    """True if a larger batch would change the samples of each update."""
     value = state.current(knob)
     if not state.trains or not isinstance(value, int):
         return False
@@ -41,7 +41,7 @@ def is_only_suggested(state: TunerState, knob: Knob) -> bool:
 
 
 def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
-    """Whether the program trains and `candidate` changes the samples of an update.
+    """True if `candidate` changes the samples of an update.
 
     An accumulation that moves along makes up for it, unless the program did not follow it. Where
     the program steps by itself that must have been seen.
@@ -56,7 +56,10 @@ def alters_training(state: TunerState, candidate: Candidate, run: Run) -> bool:
 
 
 def samples_per_update(candidate: Candidate) -> float | None:
-    """Growth of the samples of one update; None where that is not all in numbers."""
+    """Growth of the samples of one update.
+
+    None where that is not all in numbers.
+    """
     times = 1.0
     for change in candidate.changes:
         if change.kind in {"batch_size", "grad_accum"}:
@@ -68,13 +71,13 @@ def samples_per_update(candidate: Candidate) -> float | None:
 
 
 def training_sign(state: TunerState) -> str:
-    """Sentence on what speaks for a training, where no optimizer of torch's stepped."""
+    """Sentence on a sign of training without torch's optimizer."""
     seen = str(state.original.effects.trains)
     return OWN_STEPS.get(seen, UNSEEN if state.original.unseen else "")
 
 
 def learning_rate_advice(state: TunerState, times: float) -> str:
-    """Sentences on a batch that changes a training, with the rule for its learning rate."""
+    """Advice on the learning rate of a larger batch."""
     linear = f"{numbers.measure(times, 3)} times"
     root = f"{numbers.measure(times**0.5, 3)} times (the square root)"
     names = state.original.effects.optimizers

@@ -1,4 +1,4 @@
-"""Values of one knob after the other, each on top of the best so far."""
+"""Trials of one knob's values, one after another."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_CONSENT = (
 
 
 def tune_loader(state: TunerState) -> Stage:
-    """Arguments of the loader but its workers, each on top of the best so far."""
+    """Tune loader arguments except the workers."""
     for argument in LOADER_ARGUMENTS:
         for knob in state.tunable(argument.kind) if argument.candidates else []:
             effects = state.incumbent_run.effects
@@ -52,7 +52,7 @@ def tune_loader(state: TunerState) -> Stage:
 
 
 def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> Stage:
-    """Each value on top of the best; the smallest of the fastest is taken."""
+    """Try each value; keep the smallest of the fastest."""
     start, key = state.incumbent_run, key_of(knob)
     ran: list[tuple[JsonScalar, Candidate, Run]] = []
     fits = True
@@ -93,7 +93,7 @@ def try_values(state: TunerState, knob: Knob, values: Sequence[JsonScalar]) -> S
 def smallest_of_fastest(
     state: TunerState, start: Run, ran: Sequence[tuple[JsonScalar, Candidate, Run]]
 ) -> tuple[Candidate, Run] | None:
-    """The smallest value that beats `start` and ties with the fastest."""
+    """Smallest value that ties with the fastest."""
     objective = state.context.objective
     top = objective.score(objective.best([run for _, _, run in ran]))
     level = [
@@ -118,7 +118,7 @@ def set_refused(state: TunerState, knob: Knob, why: knobs.InvalidChange) -> Tune
 
 
 def explain_loader(state: TunerState) -> TunerState:
-    """With a verdict on every loader knob that no stage tried."""
+    """Set a verdict on each untried loader knob."""
     for knob in state.of_kind(*loader_arguments()):
         key = key_of(knob)
         if state.verdict_on(knob) is not None:
@@ -140,7 +140,10 @@ def explain_loader(state: TunerState) -> TunerState:
 
 
 def tune_memory_savers(state: TunerState) -> Stage:
-    """Keep activations that are computed twice to save memory, where they fit."""
+    """Try to switch off memory savers.
+
+    They compute activations twice to save memory.
+    """
     for knob in state.tunable("grad_checkpoint"):
         key = key_of(knob)
         if knob.value is False:
@@ -160,7 +163,7 @@ NO_PLAIN_FLAG = "It is no plain true or false, so it is left as it is."
 
 
 def switch_off(state: TunerState, knob: Knob) -> Stage:
-    """The best with `knob` off, if that is faster and fits into the memory."""
+    """Switch `knob` off, if that is faster and fits."""
     start, key = state.incumbent_run, key_of(knob)
     candidate = state.with_value(knob, False)
     if isinstance(candidate, knobs.InvalidChange):
@@ -185,7 +188,7 @@ def switch_off(state: TunerState, knob: Knob) -> Stage:
 
 
 def tune_precision(state: TunerState) -> Stage:
-    """Precisions that exist on the target, behind the declared tolerance."""
+    """Tune the precision within the declared tolerance."""
     for knob in state.tunable("precision"):
         key = key_of(knob)
         spelled = {d: v for d, v in precision_choices(knob).items() if v != knob.value}
@@ -220,7 +223,7 @@ def precision_not_here(state: TunerState, knob: Knob, spelled: dict[str, JsonSca
 def try_gated(
     state: TunerState, knob: Knob, values: Sequence[JsonScalar], none_faster: str
 ) -> Stage:
-    """Each value on top of the best; the first that is faster and inside the tolerance stays.
+    """Try each value; keep the first inside the tolerance.
 
     The program ignores the knob only if no value had an effect.
     """
